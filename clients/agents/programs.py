@@ -143,6 +143,9 @@ model_provider = "toolwire"
 check_for_update_on_startup = false
 [analytics]
 enabled = false
+[features]
+# It puts the command into a second one, which becomes longer than an argument may be.
+shell_snapshot = false
 [model_providers.toolwire]
 name = "toolwire"
 base_url = "{STAND["url"]}"
@@ -180,8 +183,11 @@ class ClaudeCode(Agent):
 AGENTS = {
     "opencode-chat": OpenCode("chat"),
     "opencode-messages": OpenCode("messages"),
+    "opencode-responses": OpenCode("responses"),
     "pi-chat": Pi("chat"),
     "pi-messages": Pi("messages"),
+    "pi-responses": Pi("responses"),
+    "codex": Codex("responses"),
 }
 if ClaudeCode.program:
     AGENTS["claude-code"] = ClaudeCode("messages")

@@ -1,5 +1,6 @@
 """litellm as a client of Chat Completions and of Messages: the table of scenarios, and a tool loop."""
 
+import asyncio
 import json
 
 import litellm
@@ -22,15 +23,14 @@ class LiteLLM:
         self.provider = provider
         self.base_url = base_url
 
-    def ask(self, request, **options):
-        request = request | {"model": f"{self.provider}/{request['model']}"}
+    def options(self, request):
         settings = {"api_base": self.base_url, "api_key": STAND["key"], "num_retries": 0, "timeout": TIMEOUT}
-        return litellm.completion(**request | options | settings)
+        return request | settings | {"model": f"{self.provider}/{request['model']}"}
 
     def stream(self, request):
         chunks = []
         try:
-            for chunk in self.ask(request, stream=True):
+            for chunk in litellm.completion(**self.options(request), stream=True):
                 chunks.append(chunk)
         except Exception as error:
             return Answer(error=error)
@@ -39,14 +39,20 @@ class LiteLLM:
     def whole(self, request):
         request = {key: value for key, value in request.items() if key != "stream_options"}
         try:
-            return answer_of(self.ask(request))
+            return answer_of(litellm.completion(**self.options(request)))
         except Exception as error:
             return Answer(error=error)
 
     def leave(self, request):
-        chunks = self.ask(request, stream=True)
-        next(chunk for chunk in chunks if chunk.choices[0].delta.content)
-        chunks.completion_stream.close()
+        async def leave():
+            chunks = await litellm.acompletion(**self.options(request), stream=True)
+            async for chunk in chunks:
+                if chunk.choices[0].delta.content:
+                    break
+            # Only the asynchronous stream can be closed.
+            await chunks.aclose()
+
+        asyncio.run(leave())
 
 
 def answer_of(completion):

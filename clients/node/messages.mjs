@@ -80,6 +80,3 @@ export const anthropic = {
 export const aiAnthropic = aiSdk("ai-anthropic", ["text", "reasoning", "calls", "usage"], (request) => {
   return createAnthropic(settings)(request.model);
 });
-
-/** A finish reason of either dialect in the words of Chat Completions. */
-export const asFinish = (reason) => FINISHES[reason] ?? reason;

@@ -177,9 +177,10 @@ export const aiSdk = (name, sees, model) => ({
 
   async whole(request) {
     try {
-      const { text, reasoningText, toolCalls, rawFinishReason, usage } = await generateText(asked(request, model));
+      const { text, reasoningText, toolCalls, rawFinishReason, finishReason, usage } = await generateText(asked(request, model));
       const calls = toolCalls.map(ofToolCall);
-      return { ...empty(), text, reasoning: reasoningText ?? "", calls, finish: rawFinishReason, usage: ofUsage(usage) };
+      const finish = { finish: rawFinishReason, unified: finishReason };
+      return { ...empty(), text, reasoning: reasoningText ?? "", calls, ...finish, usage: ofUsage(usage) };
     } catch (error) {
       return { ...empty(), error: ofAiSdk(error) };
     }
@@ -218,6 +219,7 @@ function takePart(part, answer) {
       break;
     case "finish-step":
       answer.finish = part.rawFinishReason ?? null;
+      answer.unified = part.finishReason;
       answer.usage = ofUsage(part.usage);
       break;
   }

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 from langgraph.prebuilt import create_react_agent
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from sdk import SETTINGS, STAND, model
 
@@ -28,7 +28,7 @@ def get_weather(city: str) -> str:
     return RESULT
 
 
-async def openai_agents(name, stream):
+async def openai_agents(name, stream, speaking=agents.OpenAIChatCompletionsModel):
     """The OpenAI Agents SDK, which rejects calls to unknown tools."""
     calls = []
 
@@ -37,7 +37,7 @@ async def openai_agents(name, stream):
         return get_weather(city)
 
     tool = agents.function_tool(counted, name_override="get_weather", description_override=get_weather.__doc__)
-    chat = agents.OpenAIChatCompletionsModel(model=name, openai_client=AsyncOpenAI(**SETTINGS))
+    chat = speaking(model=name, openai_client=AsyncOpenAI(**SETTINGS))
     agent = agents.Agent(name="weather", instructions="Use tools.", model=chat, tools=[tool])
     if stream:
         run = agents.Runner.run_streamed(agent, QUESTION, max_turns=4)
@@ -46,6 +46,11 @@ async def openai_agents(name, stream):
     else:
         run = await agents.Runner.run(agent, QUESTION, max_turns=4)
     return run.final_output, len(calls)
+
+
+async def openai_agents_responses(name, stream):
+    """The same with OpenAI Responses."""
+    return await openai_agents(name, stream, agents.OpenAIResponsesModel)
 
 
 async def langgraph(name, stream):
@@ -63,7 +68,7 @@ async def langgraph(name, stream):
     return messages[-1].text, len(calls)
 
 
-async def pydantic_ai(name, stream):
+async def pydantic_ai(name, stream, speaking=OpenAIChatModel):
     """Pydantic AI, which asks again after a call to an unknown tool."""
     calls = []
 
@@ -71,7 +76,7 @@ async def pydantic_ai(name, stream):
         calls.append(city)
         return get_weather(city)
 
-    chat = OpenAIChatModel(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**SETTINGS)))
+    chat = speaking(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**SETTINGS)))
     agent = Agent(chat, instructions="Use tools.")
     agent.tool_plain(counted, name="get_weather", retries=0)
     if stream:
@@ -80,9 +85,17 @@ async def pydantic_ai(name, stream):
     return (await agent.run(QUESTION)).output, len(calls)
 
 
+async def pydantic_ai_responses(name, stream):
+    """The same with OpenAI Responses."""
+    return await pydantic_ai(name, stream, OpenAIResponsesModel)
+
+
+AGENTS = [openai_agents, openai_agents_responses, langgraph, pydantic_ai, pydantic_ai_responses]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("agent", [openai_agents, langgraph, pydantic_ai])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_tool_loop_completes_without_errors(agent, name, stream):
     assert asyncio.run(agent(name, stream)) == (ANSWER, 1)
 

@@ -3,10 +3,11 @@
 import pytest
 from checks import check, check_disconnect, every_case
 from messages import Messages
+from responses import Responses, ResponsesHelper
 from sdk import CLIENTS
 from stand import STAND
 
-ALL = CLIENTS | {"anthropic": Messages()}
+ALL = CLIENTS | {"anthropic": Messages(), "responses": Responses(), "responses-helper": ResponsesHelper()}
 
 
 @every_case(ALL)

@@ -14,9 +14,9 @@ SHELLS = {
     "claude": ("Bash", lambda command: {"command": command, "description": "Runs a command"}),
 }
 
-# More than 100 KB, and less than the 128 KiB that one argument of a process may have.
-LINE = "All work and no play makes a dull toolwire, \"ü\" \\ $HOME 'n'.\n"
-CONTENT = LINE * (110_000 // len(LINE.encode()))
+# More than 100 KB, and even when quoted once more less than the 128 KiB that one argument of a process may have.
+LINE = 'All work and no play makes a dull toolwire, "ü" and \\.\n'
+CONTENT = LINE * (105_000 // len(LINE.encode()))
 
 # What the files say, and what the last command prints.
 ONE, TWO, WROTE = re.compile(r"one=[0-9a-f]{8}"), re.compile(r"two=[0-9a-f]{8}"), re.compile(r"wrote=\d+")
@@ -38,6 +38,9 @@ def agent(request, answer):
         answer.finish("stop")
     elif one and two and wrote:
         answer.text(f"Done: {one[0]}, ", f"{two[0]}, {wrote[0]}.")
+        answer.finish("stop")
+    elif LINE.strip()[:40] in told:
+        answer.text("The long command failed.")
         answer.finish("stop")
     elif one and two:
         answer.call(name, json.dumps(arguments(command_of(CONTENT))))
@@ -63,6 +66,7 @@ ACTS = {"agent": agent, "agent-cut": agent_cut}
 UPSTREAMS = {
     "chat": {"dialect": "chat"},
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
+    "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
 }
 

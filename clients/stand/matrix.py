@@ -152,6 +152,7 @@ UPSTREAMS = {
     "chat": {"dialect": "chat"},
     "lumo": {"dialect": "lumo"},
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
+    "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
 }
 

@@ -114,6 +114,7 @@ def of_scenarios(scripted, mock, formats):
         model("loop-lumo-v1", "loop/pre", "lumo", tools="pre", options={"version": "v1"}),
         # Other dialects.
         model("loop-ollama", "loop", "ollama"),
+        model("loop-messages", "loop", "messages"),
         model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
         # Declared natively, but written as text.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),

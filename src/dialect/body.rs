@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes ─▶ what is it? ─event stream─▶ data of each event ─▶ ResponseState ─▶ Event
-//!                      ├─JSON─▶ each line, or all of it ───▶ ResponseState ─▶ Event
+//!                      ├─JSON─▶ each line or element, or all of it ─▶ ResponseState ─▶ Event
 //!                      └─a page─▶ Failure
 //! ```
 //!
@@ -14,6 +14,7 @@ use memchr::memchr;
 
 use super::{
     Asked, Progress, Skip, Skipped,
+    json_array::{ElementError, JsonArray},
     refusal::{first_words, reported_event},
     skipped::is_sign_of_life,
 };
@@ -38,7 +39,7 @@ pub trait ResponseState: Debug {
     /// Sets what was requested. Called once, before any data.
     fn expect(&mut self, asked: Asked);
 
-    /// Reads the data of a server-sent event, or a line of JSON lines. `is_last`: the end of the body may have
+    /// Reads the data of a server-sent event, a line of JSON lines, or an element of an array. `is_last`: the end of the body may have
     /// truncated it.
     ///
     /// # Errors
@@ -71,6 +72,8 @@ pub enum JsonBody {
     Value,
     /// A value on each line, or one value on any number of lines.
     Lines,
+    /// An array that is read element by element, or one value that is not an array.
+    Elements,
 }
 
 /// Reads the body of one response.
@@ -99,6 +102,8 @@ enum Body {
     Stream(Box<Frames>),
     /// A JSON value on each line: how many lines have been read, and the beginning of the next.
     Lines { count: usize, partial: Vec<u8> },
+    /// An array, read element by element.
+    Elements(JsonArray),
     /// One JSON value: a whole response, or an error.
     Value(Vec<u8>),
     /// Markup: an error page from a server on the path.
@@ -158,6 +163,7 @@ impl<R: ResponseState> BodyReader<R> {
                 result.and(fits.map_err(oversized))
             }
             Body::Lines { .. } => self.push_lines(bytes, out),
+            Body::Elements(_) => self.push_elements(bytes, out),
             Body::Value(_) => self.push_value(bytes),
             Body::Page if self.opening.len() < QUOTED => Ok(()),
             Body::Page => Err(not_a_stream(&self.opening)),
@@ -194,6 +200,12 @@ impl<R: ResponseState> BodyReader<R> {
             }
             Body::Lines { count: 0, partial: value } | Body::Value(value) => self.finish_value(&value, out),
             Body::Lines { count, partial } => self.finish_lines(count, &partial, out),
+            Body::Elements(array) => {
+                if array.is_closed() && !self.response.progress().has_choice {
+                    return Err(not_a_completion(&self.opening));
+                }
+                self.response.end(false, out)
+            }
             Body::Page => Err(not_a_stream(&self.opening)),
         }
     }
@@ -230,6 +242,8 @@ impl<R: ResponseState> BodyReader<R> {
             } else if !first.is_ascii_whitespace() {
                 self.body = match (first, R::JSON) {
                     (b'{' | b'[', JsonBody::Value) => Body::Value(Vec::new()),
+                    (b'[', JsonBody::Elements) => Body::Elements(JsonArray::default()),
+                    (b'{', JsonBody::Elements) => Body::Value(Vec::new()),
                     (b'{' | b'[', JsonBody::Lines) => Body::Lines { count: 0, partial: Vec::new() },
                     (b'<', _) => Body::Page,
                     _ => Body::Stream(Box::new(Frames::new(self.max_frame))),
@@ -273,6 +287,27 @@ impl<R: ResponseState> BodyReader<R> {
             }
         }
         self.push_value(rest)
+    }
+
+    /// Reads the elements that `bytes` complete.
+    fn push_elements(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let limit = self.limit();
+        let Self { body: Body::Elements(array), response, has_begun, .. } = self else { return Ok(()) };
+        let mut result = Ok(());
+        let read = array.push(bytes, limit, |element| {
+            result = utf8(element).and_then(|element| response.data(element, false, out));
+            // Until there is a response, the body may still have to be quoted.
+            *has_begun = response.progress().has_choice;
+            let is_over = result.is_err() || response.progress().is_done;
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        result?;
+        read.map_err(|error| match error {
+            ElementError::TooLong => self.too_long(),
+            ElementError::NotJson => {
+                Failure::new(Kind::Protocol, "the upstream sent an array with an element that is not JSON")
+            }
+        })
     }
 
     /// Keeps a part of a JSON value.

@@ -19,6 +19,24 @@ pub(super) fn mime_of_base64(data: &str) -> &'static str {
     KNOWN.iter().find(|(start, _)| data.starts_with(start)).map_or("", |(_, mime)| mime)
 }
 
+/// The type of an image or file, by the ending of its URL's path; `None` if it is not known.
+pub(super) fn mime_of_url(url: &str) -> Option<&'static str> {
+    let path = url.split(['?', '#']).next()?;
+    let (_, ending) = path.rsplit_once('.')?;
+    Some(match ending.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "heic" => "image/heic",
+        "pdf" => "application/pdf",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        "mp4" => "video/mp4",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,7 +51,9 @@ mod tests {
     }
 
     #[test]
-    fn types_are_recognised_by_content() {
+    fn types_are_recognised_by_content_and_by_ending() {
         assert_eq!((mime_of_base64("iVBORw0KGgoAAA"), mime_of_base64("AAAA")), ("image/png", ""));
+        assert_eq!(mime_of_url("https://x/a.JPG?size=2#f"), Some("image/jpeg"));
+        assert_eq!((mime_of_url("https://x.com/a"), mime_of_url("")), (None, None));
     }
 }

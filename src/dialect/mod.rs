@@ -17,6 +17,8 @@ pub mod completions;
 mod custom_tools;
 mod fields;
 pub(crate) mod finish;
+pub mod gemini;
+mod json_array;
 pub mod lumo;
 mod media;
 pub mod messages;
@@ -74,7 +76,7 @@ dialects! {
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
     Responses "responses" "OpenAI Responses": client responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
-    Gemini "gemini" "Google Gemini": ;
+    Gemini "gemini" "Google Gemini": upstream gemini;
     Ollama "ollama" "Ollama": upstream ollama;
     Completions "completions" "text completions": upstream completions;
 }

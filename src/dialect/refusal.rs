@@ -96,7 +96,8 @@ impl Words {
         Self {
             message,
             code: text("code").filter(|code| code.parse::<u16>().is_err()),
-            kind: text("type"),
+            // Gemini's word is in `status`.
+            kind: text("type").or_else(|| text("status")),
             param: text("param"),
             status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
         }
@@ -115,9 +116,16 @@ impl Words {
         let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
         let says_so = |message: &String| {
             let message = message.to_ascii_lowercase();
-            ["maximum context length", "context window", "prompt is too long", "exceed context limit"]
-                .iter()
-                .any(|words| message.contains(words))
+            [
+                "maximum context length",
+                "context window",
+                "prompt is too long",
+                "exceed context limit",
+                // Gemini
+                "input token count",
+            ]
+            .iter()
+            .any(|words| message.contains(words))
         };
         is_code(&self.code) || is_code(&self.kind) || self.message.as_ref().is_some_and(says_so)
     }
@@ -171,16 +179,18 @@ fn keeps_status(kind: Kind) -> bool {
 /// The values of `code` and `type` that upstreams use inside a stream, where there is no status.
 fn kind_of_word(word: &str) -> Option<Kind> {
     Some(match word {
-        "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "too_many_requests" => {
-            Kind::RateLimit
-        }
-        "invalid_request_error" | "invalid_request" | "BadRequestError" => Kind::Request,
-        "invalid_api_key" | "authentication_error" => Kind::Unauthorized,
-        "permission_error" | "permission_denied" | "billing_error" => Kind::Forbidden,
+        "rate_limit_exceeded"
+        | "rate_limit_error"
+        | "insufficient_quota"
+        | "too_many_requests"
+        | "RESOURCE_EXHAUSTED" => Kind::RateLimit,
+        "invalid_request_error" | "invalid_request" | "BadRequestError" | "INVALID_ARGUMENT" => Kind::Request,
+        "invalid_api_key" | "authentication_error" | "UNAUTHENTICATED" => Kind::Unauthorized,
+        "permission_error" | "permission_denied" | "billing_error" | "PERMISSION_DENIED" => Kind::Forbidden,
         "request_too_large" => Kind::TooLarge,
-        "model_not_found" | "not_found_error" => Kind::NotFound,
-        "overloaded" | "overloaded_error" | "service_unavailable" => Kind::Overloaded,
-        "timeout" | "timeout_error" => Kind::Timeout,
+        "model_not_found" | "not_found_error" | "NOT_FOUND" => Kind::NotFound,
+        "overloaded" | "overloaded_error" | "service_unavailable" | "UNAVAILABLE" => Kind::Overloaded,
+        "timeout" | "timeout_error" | "DEADLINE_EXCEEDED" => Kind::Timeout,
         _ => return None,
     })
 }

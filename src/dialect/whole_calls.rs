@@ -29,6 +29,8 @@ pub(super) struct WholeCall<'a> {
     /// Its arguments: an object, or whatever was sent in its place.
     pub(super) arguments: Option<Json<'a>>,
     pub(super) signature: Option<Opaque<'a>>,
+    /// The response ended inside the call.
+    pub(super) is_cut: bool,
 }
 
 impl WholeCalls {
@@ -68,7 +70,11 @@ impl WholeCalls {
             signature: call.signature,
         }));
         out.event(Event::CallArguments { index, piece: arguments });
-        let end = if is_object { CallEnd::Complete } else { CallEnd::Broken };
+        let end = match (call.is_cut, is_object) {
+            (true, _) => CallEnd::Cut,
+            (false, true) => CallEnd::Complete,
+            (false, false) => CallEnd::Broken,
+        };
         out.event(Event::CallEnd { index, end });
         Ok(())
     }

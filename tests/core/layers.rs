@@ -57,6 +57,7 @@ const SHARED_BY_DIALECTS: &[&str] = &[
     "custom_tools",
     "fields",
     "finish",
+    "json_array",
     "media",
     "opaque",
     "openai_error",

@@ -20,6 +20,7 @@ mod enforce;
 mod formats;
 mod fuzz;
 #[cfg(feature = "bench")]
+mod gemini;
 mod golden;
 mod laws;
 mod layers;

@@ -1,7 +1,7 @@
 //! Reads an upstream's body in pieces, and summarises its meaning in one line.
 
 use toolwire::{
-    dialect::{Reader, Skipped, chat, completions, messages, ollama},
+    dialect::{Reader, Skipped, chat, completions, gemini, messages, ollama},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -29,6 +29,7 @@ struct Call {
     name: String,
     arguments: String,
     end: &'static str,
+    signature: Option<String>,
 }
 
 impl Read {
@@ -41,7 +42,10 @@ impl Read {
             kind => format!("{kind} {text}"),
         }));
         let calls = self.calls.iter();
-        parts.extend(calls.map(|call| format!("{} {} {}{}", call.id, call.name, call.arguments, call.end)));
+        parts.extend(calls.map(|call| {
+            let signed = call.signature.as_ref().map_or(String::new(), |text| format!(" signed {text}"));
+            format!("{} {} {}{}{signed}", call.id, call.name, call.arguments, call.end)
+        }));
         parts.extend(self.end.iter().cloned());
         parts.join(" | ")
     }
@@ -117,6 +121,7 @@ impl Sink for Read {
                 name: start.name.into_owned(),
                 arguments: String::new(),
                 end: " open",
+                signature: start.signature.map(|state| state.text.into_owned()),
             }),
             Event::CallArguments { index, piece } => self.call(index).arguments.push_str(&piece),
             Event::CallEnd { index, end } => {
@@ -163,6 +168,12 @@ impl MakesReader for chat::ReaderSettings {
 impl MakesReader for completions::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Completions(completions::Reader::new(self))
+    }
+}
+
+impl MakesReader for gemini::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Gemini(gemini::Reader::new(self))
     }
 }
 

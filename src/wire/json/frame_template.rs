@@ -1,4 +1,4 @@
-//! [`FrameTemplate`]: the fast path for a stream whose events differ only in one string and one value beside
+//! [`FrameTemplate`]: the fast path for a stream whose events differ only in one string and in values beside
 //! it.
 
 use std::ops::Range;
@@ -27,6 +27,8 @@ enum Beside {
     None,
     Before(Varying, Box<[u8]>),
     Behind(Box<[u8]>, Varying),
+    /// Several values behind the string.
+    AllBehind(Box<[(Box<[u8]>, Varying)]>),
 }
 
 /// The kind of value to be skipped.
@@ -82,6 +84,24 @@ impl FrameTemplate {
         Some(Self { head: boxed(0..outer.start)?, beside, tail: boxed(outer.end..frame.len())? })
     }
 
+    /// As [`FrameTemplate::learn`], with any number of values that follow `body` in their order.
+    pub(crate) fn learn_with(frame: &str, body: &str, behind: &[Json<'_>]) -> Option<Self> {
+        if behind.is_empty() {
+            return Self::learn(frame, body, None);
+        }
+        let body = span(frame, body)?;
+        let boxed = |range: Range<usize>| frame.as_bytes().get(range).map(Box::from);
+        let mut at = body.end;
+        let mut values = Vec::with_capacity(behind.len());
+        for value in behind {
+            let (kind, place) = Varying::of(*value, frame)?;
+            values.push((boxed(at..place.start)?, kind));
+            at = place.end;
+        }
+        let beside = Beside::AllBehind(values.into());
+        Some(Self { head: boxed(0..body.start)?, beside, tail: boxed(at..frame.len())? })
+    }
+
     /// The string body (escapes not decoded) of a frame that matches, which is then certain to be JSON.
     /// `None` means only that the frame has to be parsed.
     pub fn body<'a>(&self, frame: &'a str) -> Option<&'a str> {
@@ -93,8 +113,14 @@ impl FrameTemplate {
         let start = bytes.len() - rest.len();
         let body = string_body(rest)?;
         let mut rest = rest.get(body.len()..)?;
-        if let Beside::Behind(between, value) = &self.beside {
-            rest = value.skip(rest.strip_prefix(&**between)?)?;
+        match &self.beside {
+            Beside::None | Beside::Before(..) => {}
+            Beside::Behind(between, value) => rest = value.skip(rest.strip_prefix(&**between)?)?,
+            Beside::AllBehind(values) => {
+                for (between, value) in values {
+                    rest = value.skip(rest.strip_prefix(&**between)?)?;
+                }
+            }
         }
         if *rest != *self.tail {
             return None;

@@ -194,7 +194,7 @@ impl AnswerState {
         }
         let id = element.get("id").and_then(|id| id.as_str()).unwrap_or_default();
         let arguments = function.get("arguments");
-        self.calls.call(WholeCall { id, name, arguments, signature: None }, out)
+        self.calls.call(WholeCall { id, name, arguments, ..WholeCall::default() }, out)
     }
 
     /// A piece of text or reasoning. The fast and the slow path both end here.

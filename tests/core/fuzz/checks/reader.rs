@@ -1,7 +1,7 @@
 //! The readers of upstreams: any bytes, cut anywhere, mean the same.
 
 use toolwire::{
-    dialect::{Reader, chat, completions, lumo, messages, ollama},
+    dialect::{Reader, chat, completions, gemini, lumo, messages, ollama},
     event::Event,
     failure::Failure,
 };
@@ -44,6 +44,10 @@ fn reader_of(flags: u8) -> Reader {
     if on(5) {
         let settings = completions::ReaderSettings { max_frame, tolerate_truncation: on(2) };
         return Reader::Completions(completions::Reader::new(settings));
+    }
+    if on(6) && on(7) {
+        let settings = gemini::ReaderSettings { max_frame, tolerate_truncation: on(2), cites: on(3) };
+        return Reader::Gemini(gemini::Reader::new(settings));
     }
     if on(6) {
         let settings = ollama::ReaderSettings { max_frame, tolerate_truncation: on(2) };

@@ -1,0 +1,194 @@
+//! [`reduced`]: a JSON Schema in the API's own form, which has a part of OpenAPI's.
+
+use serde_json::{Map, Value};
+
+/// References and containers that are followed: schemas may refer to themselves.
+const MAX_DEPTH: usize = 24;
+
+/// Values that one schema may grow to: references are replaced by what they mean.
+const MAX_VALUES: usize = 10_000;
+
+/// Members whose values are kept as they are.
+const KEPT: [&str; 11] = [
+    "description",
+    "title",
+    "nullable",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "default",
+];
+
+/// Formats of the API.
+const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
+
+/// `schema` in the API's form. What that cannot express is left out, so it accepts more.
+pub(super) fn reduced(schema: &Value) -> Value {
+    Reduction { root: schema, left: MAX_VALUES }.schema(schema, 0)
+}
+
+struct Reduction<'s> {
+    /// What references refer to.
+    root: &'s Value,
+    /// Schemas that may still be written.
+    left: usize,
+}
+
+impl<'s> Reduction<'s> {
+    fn schema(&mut self, schema: &'s Value, depth: usize) -> Value {
+        let mut reduced = Map::new();
+        let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH && self.left > 0) else {
+            return reduced.into();
+        };
+        self.left -= 1;
+        if let Some(target) = members.get("$ref").and_then(Value::as_str).and_then(|name| self.referred(name))
+        {
+            return self.schema(target, depth + 1);
+        }
+        for key in KEPT {
+            if let Some(value) = members.get(key) {
+                reduced.insert(key.to_owned(), value.clone());
+            }
+        }
+        kind(members, &mut reduced);
+        if let Some(format) =
+            members.get("format").filter(|format| format.as_str().is_some_and(|word| FORMATS.contains(&word)))
+        {
+            reduced.insert("format".to_owned(), format.clone());
+        }
+        self.values(members, &mut reduced);
+        if let Some(items) = members.get("items") {
+            reduced.insert("items".to_owned(), self.schema(items, depth + 1));
+        }
+        self.object(members, depth, &mut reduced);
+        self.choices(members, depth, &mut reduced);
+        reduced.into()
+    }
+
+    /// `#/$defs/name`, or any other place in the schema itself.
+    fn referred(&self, name: &str) -> Option<&'s Value> {
+        self.root.pointer(name.strip_prefix('#')?)
+    }
+
+    /// `enum` and `const`: only texts can be listed.
+    fn values(&self, members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
+        let single = members.get("const").map(std::slice::from_ref);
+        let listed = members.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+        if let Some(values) = listed.or(single)
+            && !values.is_empty()
+            && values.iter().all(Value::is_string)
+        {
+            reduced.insert("type".to_owned(), "string".into());
+            reduced.insert("enum".to_owned(), values.to_vec().into());
+        }
+    }
+
+    fn object(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
+        let Some(properties) = members.get("properties").and_then(Value::as_object) else { return };
+        let required =
+            members.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let is_known = |name: &&Value| name.as_str().is_some_and(|name| properties.contains_key(name));
+        let required: Vec<Value> = required.iter().filter(is_known).cloned().collect();
+        let inner = properties.iter().map(|(name, schema)| (name.clone(), self.schema(schema, depth + 1)));
+        reduced.insert("properties".to_owned(), inner.collect::<Map<_, _>>().into());
+        if !required.is_empty() {
+            reduced.insert("required".to_owned(), required.into());
+        }
+    }
+
+    /// `anyOf` and `oneOf`. A choice that is only `null` makes the value nullable.
+    fn choices(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
+        let choices = members.get("anyOf").or_else(|| members.get("oneOf")).and_then(Value::as_array);
+        let Some(choices) = choices else { return };
+        let is_null = |choice: &&Value| choice.get("type").and_then(Value::as_str) == Some("null");
+        if choices.iter().any(|choice| is_null(&choice)) {
+            reduced.insert("nullable".to_owned(), true.into());
+        }
+        let mut others = choices.iter().filter(|choice| !is_null(choice)).peekable();
+        let first = others.next();
+        if others.peek().is_none() {
+            // A single choice is the schema itself.
+            if let Some(Value::Object(only)) = first.map(|choice| self.schema(choice, depth + 1)) {
+                only.into_iter().for_each(|(key, value)| _ = reduced.entry(key).or_insert(value));
+            }
+            return;
+        }
+        let all = first.into_iter().chain(others);
+        let all: Vec<Value> = all.map(|choice| self.schema(choice, depth + 1)).collect();
+        reduced.insert("anyOf".to_owned(), all.into());
+    }
+}
+
+/// `type`: one word. Several become one with `nullable`, or a choice.
+fn kind(members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
+    let words: Vec<&str> = match members.get("type") {
+        Some(Value::String(word)) => vec![word],
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
+        _ if members.contains_key("properties") => vec!["object"],
+        _ => return,
+    };
+    let others: Vec<&str> = words.iter().copied().filter(|word| *word != "null").collect();
+    if others.len() < words.len() {
+        reduced.insert("nullable".to_owned(), true.into());
+    }
+    match others.as_slice() {
+        [] => {}
+        [word] => _ = reduced.insert("type".to_owned(), (*word).into()),
+        several => {
+            let choice =
+                |word: &&str| Value::Object(Map::from_iter([("type".to_owned(), Value::from(*word))]));
+            reduced.insert("anyOf".to_owned(), several.iter().map(choice).collect());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn schemas_are_reduced_to_what_the_api_has() {
+        let schema = json!({
+            "$schema": "x", "type": "object", "additionalProperties": false, "required": ["a", "z"],
+            "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}}},
+            "properties": {
+                "a": {"type": ["string", "null"], "format": "uri", "description": "D"},
+                "b": {"const": "k"},
+                "c": {"anyOf": [{"type": "integer", "format": "int32"}, {"type": "null"}]},
+                "d": {"$ref": "#/$defs/Point"},
+                "e": {"type": "array", "items": {"oneOf": [{"type": "string"}, {"type": "boolean"}]}},
+                "f": {"enum": [1, 2]},
+                "g": {"type": ["string", "integer"]},
+            },
+        });
+        let expected = json!({
+            "type": "object", "required": ["a"],
+            "properties": {
+                "a": {"description": "D", "nullable": true, "type": "string"},
+                "b": {"type": "string", "enum": ["k"]},
+                "c": {"nullable": true, "type": "integer", "format": "int32"},
+                "d": {"type": "object", "properties": {"x": {"type": "number"}}},
+                "e": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "boolean"}]}},
+                "f": {},
+                "g": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            },
+        });
+        assert_eq!(reduced(&schema), expected);
+    }
+
+    #[test]
+    fn schemas_that_refer_to_themselves_end() {
+        let node = json!({"$ref": "#/$defs/N"});
+        let both = json!({"type": "object", "properties": {"l": node, "r": node}});
+        let tree = json!({"$ref": "#/$defs/N", "$defs": {"N": both}});
+        assert!(reduced(&tree).to_string().len() < 2_000_000);
+        let endless = json!({"$ref": "#/$defs/N", "$defs": {"N": node}});
+        assert_eq!(reduced(&endless), json!({}));
+    }
+}
