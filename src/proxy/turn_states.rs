@@ -125,9 +125,10 @@ impl Keeper {
     /// Keeps `state`. What is too old, and what there is no room for, is forgotten.
     pub(super) fn keep(&self, state: TurnState) {
         let OwnStates { states, owner, .. } = &self.states;
-        let (Some(ttl), bytes) = (states.ttl, state.size() + OVERHEAD * (1 + state.calls.len())) else {
-            return;
-        };
+        let Some(ttl) = states.ttl else { return };
+        // An id is in the record and in the index.
+        let ids: usize = state.calls.iter().map(|(id, _)| id.len()).sum();
+        let bytes = state.size() + ids + OVERHEAD * (1 + state.calls.len());
         if bytes > states.max_bytes {
             return;
         }
