@@ -51,7 +51,7 @@ use self::{
     progress::Progress,
 };
 pub use self::{
-    client::{Answering, ClientSide},
+    client::{Answering, ClientSide, Record, References},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},

@@ -8,6 +8,7 @@
 //! docs/protocols/responses.md has the facts.
 
 mod client;
+mod history;
 mod request;
 mod writer;
 

@@ -220,7 +220,7 @@ fn has_more(fields: Fields<'_, '_>, known: &[&str]) -> bool {
 }
 
 /// The failure of a reference to an item that is not stored.
-fn unknown_item(id: &str) -> Failure {
+pub(in crate::dialect::responses) fn unknown_item(id: &str) -> Failure {
     let id = clip(id);
     let message = format!("there is no stored item `{id}`; send the item itself");
     Failure::new(Kind::NotFound, message).with_param("input").with_code("item_not_found")
