@@ -98,6 +98,8 @@ pub mod proxy;
 pub mod redact;
 pub mod rules;
 pub mod settings;
+#[cfg(feature = "proxy")]
+pub mod store;
 mod suggest;
 #[cfg(feature = "proxy")]
 pub mod template;

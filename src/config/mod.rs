@@ -43,7 +43,7 @@ pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
@@ -115,6 +115,10 @@ pub struct Config {
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
+    /// The folder for what outlives a restart; `None` if there is none.
+    pub state_dir: Option<PathBuf>,
+    /// Where responses are stored that clients want to continue.
+    pub store: StoreKind,
     /// Paths whose requests go to the upstream unread.
     pub passthrough: Passthrough,
     /// What `/metrics` shows.
@@ -143,6 +147,16 @@ impl Config {
     }
 }
 
+/// Where responses are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In a file on this machine.
+    #[default]
+    Embedded,
+    /// Nowhere.
+    Off,
+}
+
 /// What `/metrics`, which requires no key, reveals about clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
@@ -164,6 +178,10 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// After this much silence a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
+    /// Bytes of all stored responses. Beyond, the oldest are removed.
+    pub max_store: usize,
+    /// How long a response is stored.
+    pub store_ttl: Duration,
     /// Bytes of what upstreams want back of their turns, kept for all clients together.
     pub max_turn_state: usize,
     /// How long it is kept. `None`: nothing is kept.
@@ -180,6 +198,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
+            max_store: 256 << 20,
+            store_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             max_turn_state: 64 << 20,
             turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
             answer: rules::Limits::default(),

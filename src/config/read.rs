@@ -1,6 +1,8 @@
 //! Reads a file's tables into a [`Config`]: the keys of the top level, and the checks across tables.
 
-use std::{collections::HashSet, net::SocketAddr, num::NonZero, sync::Arc, thread, time::Duration};
+use std::{
+    collections::HashSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration,
+};
 
 use secrecy::SecretString;
 use toml::{
@@ -9,7 +11,7 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, Passthrough, Upstream, format,
+    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, format,
     keys::{Keys, Reading, size_value, string, strings},
     model, model_rules, origins, passthrough,
     show::MASK,
@@ -20,7 +22,7 @@ use super::{
 use crate::{
     format::KnownFormats,
     rules,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, OneOf, Settings},
 };
 
 /// The default of `listen`.
@@ -35,6 +37,8 @@ pub(super) struct Root {
     pub(super) listen: Vec<SocketAddr>,
     pub(super) api_keys: Vec<SecretString>,
     pub(super) cors_origins: Origins,
+    pub(super) state_dir: Option<String>,
+    pub(super) store: StoreKind,
     pub(super) passthrough: Passthrough,
     pub(super) drain_timeout: Duration,
     pub(super) threads: usize,
@@ -46,6 +50,8 @@ impl Default for Root {
             listen: vec![LISTEN],
             api_keys: Vec::new(),
             cors_origins: Origins::None,
+            state_dir: None,
+            store: StoreKind::Embedded,
             passthrough: Passthrough::default(),
             drain_timeout: DRAIN_TIMEOUT,
             threads: cores(),
@@ -95,6 +101,22 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         |passthrough| Some(passthrough.shown()),
     );
     keys.key(
+        Key::new(
+            "state_dir",
+            "the folder for what outlives a restart; it is made when there is something to keep",
+        )
+        .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
+        Field::OptionalText(&mut root.state_dir),
+    );
+    keys.key(
+        Key::new(
+            "store",
+            "where the responses are kept that clients of Responses [may continue](dialects.md#stored-responses): \
+             `embedded`, in one file in `state_dir`, or `off`",
+        ),
+        Field::Word(&mut OneOf(&mut root.store, &STORES)),
+    );
+    keys.key(
         Key::new("drain_timeout", "how long open streams may continue after a signal to stop"),
         Field::Duration(&mut root.drain_timeout),
     );
@@ -107,6 +129,16 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         .or("one per core"),
         Field::Count(&mut root.threads, 1),
     );
+}
+
+/// The values of `store`.
+const STORES: [(&str, StoreKind); 2] = [("embedded", StoreKind::Embedded), ("off", StoreKind::Off)];
+
+/// The default of `state_dir`: `None` if the user has no home.
+fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
+    let folder = |name: &str| environment(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("toolwire"))
 }
 
 /// Reads the root table. `None` only if a mistake has been reported.
@@ -131,6 +163,8 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             models: models?,
             formats,
             cors_origins: top.cors_origins,
+            state_dir: top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment)),
+            store: top.store,
             passthrough: top.passthrough,
             metrics: own_metrics,
             limits: own_limits,
@@ -230,6 +264,11 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
         Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
         Field::Duration(&mut limits.keep_alive),
     );
+    keys.key(
+        Key::new("max_store", "all stored responses; beyond, the oldest are removed"),
+        Field::Size(&mut limits.max_store),
+    );
+    keys.key(Key::new("store_ttl", "how long a response is stored"), Field::Duration(&mut limits.store_ttl));
     keys.key(
         Key::new(
             "max_turn_state",

@@ -19,6 +19,8 @@ impl Config {
             listen: self.listen.clone(),
             api_keys: self.api_keys.clone(),
             cors_origins: self.cors_origins.clone(),
+            state_dir: self.state_dir.as_ref().map(|folder| folder.display().to_string()),
+            store: self.store,
             passthrough: self.passthrough.clone(),
             drain_timeout: self.drain_timeout,
             threads: self.threads,

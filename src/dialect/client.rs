@@ -1,5 +1,6 @@
 //! [`ClientSide`]: what a dialect's folder provides so that clients can speak it.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Dialect, Stamp, Writer};
@@ -33,6 +34,70 @@ pub trait ClientSide: Sync {
 
     /// The failure of a request for a model that does not exist.
     fn unknown_model(&self, name: &str) -> Failure;
+
+    /// The stored responses that the request `body` refers to, for dialects whose requests can continue one.
+    fn references(&self, _body: &[u8]) -> References {
+        References::default()
+    }
+
+    /// The request with the history that it refers to. `records` are those of `references`, in their order; `None` where
+    /// there is none.
+    ///
+    /// # Errors
+    /// A record is missing.
+    fn with_history(
+        &self,
+        body: &[u8],
+        _references: &References,
+        _records: &[Option<Bytes>],
+    ) -> Result<Bytes, Failure> {
+        Ok(Bytes::copy_from_slice(body))
+    }
+
+    /// What is stored of the `response` to the request `body`.
+    fn record(&self, _body: &[u8], _response: &str) -> Option<Record> {
+        None
+    }
+
+    /// The response in a record, as the body of a response to a client.
+    fn stored_response(&self, _record: &[u8]) -> Option<Bytes> {
+        None
+    }
+
+    /// The input in a record, as the body of a response to a client.
+    fn stored_input(&self, _record: &[u8]) -> Option<Bytes> {
+        None
+    }
+}
+
+/// The ids of stored responses that a request refers to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct References {
+    /// The response that the request continues.
+    pub previous: Option<String>,
+    /// Responses of which the request names single items.
+    pub others: Vec<String>,
+}
+
+impl References {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.previous.is_none() && self.others.is_empty()
+    }
+
+    /// All of them, in the order of their records.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.previous.iter().chain(&self.others).map(String::as_str)
+    }
+}
+
+/// What is stored of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The response's id.
+    pub id: String,
+    /// The response and its input.
+    pub value: Bytes,
 }
 
 /// How a client is answered, beside its dialect.

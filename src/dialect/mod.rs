@@ -51,7 +51,7 @@ use self::{
     progress::Progress,
 };
 pub use self::{
-    client::{Answering, ClientSide},
+    client::{Answering, ClientSide, Record, References},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},
@@ -74,7 +74,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
-    Responses "responses" "OpenAI Responses": client responses;
+    Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Gemini "gemini" "Google Gemini": upstream gemini;
     Ollama "ollama" "Ollama": upstream ollama;

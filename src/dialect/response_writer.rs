@@ -36,6 +36,11 @@ pub trait StreamForm {
     fn kept(&self) -> usize {
         0
     }
+
+    /// After its end: the whole response, if it is to be stored.
+    fn take_response(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// A response as one object.
@@ -54,6 +59,11 @@ pub trait WholeForm {
 
     /// The body of an error response in this dialect.
     fn error_body(failure: &Failure) -> Vec<u8>;
+
+    /// After its end: the whole response, if it is to be stored.
+    fn take_response(&mut self) -> Option<String> {
+        None
+    }
 }
 
 impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
@@ -86,6 +96,14 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         match &mut self.0 {
             Form::Stream(stream) => stream.fail(failure, out),
             Form::Whole(_) => out.extend_from_slice(&W::error_body(failure)),
+        }
+    }
+
+    /// After its end: the whole response, if it is to be stored.
+    pub(crate) fn take_response(&mut self) -> Option<String> {
+        match &mut self.0 {
+            Form::Stream(stream) => stream.take_response(),
+            Form::Whole(whole) => whole.take_response(),
         }
     }
 

@@ -184,6 +184,14 @@ macro_rules! dialects {
                 }
             }
 
+            /// After the end of a response: all of it, if it is to be stored.
+            #[cfg_attr(not(feature = "proxy"), expect(dead_code, reason = "only the proxy stores responses"))]
+            pub(crate) fn take_response(&mut self) -> Option<String> {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::take_response(writer),)?)*
+                }
+            }
+
             /// Bytes of the response that are kept until its end.
             pub(crate) fn kept(&self) -> usize {
                 match self {

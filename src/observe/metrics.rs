@@ -49,6 +49,7 @@ pub(crate) struct Metrics {
     dropped_fields: Family<FieldLabels, Counter>,
     unsolicited: Family<UpstreamLabel, Counter>,
     tools_left_out: Family<ModelLabel, Counter>,
+    store_failures: Counter,
     constraints_failed: Family<ConstraintLabels, Counter>,
     /// `None` if tool names are not a label.
     names: Option<Names>,
@@ -145,6 +146,7 @@ impl Metrics {
             dropped_fields: Family::default(),
             unsolicited: Family::default(),
             tools_left_out: Family::default(),
+            store_failures: Counter::default(),
             constraints_failed: Family::default(),
             names: tool_names.then(Names::default),
         };
@@ -214,6 +216,11 @@ impl Metrics {
             "tools_left_out",
             "Tools left out of the instructions because of max_instructions",
             self.tools_left_out.clone(),
+        );
+        registry.register(
+            "store_failures",
+            "Responses that could not be stored, so that they cannot be continued after a restart",
+            self.store_failures.clone(),
         );
         registry.register(
             "constraints_failed",
@@ -319,6 +326,11 @@ impl Metrics {
     /// The gauge of requests that wait for a free slot at `upstream`; its queue updates it.
     pub(crate) fn waiting(&self, upstream: &str) -> Gauge {
         self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+    }
+
+    /// The counter of responses that could not be stored.
+    pub(crate) fn store_failures(&self) -> Counter {
+        self.store_failures.clone()
     }
 
     /// The counter of connections on which `upstream` sent bytes that no request had asked for.

@@ -331,6 +331,12 @@ impl Pipeline {
         self.state = State::Done;
     }
 
+    /// After the end: the whole response in the client's dialect, if it is to be stored.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn take_response(&mut self) -> Option<String> {
+        self.stages.writer.take_response()
+    }
+
     /// The counts so far.
     pub fn tally(&self) -> Tally {
         let detector = self.stages.detector.as_ref();

@@ -6,7 +6,10 @@ use http::{HeaderMap, header};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    store::Owner,
+};
 
 /// Which of the configured keys a client showed. It tells clients apart and reveals no key. Clients that need none are all
 /// the same one.
@@ -43,6 +46,14 @@ pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<Cl
         Some(key) => Ok(ClientKey::of(key.expose_secret())),
         None => Err(Failure::new(Kind::Unauthorized, "this API key is not one that toolwire knows")),
     }
+}
+
+/// Whose stored responses a client may read: those of the key that it showed, which is one of the configured ones. Clients that
+/// need no key all have the same.
+pub(super) fn owner(keys: &[SecretString], headers: &HeaderMap) -> Owner {
+    let shown = shown_key(headers).filter(|_| !keys.is_empty());
+    let digest = shown.map(|key| ring::digest::digest(&ring::digest::SHA256, key));
+    Owner(digest.and_then(|digest| digest.as_ref().try_into().ok()).unwrap_or_default())
 }
 
 fn shown_key(headers: &HeaderMap) -> Option<&[u8]> {

@@ -35,6 +35,7 @@ mod routes;
 mod server;
 mod servers;
 mod service;
+mod stored;
 pub mod tap;
 mod turn;
 mod turn_states;

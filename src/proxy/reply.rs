@@ -65,6 +65,11 @@ pub(super) fn json(value: &serde_json::Value, access: Access) -> Response<ReplyB
     plain(StatusCode::OK, JSON, value.to_string(), access)
 }
 
+/// The response with this JSON text.
+pub(super) fn json_text(text: Bytes, access: Access) -> Response<ReplyBody> {
+    plain(StatusCode::OK, JSON, text, access)
+}
+
 /// A response without a body that lists the allowed methods.
 pub(super) fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = said(StatusCode::NO_CONTENT, Bytes::new(), Outcome::Done, access);

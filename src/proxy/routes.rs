@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The methods that any path has, as an `Allow` header lists them.
-pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
+pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 
 /// A path at which clients request responses of models, in one dialect.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ const ENDPOINTS: &[Endpoint] = &[
 /// The paths at which requests of a dialect are measured before they are made, below [`BASE`]. All take POST.
 const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
 
+/// The paths below which stored responses of a dialect are, by their ids, below [`BASE`].
+const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
+
+/// The end of the path of a stored response's input.
+const INPUT_ITEMS: &str = "/input_items";
+
 /// What clients speak at paths that belong to no dialect.
 pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 
@@ -45,6 +51,10 @@ pub(super) enum Route {
     Generate(&'static Endpoint),
     /// A request for the number of tokens of such a request.
     CountTokens(ClientDialect),
+    /// A stored response, by its id.
+    Stored(ClientDialect, String),
+    /// The input of a stored response.
+    StoredInput(ClientDialect, String),
     /// `/` itself: some clients ask whether it exists.
     Root,
     /// GET `/v1/models`
@@ -80,6 +90,14 @@ impl Route {
         if let Some((_, dialect)) = COUNTS.iter().find(|(path, _)| below == Some(path)) {
             return Some(Self::CountTokens(*dialect));
         }
+        let stored = |(folder, dialect): &(&str, _)| Some((below?.strip_prefix(folder)?, *dialect));
+        if let Some((id, dialect)) = STORED.iter().find_map(stored).filter(|(id, _)| !id.is_empty()) {
+            return match id.strip_suffix(INPUT_ITEMS) {
+                Some(id) => percent_decoded(id).map(|id| Self::StoredInput(dialect, id)),
+                None if id.contains('/') => None,
+                None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
+            };
+        }
         match path.as_ref() {
             "/" => Some(Self::Root),
             "/v1/models" | "/v1/models/" => Some(Self::Models),
@@ -95,6 +113,8 @@ impl Route {
         match self {
             Self::Generate(endpoint) => endpoint.name,
             Self::CountTokens(_) => "count_tokens",
+            Self::Stored(..) => "stored",
+            Self::StoredInput(..) => "stored_input",
             Self::Root => "root",
             Self::Models => "models",
             Self::Model(_) => "model",
@@ -109,7 +129,7 @@ impl Route {
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Generate(endpoint) => endpoint.dialect,
-            Self::CountTokens(dialect) => *dialect,
+            Self::CountTokens(dialect) | Self::Stored(dialect, _) | Self::StoredInput(dialect, _) => *dialect,
             _ => DEFAULT_DIALECT,
         }
     }
@@ -118,6 +138,7 @@ impl Route {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
+            Self::Stored(..) => "GET, HEAD, DELETE, OPTIONS",
             Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
@@ -130,10 +151,7 @@ impl Route {
 
     /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
-        matches!(
-            self,
-            Self::Generate(_) | Self::CountTokens(_) | Self::Models | Self::Model(_) | Self::Passthrough(_)
-        )
+        !matches!(self, Self::Root | Self::Health | Self::Ready | Self::Metrics)
     }
 }
 

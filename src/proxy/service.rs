@@ -19,6 +19,7 @@ use crate::{
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
+    store::Owner,
 };
 
 use super::{
@@ -39,6 +40,7 @@ use super::{
     request as checks,
     routes::{self, Route},
     servers::Servers,
+    stored::{self, Part, ResponseKeeper, Responses},
     tap::{Opening, Tap},
     turn_states::TurnStates,
     upstream::Client,
@@ -62,6 +64,7 @@ pub(super) struct Service {
     clients: HashMap<String, Arc<Client>>,
     models: Arc<Models>,
     learned: Arc<Learned>,
+    responses: Responses,
     states: Arc<TurnStates>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
@@ -91,12 +94,14 @@ impl Service {
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
+        let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         Ok(Self {
             config,
             clients,
             models,
             learned,
+            responses,
             states: Arc::new(states),
             metrics,
             tap,
@@ -118,6 +123,7 @@ impl Service {
             drain: Arc::clone(&self.drain),
             models: Arc::clone(&self.models),
             learned: Arc::clone(&self.learned),
+            responses: self.responses.clone(),
             states: Arc::clone(&self.states),
             budget: Arc::clone(&self.budget),
         }
@@ -233,6 +239,15 @@ impl Service {
                 return self.generate((dialect, client), (&head.headers, body), rest, access).await;
             }
             Route::CountTokens(_) => self.count_tokens(dialect, (&head.headers, body), rest, access).await,
+            Route::Stored(_, id) if head.method == stored::DELETE => {
+                self.delete(dialect, (self.owner(&head.headers), &id), access).await
+            }
+            Route::Stored(_, id) => {
+                self.stored(dialect, (self.owner(&head.headers), &id), Part::Response, access).await
+            }
+            Route::StoredInput(_, id) => {
+                self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access).await
+            }
             Route::Passthrough(path) => self.pass_through(&path, (&head, body), rest, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list().await, access),
@@ -248,6 +263,40 @@ impl Service {
                 reply::plain(StatusCode::OK, content_type, self.metrics.text(), access)
             }
         })
+    }
+
+    /// Whose stored responses a client may read.
+    fn owner(&self, headers: &HeaderMap) -> Owner {
+        auth::owner(&self.config.api_keys, headers)
+    }
+
+    /// A request for a stored response, or for its input.
+    async fn stored(
+        &self,
+        dialect: ClientDialect,
+        id: (Owner, &str),
+        part: Part,
+        access: Access,
+    ) -> Response<ReplyBody> {
+        match self.responses.find(dialect, id, part, unix_time()).await {
+            Ok(body) => reply::json_text(body, access),
+            Err(failure) => reply::error(failure, dialect, access),
+        }
+    }
+
+    /// A request to delete a stored response.
+    async fn delete(
+        &self,
+        dialect: ClientDialect,
+        (owner, id): (Owner, &str),
+        access: Access,
+    ) -> Response<ReplyBody> {
+        match self.responses.delete(owner, id, unix_time()).await {
+            Ok(()) => {
+                reply::json(&serde_json::json!({"id": id, "object": "response", "deleted": true}), access)
+            }
+            Err(failure) => reply::error(failure, dialect, access),
+        }
     }
 
     /// A request for a model's response, up to the point where its upstream is asked.
@@ -267,8 +316,18 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
+        let (owner, now) = (self.owner(headers), unix_time());
+        let body = match self.responses.with_history(dialect, owner, body, now).await {
+            Ok(body) => body,
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
+        };
         match self.exchange((dialect, client), (headers, &body), &mut access) {
-            Ok((exchange, client)) => Ok(self.answer(exchange, client, &body, memory, access).await),
+            Ok((mut exchange, client)) => {
+                let wanted = exchange.answering.stored;
+                let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
+                exchange.answering.stored = keeper.is_some();
+                Ok(self.answer(exchange, (client, keeper), &body, memory, access).await)
+            }
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
     }
@@ -393,7 +452,7 @@ impl Service {
     async fn answer(
         &self,
         exchange: Exchange<'_>,
-        client: Arc<Client>,
+        (client, store): (Arc<Client>, Option<ResponseKeeper>),
         body: &Bytes,
         memory: Reservation,
         access: Access,
@@ -438,6 +497,7 @@ impl Service {
             client,
             opening,
             hops,
+            store,
             keeper,
             pipeline,
             stream: answering.stream,

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The modules from the bottom up. A module may import those that stand before it.
-const ORDER: [&str; 26] = [
+const ORDER: &[&str] = &[
     "suggest",
     "settings",
     "digest",
@@ -28,6 +28,7 @@ const ORDER: [&str; 26] = [
     "detect",
     "pipeline",
     "redact",
+    "store",
     "config",
     "observe",
     "proxy",

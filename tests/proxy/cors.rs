@@ -52,7 +52,7 @@ async fn preflight_of_an_allowed_origin_needs_no_key() {
         for (path, methods) in [
             ("/v1/chat/completions", "POST, OPTIONS"),
             ("/v1/models", "GET, HEAD, OPTIONS"),
-            ("/models", "GET, HEAD, POST, OPTIONS"),
+            ("/models", "GET, HEAD, POST, DELETE, OPTIONS"),
         ] {
             let reply = preflight(&client, &proxy, path, PAGE).await;
             assert_eq!(reply.status(), 204, "{path}");

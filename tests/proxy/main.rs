@@ -32,6 +32,7 @@ mod persistence;
 mod prefill;
 mod profiles;
 mod requests;
+mod responses;
 mod reuse;
 mod servers;
 mod stalls;

@@ -1,9 +1,11 @@
 //! [`Client`]: the client's side of this dialect.
 
-use super::{error_body, request};
+use bytes::Bytes;
+
+use super::{error_body, history, request};
 use crate::{
     conversation::Conversation,
-    dialect::{self, Answering, ClientSide, Dialect, Writer},
+    dialect::{self, Answering, ClientSide, Dialect, Record, References, Writer},
     failure::{Failure, Kind},
 };
 
@@ -32,5 +34,30 @@ impl ClientSide for Client {
         Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
             .with_code("model_not_found")
             .with_param("model")
+    }
+
+    fn references(&self, body: &[u8]) -> References {
+        history::references(body)
+    }
+
+    fn with_history(
+        &self,
+        body: &[u8],
+        references: &References,
+        records: &[Option<Bytes>],
+    ) -> Result<Bytes, Failure> {
+        history::with_history(body, references, records)
+    }
+
+    fn record(&self, body: &[u8], response: &str) -> Option<Record> {
+        history::record(body, response)
+    }
+
+    fn stored_response(&self, record: &[u8]) -> Option<Bytes> {
+        history::response(record)
+    }
+
+    fn stored_input(&self, record: &[u8]) -> Option<Bytes> {
+        history::input_items(record)
     }
 }

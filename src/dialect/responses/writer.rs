@@ -35,11 +35,13 @@ pub struct Stream {
     assembly: Assembly,
     /// The number of the next event.
     sequence: u64,
+    /// The whole response at its end, if it is to be stored.
+    response: Option<String>,
 }
 
 impl StreamForm for Stream {
     fn new(answering: &Answering) -> Self {
-        Self { assembly: Assembly::new(answering), sequence: 0 }
+        Self { assembly: Assembly::new(answering), sequence: 0, response: None }
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
@@ -47,7 +49,8 @@ impl StreamForm for Stream {
     }
 
     fn finish(&mut self, out: &mut BytesMut) {
-        self.assembly.finish(&mut Events::written(out, &mut self.sequence));
+        let response = self.assembly.finish(&mut Events::written(out, &mut self.sequence));
+        self.response = Some(response).filter(|_| self.assembly.is_stored());
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
@@ -62,31 +65,44 @@ impl StreamForm for Stream {
     fn kept(&self) -> usize {
         self.assembly.kept()
     }
+
+    fn take_response(&mut self) -> Option<String> {
+        self.response.take()
+    }
 }
 
 /// A response as one object.
 #[derive(Debug)]
-pub struct Whole(Assembly);
+pub struct Whole {
+    assembly: Assembly,
+    /// The whole response at its end, if it is to be stored.
+    response: Option<String>,
+}
 
 impl WholeForm for Whole {
     fn new(answering: &Answering) -> Self {
-        Self(Assembly::new(answering))
+        Self { assembly: Assembly::new(answering), response: None }
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        self.0.event(event, &mut Events::Unwritten);
+        self.assembly.event(event, &mut Events::Unwritten);
     }
 
     fn finish(&mut self, out: &mut BytesMut) {
-        let response = self.0.finish(&mut Events::Unwritten);
+        let response = self.assembly.finish(&mut Events::Unwritten);
         out.extend_from_slice(response.as_bytes());
+        self.response = Some(response).filter(|_| self.assembly.is_stored());
     }
 
     fn kept(&self) -> usize {
-        self.0.kept()
+        self.assembly.kept()
     }
 
     fn error_body(failure: &Failure) -> Vec<u8> {
         error_body(failure)
+    }
+
+    fn take_response(&mut self) -> Option<String> {
+        self.response.take()
     }
 }

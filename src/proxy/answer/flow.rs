@@ -21,6 +21,7 @@ use super::{
         budget::Reservation,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
+        stored::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,
         upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
@@ -36,6 +37,8 @@ pub(in crate::proxy) struct Parts {
     pub(in crate::proxy) opening: Opening,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
+    /// Stores the response, if it is to be stored.
+    pub(in crate::proxy) store: Option<ResponseKeeper>,
     /// Keeps what the upstream wants back.
     pub(in crate::proxy) keeper: Option<Keeper>,
     pub(in crate::proxy) pipeline: Pipeline,
@@ -53,6 +56,7 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
+    store: Option<ResponseKeeper>,
     keeper: Option<Keeper>,
     pub(super) pipeline: Pipeline,
     /// Written, but not yet taken by the client's connection.
@@ -99,6 +103,7 @@ impl ExchangeState {
             stage: Stage::Opening(parts.opening),
             client: parts.client,
             hops: parts.hops,
+            store: parts.store,
             keeper: parts.keeper,
             pipeline: parts.pipeline,
             out: BytesMut::new(),
@@ -285,6 +290,10 @@ impl ExchangeState {
     fn completed(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
+        }
+        // Before the client gets the end: its next request may continue the response.
+        if let (Some(store), Some(response)) = (self.store.take(), self.pipeline.take_response()) {
+            store.keep(&response);
         }
         if let (Some(keeper), Some(state)) = (&self.keeper, self.pipeline.take_state()) {
             keeper.keep(state);

@@ -104,6 +104,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         client: Arc::clone(client),
         opening: Arc::clone(client).begin(request()).await,
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
+        store: None,
         keeper: None,
         pipeline,
         stream: true,

@@ -1,4 +1,4 @@
-//! Finds a field of a form (`multipart/form-data`, RFC 7578), without copying its parts.
+//! Finds a field of a form (`multipart/form-data`, RFC 7578, section 4), without copying its parts.
 //!
 //! A form that servers could read in different ways is refused, since they could find different fields in it.
 

@@ -146,9 +146,9 @@ fn tags_in_the_text_become_what_the_rules_say() {
     }
 }
 
-/// Messages clients have blocks for reasoning, whatever it is called in Chat Completions.
+/// Other clients have a place of their own for reasoning, whatever it is called in Chat Completions.
 #[test]
-fn clients_of_messages_get_thinking_blocks_or_text() {
+fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
     let said = [(true, "Hm."), (false, "Hi")].map(|(reasons, text)| Said { reasons, text: text.to_owned() });
     for (reasoning, text, thinking) in [
         (Reasoning::Auto, "Hi", "Hm."),
@@ -157,9 +157,11 @@ fn clients_of_messages_get_thinking_blocks_or_text() {
         (Reasoning::Drop, "Hi", ""),
         (Reasoning::Off, "Hi", "Hm."),
     ] {
-        let exchange =
-            Exchange { client: ClientDialect::Messages, ..exchange(reasoning, Speech::Chat, false) };
-        let got = answer(&exchange, &said, &[]);
-        assert_eq!((got.text.as_str(), got.reasoning.as_str()), (text, thinking), "{reasoning:?}");
+        for client in [ClientDialect::Messages, ClientDialect::Responses] {
+            let exchange = Exchange { client, ..exchange(reasoning, Speech::Chat, false) };
+            let got = answer(&exchange, &said, &[]);
+            let found = (got.text.as_str(), got.reasoning.as_str());
+            assert_eq!(found, (text, thinking), "{client:?} {reasoning:?}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -11,8 +12,8 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        Config, Limits, Metrics, Model, Origins, Passthrough, QueueLimits, SystemPosition, Timeouts,
-        ToolStyle, Upstream, WILDCARD,
+        Config, Limits, Metrics, Model, Origins, Passthrough, QueueLimits, StoreKind, SystemPosition,
+        Timeouts, ToolStyle, Upstream, WILDCARD,
     },
     dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
@@ -39,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) threads: usize,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) tap: Option<Arc<dyn Tap>>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) store: StoreKind,
 }
 
 /// Any free port of this machine.
@@ -75,6 +78,8 @@ impl Setup {
             threads: 1,
             listen: vec![ANY, ANY],
             tap: None,
+            state_dir: None,
+            store: StoreKind::Embedded,
         }
     }
 
@@ -105,6 +110,8 @@ impl Setup {
             formats: Arc::default(),
             limits: self.limits,
             cors_origins: self.cors_origins,
+            state_dir: self.state_dir,
+            store: self.store,
             passthrough: self.passthrough,
             metrics: self.metrics,
             drain_timeout: self.drain_timeout,

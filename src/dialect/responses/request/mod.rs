@@ -1,4 +1,4 @@
-//! Decodes a client's request body into a [`Conversation`].
+//! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
 //!
 //! `input` is a flat list of items; turns are made of the items that belong together:
 //!
@@ -8,8 +8,12 @@
 //! ```
 
 mod content;
+mod encode;
 mod items;
 mod tools;
+
+pub(super) use encode::encode;
+pub(super) use items::unknown_item;
 
 use serde_json::{Map, Value};
 
@@ -118,13 +122,13 @@ fn repeated(fields: &mut Fields<'_, '_>) -> Map<String, Value> {
 }
 
 /// The response that the request continues.
-const PREVIOUS: &str = "previous_response_id";
+pub(super) const PREVIOUS: &str = "previous_response_id";
 
 /// In place of [`PREVIOUS`], once the history is in `input`. So a request whose history nobody has put there is refused.
-const CONTINUED: &str = "toolwire_previous_response_id";
+pub(super) const CONTINUED: &str = "toolwire_previous_response_id";
 
 /// The failure of a request that continues a response which is not stored. Going on without it would lose the history.
-fn unknown_response(id: &str) -> Failure {
+pub(super) fn unknown_response(id: &str) -> Failure {
     let id = items::clip(id);
     let message = format!("there is no stored response `{id}`; send the whole conversation as `input`");
     Failure::new(Kind::NotFound, message).with_param(PREVIOUS).with_code("previous_response_not_found")

@@ -68,6 +68,11 @@ impl Assembly {
         }
     }
 
+    /// Whether the response is to be stored.
+    pub(super) fn is_stored(&self) -> bool {
+        self.head.is_stored()
+    }
+
     /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
     pub(super) fn kept(&self) -> usize {
         self.kept

@@ -87,6 +87,11 @@ impl Head {
         self.created = start.created.unwrap_or(self.created);
     }
 
+    /// Whether the response is to be stored.
+    pub(super) fn is_stored(&self) -> bool {
+        self.stored
+    }
+
     /// The id without its prefix: the ids of items are made of it.
     pub(super) fn suffix(&self) -> &str {
         self.id.strip_prefix(ID_PREFIX).unwrap_or(&self.id)

@@ -1,0 +1,196 @@
+//! [`Responses`]: the stored responses of all clients, and [`ResponseKeeper`]: what stores one.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::Method;
+use tokio::task::spawn_blocking;
+
+use crate::{
+    config::{Config, StoreKind},
+    dialect::ClientDialect,
+    failure::{Failure, Kind},
+    observe::{Metrics, untrusted::clip},
+    store::{EmbeddedStore, Key, Owner, Store, StoreError, StoreSettings},
+};
+
+/// The most responses of which one request may name items.
+const MAX_REFERENCES: usize = 256;
+
+/// The stored responses.
+#[derive(Debug, Clone)]
+pub(super) struct Responses {
+    /// `None`: nothing is stored.
+    store: Option<Arc<dyn Store>>,
+    /// Bytes of a request with its history.
+    max_body: usize,
+}
+
+impl Responses {
+    pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
+        let embedded = || {
+            let settings = StoreSettings {
+                folder: config.state_dir.clone(),
+                max_bytes: config.limits.max_store,
+                ttl: config.limits.store_ttl,
+            };
+            let failures = metrics.store_failures();
+            let on_failure = Box::new(move |count| _ = failures.inc_by(count));
+            let store: Arc<dyn Store> = Arc::new(EmbeddedStore::new(settings, on_failure));
+            store
+        };
+        let store = (config.store == StoreKind::Embedded).then(embedded);
+        Self { store, max_body: config.limits.max_body }
+    }
+
+    /// The request `body` with the history that it refers to.
+    ///
+    /// # Errors
+    /// A response is not stored, not this client's, or cannot be read.
+    pub(super) async fn with_history(
+        &self,
+        dialect: ClientDialect,
+        owner: Owner,
+        body: Bytes,
+        now: u64,
+    ) -> Result<Bytes, Failure> {
+        let references = dialect.side().references(&body);
+        if references.is_empty() {
+            return Ok(body);
+        }
+        if references.others.len() > MAX_REFERENCES {
+            let message =
+                format!("`input` names items of more than {MAX_REFERENCES} stored responses; send the items");
+            return Err(Failure::new(Kind::Request, message).with_param("input"));
+        }
+        let keys: Vec<_> = references.ids().map(|id| Key::new(owner, id)).collect();
+        let max = self.max_body;
+        let records = self.read(move |store| {
+            let mut bytes = 0;
+            let mut records = Vec::with_capacity(keys.len());
+            for key in &keys {
+                let record = store.get(key, now)?;
+                bytes += record.as_ref().map_or(0, Bytes::len);
+                // What is read for one request is bounded before it is all there.
+                if bytes > max.saturating_mul(RECORDS_PER_BODY) {
+                    return Ok(None);
+                }
+                records.push(record);
+            }
+            Ok(Some(records))
+        });
+        let too_large = || {
+            let message =
+                format!("the request with its stored history is larger than {max} bytes (`limits.max_body`)");
+            Failure::new(Kind::TooLarge, message)
+        };
+        let records = match records.await? {
+            Some(Some(records)) => records,
+            Some(None) => return Err(too_large()),
+            None => references.ids().map(|_| None).collect(),
+        };
+        let whole = dialect.side().with_history(&body, &references, &records)?;
+        if whole.len() > max { Err(too_large()) } else { Ok(whole) }
+    }
+
+    /// The stored response `id`, or its input.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`], or the store cannot be read.
+    pub(super) async fn find(
+        &self,
+        dialect: ClientDialect,
+        (owner, id): (Owner, &str),
+        part: Part,
+        now: u64,
+    ) -> Result<Bytes, Failure> {
+        let key = Key::new(owner, id);
+        let record = self.read(move |store| store.get(&key, now)).await?.flatten();
+        let shown = record.and_then(|record| match part {
+            Part::Response => dialect.side().stored_response(&record),
+            Part::Input => dialect.side().stored_input(&record),
+        });
+        shown.ok_or_else(|| not_found(id))
+    }
+
+    /// Deletes the stored response `id`.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`], or the store cannot be written.
+    pub(super) async fn delete(&self, owner: Owner, id: &str, now: u64) -> Result<(), Failure> {
+        let key = Key::new(owner, id);
+        match self.read(move |store| store.remove(&key, now)).await? {
+            Some(true) => Ok(()),
+            Some(false) | None => Err(not_found(id)),
+        }
+    }
+
+    /// What stores the response to the request `body`; `None` if nothing is stored.
+    pub(super) fn keeper(
+        &self,
+        dialect: ClientDialect,
+        owner: Owner,
+        body: &Bytes,
+        now: u64,
+    ) -> Option<ResponseKeeper> {
+        let store = Arc::clone(self.store.as_ref()?);
+        Some(ResponseKeeper { store, dialect, owner, body: body.clone(), now })
+    }
+
+    /// Asks the store on a thread for blocking work. `None`: there is no store.
+    async fn read<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<Option<T>, Failure> {
+        let Some(store) = self.store.clone() else { return Ok(None) };
+        let failed = |error: &dyn fmt::Display| {
+            tracing::error!(%error, "the store of responses failed");
+            Failure::new(Kind::Internal, "the store of responses cannot be used")
+        };
+        match spawn_blocking(move || act(&*store)).await {
+            Ok(Ok(read)) => Ok(Some(read)),
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+/// Records may be larger than what the request takes of them.
+const RECORDS_PER_BODY: usize = 4;
+
+/// What of a stored response is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Response,
+    Input,
+}
+
+fn not_found(id: &str) -> Failure {
+    const MAX_SHOWN: usize = 128;
+    let message = format!("there is no stored response `{}`", clip(id, MAX_SHOWN));
+    Failure::new(Kind::NotFound, message).with_param("id")
+}
+
+/// The method by which stored responses are deleted.
+pub(super) const DELETE: Method = Method::DELETE;
+
+/// Stores one response when it is complete.
+#[derive(Debug)]
+pub(super) struct ResponseKeeper {
+    store: Arc<dyn Store>,
+    dialect: ClientDialect,
+    owner: Owner,
+    /// The request with its history.
+    body: Bytes,
+    /// The time of the request, in seconds of Unix time.
+    now: u64,
+}
+
+impl ResponseKeeper {
+    /// Stores `response`. It can be continued from now on; it is on disk later.
+    pub(super) fn keep(&self, response: &str) {
+        if let Some(record) = self.dialect.side().record(&self.body, response) {
+            self.store.put(Key::new(self.owner, &record.id), record.value, self.now);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What outlives a request: values under keys that belong to a client, for a limited time.
+//!
+//! ```text
+//! put ─▶ Memory ─▶ the store's thread ─▶ Disk (one file)
+//! get ─▶ Memory, else Disk
+//! ```
+//!
+//! A value can be read as soon as it has been put; the thread writes it to disk later, so no response waits for a disk. A value
+//! that cannot be written is counted, and stays in memory until newer ones displace it. Nothing is created on disk before the
+//! first value is put.
+//!
+//! All functions block, some on the disk: async code calls those from a thread for blocking work.
+
+mod disk;
+mod memory;
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use self::{disk::Disk, memory::Memory};
+
+/// Keeps values. Another implementation can keep them on another machine.
+pub trait Store: fmt::Debug + Send + Sync {
+    /// The value under `key`, if it was put before and has not expired at `now`, in seconds of Unix time.
+    ///
+    /// # Errors
+    /// The store cannot be read, so that it is not known whether there is a value.
+    fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError>;
+
+    /// Keeps a value from `now` on. Never blocks on the disk.
+    fn put(&self, key: Key, value: Bytes, now: u64);
+
+    /// Removes the value under `key`. Returns whether there was one at `now`.
+    ///
+    /// # Errors
+    /// The value may still be there.
+    fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError>;
+}
+
+/// A key: its owner, whose values nobody else can name, and an id of any bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    bytes: Box<[u8]>,
+}
+
+impl Key {
+    /// The key `id` of this owner.
+    pub fn new(owner: Owner, id: &str) -> Self {
+        Self { bytes: [owner.0.as_slice(), id.as_bytes()].concat().into() }
+    }
+}
+
+/// Whose a value is: the digest of the key that the client showed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Owner(pub [u8; 32]);
+
+/// Why the store cannot be used.
+#[derive(Debug)]
+pub struct StoreError(String);
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Where and how much is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// The folder of the file. `None`: values are kept in memory only.
+    pub folder: Option<PathBuf>,
+    /// Bytes of all values. Beyond, the oldest are removed.
+    pub max_bytes: usize,
+    /// How long a value is kept.
+    pub ttl: Duration,
+}
+
+/// Called with the number of values that could not be written.
+pub type OnFailure = Box<dyn Fn(u64) + Send + Sync>;
+
+/// The store on this machine.
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    /// The thread that writes, and how it is told of new values. `None` until there are any.
+    writer: Mutex<Option<Writer>>,
+}
+
+struct Writer {
+    /// Dropping it ends the thread.
+    wanted: mpsc::Sender<Key>,
+    thread: JoinHandle<()>,
+}
+
+struct Shared {
+    settings: StoreSettings,
+    /// Values that are not on disk yet, or cannot be.
+    memory: Mutex<Memory>,
+    disk: Mutex<Disk>,
+    on_failure: OnFailure,
+}
+
+impl EmbeddedStore {
+    /// A store with these settings. It does not look at the disk yet.
+    pub fn new(settings: StoreSettings, on_failure: OnFailure) -> Self {
+        let memory = Mutex::new(Memory::new(settings.max_bytes.min(MAX_MEMORY)));
+        let disk = Mutex::new(Disk::new(settings.folder.clone(), settings.max_bytes));
+        Self { shared: Arc::new(Shared { settings, memory, disk, on_failure }), writer: Mutex::new(None) }
+    }
+
+    /// Tells the thread of a new value; starts it with the first one.
+    fn wake(&self, key: Key) {
+        let mut writer = lock(&self.writer);
+        if writer.is_none() {
+            let (wanted, keys) = mpsc::channel();
+            let shared = Arc::clone(&self.shared);
+            let started =
+                thread::Builder::new().name("toolwire-store".into()).spawn(move || write(&shared, &keys));
+            match started {
+                Ok(thread) => *writer = Some(Writer { wanted, thread }),
+                Err(error) => {
+                    tracing::error!(%error, "the store has no thread; values are kept in memory only")
+                }
+            }
+        }
+        if let Some(writer) = &*writer {
+            // Fails if the thread has panicked. The value stays in memory.
+            let _ = writer.wanted.send(key);
+        }
+    }
+}
+
+/// Bytes of values that wait to be written, or that cannot be.
+const MAX_MEMORY: usize = 64 << 20;
+
+/// Values that are written at once.
+const BATCH: usize = 64;
+
+impl Store for EmbeddedStore {
+    fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
+        // Its own statement, so that the memory is not locked while the disk is read.
+        let found = lock(&self.shared.memory).get(key, now);
+        match found {
+            Some(value) => Ok(Some(value)),
+            None => lock(&self.shared.disk).get(&key.bytes, now),
+        }
+    }
+
+    fn put(&self, key: Key, value: Bytes, now: u64) {
+        let expires = now.saturating_add(self.shared.settings.ttl.as_secs());
+        let lost = lock(&self.shared.memory).put(key.clone(), value, expires);
+        self.shared.lost(lost);
+        if self.shared.settings.folder.is_some() {
+            self.wake(key);
+        }
+    }
+
+    fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
+        let in_memory = lock(&self.shared.memory).remove(key, now);
+        // The thread holds the disk from when it looks at the memory until the value is written, so this removes it then.
+        let on_disk = lock(&self.shared.disk).remove(&key.bytes, now)?;
+        Ok(in_memory || on_disk)
+    }
+}
+
+impl Shared {
+    fn lost(&self, count: u64) {
+        if count > 0 {
+            (self.on_failure)(count);
+        }
+    }
+}
+
+/// The thread: writes values until the store is dropped, and then those that are left.
+fn write(shared: &Shared, keys: &mpsc::Receiver<Key>) {
+    while let Ok(key) = keys.recv() {
+        let mut batch = vec![key];
+        batch.extend(keys.try_iter().take(BATCH));
+        let mut disk = lock(&shared.disk);
+        let entries = {
+            let memory = lock(&shared.memory);
+            let entry = |key: Key| memory.entry(&key).map(|entry| (key, entry));
+            batch.into_iter().filter_map(entry).collect::<Vec<_>>()
+        };
+        let values = entries.iter().map(|(key, entry)| (&*key.bytes, entry.expires, &*entry.value));
+        let newest = entries.iter().map(|(_, entry)| entry.expires).max().unwrap_or(0);
+        let now = newest.saturating_sub(shared.settings.ttl.as_secs());
+        match disk.put(values, now) {
+            Ok(()) => {
+                let mut memory = lock(&shared.memory);
+                entries.iter().for_each(|(key, entry)| memory.written(key, entry.number));
+            }
+            Err(error) => {
+                tracing::error!(%error, values = entries.len(), "stored values could not be written to disk");
+                shared.lost(u64::try_from(entries.len()).unwrap_or(u64::MAX));
+            }
+        }
+    }
+}
+
+/// The state behind a lock is whole between any two statements, so a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until everything is written.
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        if let Some(Writer { wanted, thread }) = lock(&self.writer).take() {
+            drop(wanted);
+            // An error means that the thread panicked, and so has ended.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
