@@ -26,7 +26,7 @@ for (const client of ALL) {
   for (const name of STAND.upstreams) {
     test(`client disconnect cancels the upstream request: ${client.name}, ${name}`, async () => {
       const { left } = await seen("stays");
-      await client.leave({ model: `${name}-stays`, messages: [{ role: "user", content: "Hello" }] });
+      await client.leave({ model: `via-${name}-stays`, messages: [{ role: "user", content: "Hello" }] });
       await until("stays", { left: left + 1, open: 0 });
     });
   }

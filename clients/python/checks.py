@@ -52,5 +52,5 @@ def check_error(client, answer, expect, way):
 def check_disconnect(client, name, upstream):
     """The upstream request is cancelled when `client` leaves the stream."""
     before = upstream.seen("stays")["left"]
-    client.leave({"model": f"{name}-stays", "messages": [{"role": "user", "content": "Hello"}]})
+    client.leave({"model": f"via-{name}-stays", "messages": [{"role": "user", "content": "Hello"}]})
     upstream.until("stays", left=before + 1, open=0)

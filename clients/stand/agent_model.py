@@ -68,6 +68,7 @@ UPSTREAMS = {
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
     "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
+    "gemini": {"dialect": "gemini"},
 }
 
 # The fixture whose loop `toolwire mock` plays for an agent, in clients/fixtures/agents.

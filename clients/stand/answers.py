@@ -78,9 +78,13 @@ class Answer:
 
     def refuse(self, status=503):
         """An error response in place of the stream."""
-        body = json.dumps(self.error_body(status)).encode()
-        head = b"HTTP/1.1 %d Refused\r\ncontent-type: application/json\r\nretry-after: 7\r\n" % status
-        self.send(head + b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body))
+        self.json(self.error_body(status), b"%d Refused\r\nretry-after: 7" % status)
+
+    def json(self, value, status=b"200 OK"):
+        """A response that is one JSON value. `status` may be followed by header lines."""
+        body = json.dumps(value).encode()
+        head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\n" % status
+        self.send(head + b"content-length: %d\r\n\r\n%s" % (len(body), body))
 
     def cut(self):
         """The end of the body in the middle of the stream; HTTP's framing is complete."""
@@ -460,6 +464,8 @@ PATHS = [
     (":streamGenerateContent", Gemini),
     (":generateContent", Gemini),
     ("/chat/completions", Chat),
+    # A path that toolwire passes through; the class is that of the rest of the API.
+    ("/embeddings", Chat),
 ]
 
 

@@ -1,7 +1,7 @@
 """What every client must get through every upstream dialect: one table for the suites of all languages.
 
 A scenario is something that an upstream does, and what its clients have received at the end. The model
-`UPSTREAM-SCENARIO` stands for each pair.
+`via-UPSTREAM-SCENARIO` stands for each pair.
 """
 
 import json
@@ -154,6 +154,7 @@ UPSTREAMS = {
     "lumo-v1": {"dialect": "lumo", "options": {"version": "v1"}, "tools": "pre", "tool_prefix": ""},
     "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
+    "gemini": {"dialect": "gemini"},
 }
 
 # What the API of an upstream cannot say.
@@ -166,8 +167,8 @@ def models(scripted):
     for name, settings in UPSTREAMS.items():
         for scenario in ACTS:
             # Version 1 of Lumo's protocol has no native calls, and its models write them in `pre`.
-            detect = {"detect": ["hermes"]} if "written-call" in scenario else {}
-            yield {"name": f"{name}-{scenario}", "base_url": f"{scripted}/{scenario}/{name}"} | settings | detect
+            detect = {"detect": ["hermes", "pre"]} if "written-call" in scenario else {}
+            yield {"name": f"via-{name}-{scenario}", "base_url": f"{scripted}/{scenario}/{name}"} | settings | detect
 
 
 def cases():
@@ -179,7 +180,7 @@ def cases():
             usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": OUTPUT_TOKENS}
             has_counts = "error" not in expect and name not in WITHOUT_COUNTS
             request = {
-                "model": f"{name}-{scenario}",
+                "model": f"via-{name}-{scenario}",
                 "messages": [{"role": "user", "content": "Hello"}],
                 "stream_options": {"include_usage": True},
                 "tools": TOOLS,

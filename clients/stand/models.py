@@ -46,7 +46,7 @@ def table(head, values):
 
 def configuration(models):
     """The configuration file for `models`."""
-    top = table("", {"listen": "127.0.0.1:0", "api_keys": ["env:CLIENTS_KEY"]})
+    top = table("", {"listen": "127.0.0.1:0", "api_keys": ["env:CLIENTS_KEY"], "passthrough": ["/v1/embeddings"]})
     return "\n".join([top, table("[limits]", {"keep_alive": KEEP_ALIVE}), *(model.toml() for model in models)])
 
 
@@ -115,6 +115,7 @@ def of_scenarios(scripted, mock, formats):
         # Other dialects.
         model("loop-ollama", "loop", "ollama"),
         model("loop-messages", "loop", "messages"),
+        model("loop-gemini", "loop", "gemini"),
         model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
         # Declared natively, but written as text.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),

@@ -5,7 +5,9 @@ in which the call is written in that format. `GET /state` returns `{scenario: {"
 responses, responses whose reader disconnected, request bodies. `GET /go/SCENARIO` lets a waiting response continue.
 """
 
+import base64
 import json
+import struct
 import sys
 import threading
 from collections import defaultdict
@@ -145,7 +147,19 @@ def flaky(_request, answer):
         answer.finish("stop")
 
 
+def embeds(request, answer):
+    """Embeddings, in the two forms that the API has: each text's is its length and its number."""
+    texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+    vectors = [[float(len(text)), float(number)] for number, text in enumerate(texts)]
+    if request.get("encoding_format") == "base64":
+        vectors = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
+    data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": 3, "total_tokens": 3}
+    answer.json({"object": "list", "model": request["model"], "data": data, "usage": usage})
+
+
 ACTS = [
+    embeds,
     loop,
     endless,
     silent,

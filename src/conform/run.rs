@@ -36,7 +36,7 @@ pub(crate) async fn run(
     let pairs = dialects.iter().flat_map(|&dialect| cases.iter().map(move |case| (dialect, case)));
     let verdicts = stream::iter(pairs).map(|(dialect, case)| async move {
         let received = client.ask(dialect, case, &models.of(case)).await;
-        let found = check(&case.expected, &received, is_strict);
+        let found = check(&case.expected, dialect, &received, is_strict);
         Verdict { case: Arc::clone(case), client: dialect, found }
     });
     let mut all = Vec::new();

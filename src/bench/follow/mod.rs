@@ -243,7 +243,8 @@ fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
         kind: field::Field<'a>,
     }
     let body: Body<'_> = error.read();
-    notes.holds(body.message.word().is_some() && body.kind.word().is_some(), rule);
+    notes.holds(body.message.word().is_some(), rule);
+    notes.holds(body.message.word().is_none() || body.kind.word().is_some(), "an error has no type");
     let message = if body.message.word().is_some() { body.message } else { error };
     notes.fails(message.told());
 }
