@@ -51,6 +51,7 @@ fn stream_is_read_however_it_is_cut() {
         ),
         (done("stop"), "stop"),
         (format!("data: {}\ndata: [DONE]\n\n", line(r#""content":"a""#)), "a | stop"),
+        (line(r#""content":"a""#) + "[DONE]\n" + &line(r#""content":"late""#), "a | stop"),
     ] {
         assert_eq!(read(&body), expected, "{body}");
     }
