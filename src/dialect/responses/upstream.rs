@@ -50,6 +50,10 @@ impl UpstreamSide for Options {
         "responses"
     }
 
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("")
+    }
+
     fn models_path(&self) -> Option<&'static str> {
         Some("models")
     }
