@@ -111,7 +111,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.key(
         Key::new(
             "store",
-            "where the responses are kept that clients of Responses [may continue](dialects.md#stored-responses): \
+            "where the responses are kept that clients of Responses [may continue](dialects.md): \
              `embedded`, in one file in `state_dir`, or `off`",
         ),
         Field::Word(&mut OneOf(&mut root.store, &STORES)),

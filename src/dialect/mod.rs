@@ -74,7 +74,7 @@ use crate::{
 dialects! {
     Lumo "lumo" "Lumo": upstream lumo;
     Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
-    Responses "responses" "OpenAI Responses": client responses;
+    Responses "responses" "OpenAI Responses": client responses, upstream responses;
     Messages "messages" "Anthropic Messages": client messages, upstream messages;
     Gemini "gemini" "Google Gemini": upstream gemini;
     Ollama "ollama" "Ollama": upstream ollama;

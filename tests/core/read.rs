@@ -1,7 +1,7 @@
 //! Reads an upstream's body in pieces, and summarises its meaning in one line.
 
 use toolwire::{
-    dialect::{Reader, Skipped, chat, completions, gemini, messages, ollama},
+    dialect::{Reader, Skipped, chat, completions, gemini, messages, ollama, responses},
     event::{CallEnd, Event, Finish, Sink},
     failure::Failure,
 };
@@ -168,6 +168,12 @@ impl MakesReader for chat::ReaderSettings {
 impl MakesReader for completions::ReaderSettings {
     fn reader(self) -> Reader {
         Reader::Completions(completions::Reader::new(self))
+    }
+}
+
+impl MakesReader for responses::ReaderSettings {
+    fn reader(self) -> Reader {
+        Reader::Responses(responses::Reader::new(self))
     }
 }
 

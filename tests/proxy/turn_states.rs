@@ -297,3 +297,37 @@ async fn signed_thinking_returns_to_an_upstream_of_messages() {
         assert_eq!((&content[2]["type"], &content[2]["id"]), (&json!("tool_use"), &json!("toolu_1")));
     }
 }
+
+#[tokio::test]
+async fn thought_signature_returns_to_gemini() {
+    let asked = Asked::default();
+    let upstream = Upstream::start_sharing(Arc::clone(&asked), |exchange: Exchange, asked| async move {
+        asked.lock().unwrap().push(serde_json::from_slice(&exchange.body).unwrap());
+        let part = json!({"functionCall": {"id": "g1", "name": "f", "args": {}}, "thoughtSignature": "c2ln"});
+        let candidate =
+            json!({"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0});
+        let body = json!({"candidates": [candidate], "modelVersion": "m", "responseId": "r"});
+        exchange.stream(format!("data: {body}\n\n")).await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.options = UpstreamDialect::try_from(Dialect::Gemini).unwrap();
+    let proxy = setup.start().await;
+    let first = request("hi");
+    let stream = ask(&proxy, "", &first).await;
+    assert!(stream.contains(r#""extra_content":{"google":{"thought_signature":"c2ln"}}"#), "{stream}");
+    let carried = {
+        let mut carried = replay(&first, "unknown here");
+        let extra = json!({"google": {"thought_signature": "c2ln"}});
+        carried["messages"][1]["tool_calls"][0]["extra_content"] = extra;
+        carried
+    };
+    for again in [replay(&first, "g1"), carried] {
+        ask(&proxy, "", &again).await;
+        let sent = asked.lock().unwrap().last().unwrap().to_string();
+        assert!(sent.contains(r#""thoughtSignature":"c2ln""#), "{sent}");
+    }
+    ask(&proxy, "", &replay(&first, "unknown")).await;
+    let sent = asked.lock().unwrap().last().unwrap().to_string();
+    assert!(!sent.contains("c2ln"), "{sent}");
+}

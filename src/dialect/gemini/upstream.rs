@@ -2,7 +2,7 @@
 
 use super::{ReaderSettings, refusal::refusal, request};
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, NameForm, WantsBack},
     dialect::{Dialect, KeyHeader, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
     enforce::{Means, Subset},
     failure::Failure,
@@ -124,6 +124,14 @@ impl UpstreamSide for Options {
 
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Named("x-goog-api-key")
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Signatures
+    }
+
+    fn name_form(&self) -> NameForm {
+        NameForm::Identifier
     }
 
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {

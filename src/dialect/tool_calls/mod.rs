@@ -29,7 +29,7 @@ mod tests;
 use std::borrow::Cow;
 
 use call::{State, StreamedCall};
-pub(crate) use named::NamedCalls;
+pub(crate) use named::{NamedCalls, Streamed};
 pub(crate) use piece::arguments_only;
 use piece::{Address, ArgumentsPiece, Key, Piece};
 

@@ -276,11 +276,6 @@ impl Streamed {
         self.hasher.write(piece.as_bytes());
     }
 
-    /// Whether no text has been passed on.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
     /// What `whole` adds to the pieces; `None` if it does not begin with them.
     pub(crate) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         let (begun, rest) = whole.split_at_checked(self.length)?;

@@ -206,8 +206,9 @@ impl ResponseReader {
 
     /// The response's head precedes everything else.
     fn message_start(&mut self, message: Json<'_>, out: &mut impl Sink) {
-        self.progress.has_choice = true;
-        if !std::mem::replace(&mut self.has_started, true) {
+        // After content it comes too late.
+        let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
+        if !std::mem::replace(&mut self.has_started, true) && is_first {
             let (id, model) = (text(message, "id"), text(message, "model"));
             out.event(Event::Start(Start { id, model, created: None }));
         }

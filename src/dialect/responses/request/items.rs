@@ -83,7 +83,25 @@ impl<'a> Run<'a> {
 }
 
 /// The field of a turn that has its items as they were received.
-const ITEMS: &str = "items";
+pub(super) const ITEMS: &str = "items";
+
+/// The parts that `items`, the originals of a turn, mean. `None` if they belong to more than one turn, or if a call is one
+/// of a tool in a namespace, whose name differs for the upstream.
+pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
+    let toolbox = Toolbox::default();
+    let texts: Vec<String> = items.iter().map(Value::to_string).collect();
+    let mut history = History { toolbox: &toolbox, runs: Vec::new() };
+    for (item, text) in items.iter().zip(&texts) {
+        if item.get("namespace").is_some() {
+            return None;
+        }
+        history.item(Path::Body, Json::parse(text).ok()?).ok()?;
+    }
+    match history.runs.as_mut_slice() {
+        [run] => Some(std::mem::take(&mut run.turn.parts)),
+        _ => None,
+    }
+}
 
 impl<'a> History<'a, '_> {
     /// Adds an item. It is checked field by field, so that an error names the field at fault.

@@ -1,4 +1,4 @@
-//! Decodes a client's request body into a [`Conversation`].
+//! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
 //!
 //! `input` is a flat list of items; turns are made of the items that belong together:
 //!
@@ -8,9 +8,11 @@
 //! ```
 
 mod content;
+mod encode;
 mod items;
 mod tools;
 
+pub(super) use encode::encode;
 pub(super) use items::unknown_item;
 
 use serde_json::{Map, Value};

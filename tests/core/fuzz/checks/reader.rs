@@ -1,7 +1,7 @@
 //! The readers of upstreams: any bytes, cut anywhere, mean the same.
 
 use toolwire::{
-    dialect::{Reader, chat, completions, gemini, lumo, messages, ollama},
+    dialect::{Reader, chat, completions, gemini, lumo, messages, ollama, responses},
     event::Event,
     failure::Failure,
 };
@@ -52,6 +52,10 @@ fn reader_of(flags: u8) -> Reader {
     if on(6) {
         let settings = ollama::ReaderSettings { max_frame, tolerate_truncation: on(2) };
         return Reader::Ollama(ollama::Reader::new(settings));
+    }
+    if on(4) && on(7) {
+        let settings = responses::ReaderSettings { max_frame, tolerate_truncation: on(2) };
+        return Reader::Responses(responses::Reader::new(settings));
     }
     if on(7) {
         let settings = messages::ReaderSettings { max_frame, tolerate_truncation: on(2), verbatim: on(3) };

@@ -189,9 +189,12 @@ impl ResponseReader {
         if let (Runner::Upstream, Some(number)) = (runner, self.calls.index(index)) {
             self.hosted.push((id.into_owned(), number));
         }
-        // The API writes an empty object here, and the arguments as deltas.
+        // In a stream the API writes an empty object here, and the arguments as deltas.
         match block.get("input") {
-            Some(input) if input.kind() == JsonKind::Object && input.members().next().is_some() => {
+            Some(input)
+                if input.kind() == JsonKind::Object
+                    && (self.is_whole || input.members().next().is_some()) =>
+            {
                 self.calls.give(index, input.raw())?;
             }
             Some(input) => {

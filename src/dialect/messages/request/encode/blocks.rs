@@ -215,13 +215,11 @@ fn put_result(body: &mut Encoder, id: &str, output: &CallOutput, media: &[Block<
     body.object(|body| {
         body.key("type").string("tool_result");
         body.key("tool_use_id").string(id);
-        let is_blank = output.content.trim().is_empty();
         if media.is_empty() {
-            // A result may be empty, but not of white space.
-            body.key("content").string(if is_blank { "" } else { &output.content });
+            body.key("content").string(&output.content);
         } else {
             body.key("content").array(|body| {
-                if !is_blank {
+                if !output.content.trim().is_empty() {
                     Block::Text(Cow::Borrowed(&output.content)).put(body);
                 }
                 media.iter().for_each(|block| block.put(body));

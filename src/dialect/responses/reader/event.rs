@@ -1,0 +1,68 @@
+//! [`StreamEvent`]: the view of one event of a stream, or of a whole response.
+
+use std::borrow::Cow;
+
+use crate::wire::json::{Invalid, Json};
+
+/// The members of an event that are read. Each is its first occurrence.
+#[derive(Debug, Default)]
+pub(super) struct StreamEvent<'a> {
+    /// `type`
+    pub(super) kind: Cow<'a, str>,
+    pub(super) output_index: Option<Json<'a>>,
+    /// `content_index` or `summary_index`.
+    pub(super) part_index: Option<Json<'a>>,
+    pub(super) sequence: Option<Json<'a>>,
+    pub(super) delta: Option<Json<'a>>,
+    /// The whole text of a part: `text`, `refusal`, `arguments` or `input`.
+    pub(super) whole: Option<Json<'a>>,
+    pub(super) item: Option<Json<'a>>,
+    pub(super) annotation: Option<Json<'a>>,
+    pub(super) response: Option<Json<'a>>,
+    pub(super) error: Option<Json<'a>>,
+    /// `object` of a whole response.
+    pub(super) object: Option<Json<'a>>,
+}
+
+impl<'a> StreamEvent<'a> {
+    /// Parses a frame. The second value is the whole JSON, which need not be an object.
+    pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
+        let mut event = Self::default();
+        let json = Json::parse_members(frame, |key, value| {
+            let place = match &*key {
+                "type" if event.kind.is_empty() => {
+                    event.kind = value.as_str().unwrap_or_default();
+                    return;
+                }
+                "output_index" => &mut event.output_index,
+                "content_index" | "summary_index" => &mut event.part_index,
+                "sequence_number" => &mut event.sequence,
+                "delta" => &mut event.delta,
+                "text" | "refusal" | "arguments" | "input" => &mut event.whole,
+                "item" => &mut event.item,
+                "annotation" => &mut event.annotation,
+                "response" => &mut event.response,
+                "error" => &mut event.error,
+                "object" => &mut event.object,
+                _ => return,
+            };
+            place.get_or_insert(value);
+        })?;
+        Ok((event, json))
+    }
+
+    /// The number of the item.
+    pub(super) fn output_index(&self) -> Option<u64> {
+        self.output_index.and_then(|index| index.as_u64())
+    }
+
+    /// The number of the part of the item.
+    pub(super) fn part_index(&self) -> u64 {
+        self.part_index.and_then(|index| index.as_u64()).unwrap_or(0)
+    }
+}
+
+/// The text of the member `key`; empty if it is missing or not a string.
+pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
+    object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
+}

@@ -1,0 +1,369 @@
+//! Items: their parts as they arrive, and what their ends add to these.
+
+use std::borrow::Cow;
+
+use super::{
+    event::{StreamEvent, text},
+    response::ResponseReader,
+};
+use crate::{
+    dialect::{Dialect, Skip, tool_calls::Streamed},
+    event::{Annotation, CallStart, Event, Media, Opaque, Reasoning, Runner, ServerCall, Sink, Source},
+    failure::{Failure, Kind},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// An item that has not ended.
+#[derive(Debug)]
+pub(super) struct OpenItem {
+    output: u64,
+    parts: Vec<(PartKey, Streamed)>,
+    /// How many annotations have been passed on.
+    annotations: usize,
+}
+
+/// A part of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PartKey {
+    section: Section,
+    index: u64,
+}
+
+/// The kinds of parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Text,
+    Refusal,
+    /// A part of the summary of reasoning.
+    Summary,
+    /// The text of reasoning.
+    Thought,
+}
+
+/// Items of one response, and parts of one item: far more than any response has.
+const MAX_ITEMS: usize = 4096;
+
+impl PartKey {
+    pub(super) fn of(section: Section, event: &StreamEvent<'_>) -> Self {
+        Self { section, index: event.part_index() }
+    }
+}
+
+impl ResponseReader {
+    /// The number of the item that an event is about; without one, it is the last that is open.
+    pub(super) fn addressed(&self, event: &StreamEvent<'_>) -> Option<u64> {
+        event.output_index().or_else(|| self.open.last().map(|item| item.output))
+    }
+
+    pub(super) fn item_added(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(item) = event.item else { return self.not_a_chunk() };
+        self.progress.has_choice = true;
+        let next = || u64::try_from(self.open.len() + self.ended.len()).unwrap_or(u64::MAX);
+        let output = event.output_index().unwrap_or_else(next);
+        if self.progress.is_finished {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        self.calls.settle(out);
+        self.item(output)?;
+        if self.begin_call(output, item, out)? {
+            self.calls.give(output, &arguments(item))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn item_done(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(item) = event.item else { return self.not_a_chunk() };
+        self.progress.has_choice = true;
+        let Some(output) = self.addressed(event) else { return self.not_a_chunk() };
+        if self.progress.is_finished || self.ended.contains(&output) {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        self.end_item(output, item, out)
+    }
+
+    fn not_a_chunk(&mut self) -> Result<(), Failure> {
+        self.skipped.add(Skip::NotAChunk);
+        Ok(())
+    }
+
+    /// The state of an item, which begins if it is new.
+    fn item(&mut self, output: u64) -> Result<&mut OpenItem, Failure> {
+        let place = match self.open.iter().rposition(|item| item.output == output) {
+            Some(place) => place,
+            None if self.open.len() + self.ended.len() >= MAX_ITEMS => {
+                let message = format!("the upstream's response has more than {MAX_ITEMS} items");
+                return Err(Failure::new(Kind::Protocol, message));
+            }
+            None => {
+                self.open.push(OpenItem { output, parts: Vec::new(), annotations: 0 });
+                self.open.len() - 1
+            }
+        };
+        let gone = || Failure::new(Kind::Internal, "an open item is missing");
+        self.open.get_mut(place).ok_or_else(gone)
+    }
+
+    /// Begins the call that `item` is, unless it has begun. Returns whether it is a call.
+    fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
+        let source = match &*text(item, "type") {
+            "function_call" => Source::Native,
+            "custom_tool_call" => Source::NativeCustom,
+            _ => return Ok(false),
+        };
+        let name = text(item, "name");
+        if self.calls.index(output).is_some() || name.is_empty() {
+            return Ok(!name.is_empty());
+        }
+        self.progress.has_content = true;
+        let id = match text(item, "call_id") {
+            id if id.is_empty() => text(item, "id"),
+            id => id,
+        };
+        let start = CallStart { index: 0, id, name, runner: Runner::Client, source, signature: None };
+        self.calls.begin(output, start, out)?;
+        Ok(true)
+    }
+
+    /// A piece of a part: the body of a JSON string.
+    pub(super) fn part_piece(
+        &mut self,
+        output: u64,
+        key: PartKey,
+        body: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if self.ended.contains(&output) {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        let is_reasoning = matches!(key.section, Section::Summary | Section::Thought);
+        let mut channel = std::mem::take(if is_reasoning { &mut self.reasoning } else { &mut self.text });
+        let result = self.pass(output, key, channel.piece(body), out);
+        *(if is_reasoning { &mut self.reasoning } else { &mut self.text }) = channel;
+        result
+    }
+
+    /// Passes on the next text of a part.
+    fn pass(&mut self, output: u64, key: PartKey, piece: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let item = self.item(output)?;
+        let is_later_summary = key.section == Section::Summary && !item.parts.is_empty();
+        let parts = item.parts.len();
+        match item.parts.iter_mut().rfind(|(known, _)| *known == key) {
+            Some((_, streamed)) => streamed.push(piece),
+            None if parts >= MAX_ITEMS => {
+                let message = format!("an item of the upstream's response has more than {MAX_ITEMS} parts");
+                return Err(Failure::new(Kind::Protocol, message));
+            }
+            None => {
+                let mut streamed = Streamed::default();
+                streamed.push(piece);
+                item.parts.push((key, streamed));
+                if is_later_summary {
+                    // Parts of a summary are paragraphs.
+                    out.event(Event::Reasoning(Reasoning::text("\n\n")));
+                }
+            }
+        }
+        let is_reasoning = matches!(key.section, Section::Summary | Section::Thought);
+        self.progress.has_content |= !is_reasoning;
+        out.event(match key.section {
+            Section::Text => Event::Text(piece.into()),
+            Section::Refusal => Event::Refusal(piece.into()),
+            Section::Summary | Section::Thought => Event::Reasoning(Reasoning::text(piece)),
+        });
+        Ok(())
+    }
+
+    /// Takes the whole text of a part.
+    pub(super) fn part_done(&mut self, event: &StreamEvent<'_>, section: Section, out: &mut impl Sink) {
+        let (Some(output), Some(whole)) =
+            (self.addressed(event), event.whole.and_then(|whole| whole.as_str()))
+        else {
+            return;
+        };
+        if !self.progress.is_finished && !self.ended.contains(&output) {
+            // The item's end says it again, and fails if that must fail.
+            let _ = self.complete(output, PartKey::of(section, event), &whole, out);
+        }
+    }
+
+    /// Passes on what the pieces of a part lacked of its whole text. Other text than the pieces is left out.
+    fn complete(
+        &mut self,
+        output: u64,
+        key: PartKey,
+        whole: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if whole.is_empty() {
+            return Ok(());
+        }
+        // Half a character is in the whole text, too.
+        match key.section {
+            Section::Text | Section::Refusal => _ = self.text.finish(),
+            Section::Summary | Section::Thought => _ = self.reasoning.finish(),
+        }
+        let item = self.item(output)?;
+        let known = item.parts.iter().rfind(|(known, _)| *known == key);
+        let rest = match known {
+            Some((_, streamed)) => streamed.rest_of(whole),
+            None => Some(whole),
+        };
+        match rest {
+            Some(rest) => self.pass(output, key, rest, out),
+            None => {
+                self.skipped.add(Skip::UnknownPart);
+                Ok(())
+            }
+        }
+    }
+
+    /// An item has ended; `item` is all of it.
+    pub(super) fn end_item(
+        &mut self,
+        output: u64,
+        item: Json<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.calls.settle(out);
+        self.item(output)?;
+        match &*text(item, "type") {
+            "message" => self.end_message(output, item, out)?,
+            "function_call" | "custom_tool_call" => {
+                if self.begin_call(output, item, out)? {
+                    self.calls.complete(output, &arguments(item), out)?;
+                    self.calls.end(output, out);
+                } else {
+                    self.skipped.add(Skip::NamelessCall);
+                }
+            }
+            "reasoning" => self.end_reasoning(output, item, out)?,
+            "image_generation_call" => self.image(item, out),
+            kind if kind.ends_with("_call") => self.server_call(kind, item, out),
+            _ => self.skipped.add(Skip::UnknownPart),
+        }
+        self.open.retain(|open| open.output != output);
+        self.ended.push(output);
+        Ok(())
+    }
+
+    fn end_message(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let parts = item.get("content").into_iter().flat_map(|content| content.elements());
+        let mut annotations = Vec::new();
+        for (index, part) in (0..).zip(parts) {
+            let (section, key) = match &*text(part, "type") {
+                "output_text" | "text" => (Section::Text, "text"),
+                "refusal" => (Section::Refusal, "refusal"),
+                _ => {
+                    self.skipped.add(Skip::UnknownPart);
+                    continue;
+                }
+            };
+            self.complete(output, PartKey { section, index }, &text(part, key), out)?;
+            annotations.extend(part.get("annotations").into_iter().flat_map(|list| list.elements()));
+        }
+        let told = self.item(output)?.annotations;
+        annotations.iter().skip(told).for_each(|annotation| self.annotation(*annotation, out));
+        Ok(())
+    }
+
+    fn end_reasoning(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        for (section, key) in [(Section::Summary, "summary"), (Section::Thought, "content")] {
+            let parts = item.get(key).into_iter().flat_map(|list| list.elements());
+            for (index, part) in (0..).zip(parts) {
+                self.complete(output, PartKey { section, index }, &text(part, "text"), out)?;
+            }
+        }
+        let state = text(item, "encrypted_content");
+        if !state.is_empty() {
+            let redacted = self.item(output)?.parts.is_empty();
+            let signature = Some(Opaque::new(Dialect::Responses.name(), state));
+            out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(""), signature, redacted }));
+        }
+        Ok(())
+    }
+
+    pub(super) fn annotated(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) {
+        let (Some(output), Some(annotation)) = (self.addressed(event), event.annotation) else { return };
+        if self.progress.is_finished || self.ended.contains(&output) {
+            return self.skipped.add(Skip::LateContent);
+        }
+        if let Ok(item) = self.item(output) {
+            item.annotations += 1;
+        }
+        self.annotation(annotation, out);
+    }
+
+    fn annotation(&mut self, annotation: Json<'_>, out: &mut impl Sink) {
+        let place = |key| annotation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
+        let (url, title) = (text(annotation, "url"), text(annotation, "title"));
+        if url.is_empty() {
+            return self.skipped.add(Skip::UnknownPart);
+        }
+        let span = (place("start_index"), place("end_index"));
+        out.event(Event::Annotation(Annotation { url, title, span }));
+    }
+
+    fn image(&mut self, item: Json<'_>, out: &mut impl Sink) {
+        let data = text(item, "result");
+        if data.is_empty() {
+            return self.skipped.add(Skip::UndispatchedCall);
+        }
+        self.progress.has_content = true;
+        let mime = match text(item, "output_format") {
+            format if format.is_empty() => "image/png".into(),
+            format => format!("image/{format}").into(),
+        };
+        out.event(Event::Media(Media { id: text(item, "id"), mime, data }));
+    }
+
+    /// A call that the upstream's servers ran.
+    fn server_call(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
+        self.progress.has_content = true;
+        let name = match text(item, "name") {
+            name if name.is_empty() => kind.trim_end_matches("_call").to_owned().into(),
+            name => name,
+        };
+        let given = |keys: &[&str]| {
+            let value = keys.iter().find_map(|key| item.get(key).filter(|value| !value.is_null()))?;
+            Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
+        };
+        let error = item.get("error").filter(|error| !error.is_null());
+        let content = given(&["error", "output", "results", "outputs"]);
+        out.event(Event::ServerCall(ServerCall {
+            id: text(item, "id"),
+            name,
+            arguments: given(&["arguments", "action", "queries", "code"]),
+            content,
+            is_error: error.is_some() || text(item, "status") == "failed",
+        }));
+    }
+
+    /// Halves of characters whose other halves did not come; they are nothing if the model was interrupted.
+    pub(super) fn flush(&mut self, cut: bool, out: &mut impl Sink) {
+        for (half, is_text) in [(self.reasoning.finish(), false), (self.text.finish(), true)] {
+            if let Some(half) = half.filter(|_| !cut) {
+                let half = half.to_string();
+                out.event(match is_text {
+                    true => Event::Text(half.into()),
+                    false => Event::Reasoning(Reasoning::text(half)),
+                });
+            }
+        }
+    }
+}
+
+/// The arguments of a call, or the input of a custom tool. Some servers send an object.
+fn arguments(item: Json<'_>) -> Cow<'_, str> {
+    let given = item.get("arguments").or_else(|| item.get("input")).filter(|given| !given.is_null());
+    match given {
+        Some(given) if given.kind() == JsonKind::Object => Cow::Borrowed(given.raw()),
+        Some(given) => given.as_str().unwrap_or_default(),
+        None => Cow::Borrowed(""),
+    }
+}

@@ -1,0 +1,75 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use super::{ReaderSettings, request};
+use crate::{
+    conversation::Conversation,
+    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
+    failure::Failure,
+    settings::{Field, Key, Settings},
+};
+
+/// How one upstream is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The upstream stores responses.
+    pub store: bool,
+    /// The encrypted state of reasoning is requested, so that it can go back to the upstream.
+    pub include_reasoning: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { store: false, include_reasoning: true }
+    }
+}
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Responses
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "store",
+                "let the upstream store responses; toolwire sends the whole conversation anyway",
+            ),
+            Field::Switch(&mut self.store),
+        );
+        keys.key(
+            Key::new(
+                "include_reasoning",
+                "request `reasoning.encrypted_content`, the state of reasoning that goes back with the next \
+                 request; `false` for servers that reject it",
+            ),
+            Field::Switch(&mut self.include_reasoning),
+        );
+    }
+
+    fn path(&self) -> &'static str {
+        "responses"
+    }
+
+    fn models_path(&self) -> Option<&'static str> {
+        Some("models")
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        request::encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Responses(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+}
