@@ -69,6 +69,7 @@ UPSTREAMS = {
     "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
     "gemini": {"dialect": "gemini"},
+    "responses": {"dialect": "responses"},
 }
 
 # The fixture whose loop `toolwire mock` plays for an agent, in clients/fixtures/agents.

@@ -155,6 +155,7 @@ UPSTREAMS = {
     "messages": {"dialect": "messages"},
     "ollama": {"dialect": "ollama"},
     "gemini": {"dialect": "gemini"},
+    "responses": {"dialect": "responses"},
 }
 
 # What the API of an upstream cannot say.

@@ -116,6 +116,7 @@ def of_scenarios(scripted, mock, formats):
         model("loop-ollama", "loop", "ollama"),
         model("loop-messages", "loop", "messages"),
         model("loop-gemini", "loop", "gemini"),
+        model("loop-responses", "loop", "responses"),
         model("loop-ollama-hermes", "loop/hermes", "ollama", tools="hermes"),
         # Declared natively, but written as text.
         *(model(f"loop-{name}-untaught", f"loop/{name}", detect=[name]) for name in formats),

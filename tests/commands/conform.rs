@@ -10,7 +10,9 @@ use crate::support::{run, toolwire};
 fn conform(arguments: &[&str]) -> (i32, Value) {
     let all: Vec<_> = ["conform", "--quiet", "--json"].iter().chain(arguments).copied().collect();
     let (status, json, errors) = run(&mut toolwire(&all));
-    (status, serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}{errors}")))
+    let report = serde_json::from_str(&json);
+    assert!(report.is_ok(), "{report:?}: {json}{errors}");
+    (status, report.unwrap_or_default())
 }
 
 #[track_caller]

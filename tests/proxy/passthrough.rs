@@ -197,13 +197,40 @@ async fn other_methods_keys_and_upstreams_are_checked() {
     let reply = client.send(preflight).await.unwrap();
     assert_eq!(reply.header("access-control-allow-methods"), Some("GET, POST, DELETE, OPTIONS"));
 
-    let mut lumo = setup(&upstream);
-    lumo.upstream.options = UpstreamDialect::try_from(Dialect::Lumo).unwrap();
-    let proxy = lumo.start().await;
-    let reply = client.send(post(&proxy, BODY)).await.unwrap();
-    assert_eq!(reply.status(), 400);
-    assert!(reply.json().await["error"]["message"].as_str().unwrap().contains("speaks `lumo`"));
     assert_eq!(upstream.requests(), 2);
+}
+
+#[tokio::test]
+async fn only_upstreams_with_openais_other_paths_get_them() {
+    let (upstream, seen) = noting("200 OK", "", "{}").await;
+    let client = Client::new();
+    for (dialect, path) in [
+        (Dialect::Chat, Some("/base/embeddings")),
+        (Dialect::Responses, Some("/base/embeddings")),
+        (Dialect::Completions, Some("/base/embeddings")),
+        (Dialect::Ollama, Some("/base/v1/embeddings")),
+        (Dialect::Lumo, None),
+        (Dialect::Messages, None),
+        (Dialect::Gemini, None),
+    ] {
+        let mut setup = setup(&upstream);
+        setup.upstream.options = UpstreamDialect::try_from(dialect).unwrap();
+        let proxy = setup.start().await;
+        let reply = client.send(post(&proxy, BODY)).await.unwrap();
+        let got = seen.lock().unwrap().pop().map(|(head, _)| head);
+        match path {
+            Some(path) => {
+                assert_eq!(reply.status(), 200, "{dialect}");
+                assert!(got.unwrap().starts_with(&format!("post {path} http/1.1\r\n")), "{dialect}");
+            }
+            None => {
+                assert_eq!(reply.status(), 400, "{dialect}");
+                let message = reply.json().await["error"]["message"].as_str().unwrap().to_owned();
+                assert!(message.contains(&format!("speaks `{}`", dialect.name())), "{message}");
+                assert_eq!(got, None);
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,8 @@ enum Key {
     Name,
     Arguments,
     Input,
+    /// Signatures that clients give back, in the form of Google's own layer.
+    ExtraContent,
     #[serde(other)]
     Other,
 }
@@ -83,6 +85,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Level<'_, 'a> {
                     members.next_value_seed(Level { delta, inner: true })?;
                 }
                 (true, Key::Name) => delta.name = members.next_value()?,
+                (false, Key::ExtraContent) => _ = members.next_value::<IgnoredAny>()?,
                 (true, Key::Arguments | Key::Input) => delta.arguments = members.next_value()?,
                 _ => {
                     delta.strange = true;

@@ -112,11 +112,11 @@ impl UpstreamSide for Options {
         refusal(status, retry_after, body)
     }
 
-    /// It continues an assistant's turn, with models that allow it.
     fn wants_back(&self) -> WantsBack {
         WantsBack::Signatures
     }
 
+    /// It continues an assistant's turn, with models that allow it.
     fn means(&self) -> Means {
         Means { prefill: true, ..Means::default() }
     }

@@ -87,6 +87,8 @@ impl Assembly {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
             Event::CallStart(start) => self.call_start(start, events),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
+            // It stays open until the response ends. If the response fails, no client may take the call for whole.
+            Event::CallEnd { end: CallEnd::Cut, .. } => {}
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
                 let outcome = Outcome::Result { content: &result.content, is_error: result.is_error };
