@@ -1,8 +1,9 @@
 //! The cost of a text event through every pair of an upstream's dialect and a client's, as a ratio to Chat Completions on both
 //! sides, written anew, in the same run.
 //!
-//! `--bench pairs` measures; with the name of an upstream's dialect, a client's dialect and a number of tokens it runs one
-//! response once, for counting (`valgrind --tool=callgrind --toggle-collect='*counted*'`).
+//! `--bench pairs` measures; with the name of an upstream's dialect, a client's dialect and a number of tokens (and `verbatim`,
+//! for frames that are forwarded) it runs one response once, for counting (`valgrind --tool=callgrind
+//! --toggle-collect='*counted*'`).
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
 
@@ -30,13 +31,15 @@ const MOST: f64 = 1.5;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    if let [upstream, client, tokens] = arguments.as_slice() {
+    if let [upstream, client, tokens, how @ ..] = arguments.as_slice() {
         let wanted = |pair: &Pair| {
-            pair.upstream.dialect().name() == upstream && pair.client.dialect().name() == client
+            pair.upstream.dialect().name() == upstream
+                && pair.client.dialect().name() == client
+                && pair.verbatim == (how == ["verbatim"])
         };
         match (pairs().into_iter().find(wanted), tokens.parse()) {
             (Some(pair), Ok(tokens)) => println!("{} bytes", counted(pair.pipeline(), &pair.reads(tokens))),
-            _ => eprintln!("pairs UPSTREAM CLIENT TOKENS"),
+            _ => eprintln!("pairs UPSTREAM CLIENT TOKENS [verbatim]"),
         }
         return;
     }
