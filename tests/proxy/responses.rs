@@ -30,7 +30,7 @@ async fn upstream() -> (Upstream, Asked) {
 /// The messages of the last request to the upstream: role and content.
 fn messages(asked: &Asked) -> Vec<(String, String)> {
     let asked = asked.lock().unwrap();
-    let messages = asked.last().expect("a request")["messages"].as_array().unwrap().clone();
+    let messages = asked.last().unwrap()["messages"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
 }

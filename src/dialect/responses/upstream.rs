@@ -2,7 +2,7 @@
 
 use super::{ReaderSettings, request};
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, WantsBack},
     dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
     failure::Failure,
     settings::{Field, Key, Settings},
@@ -71,6 +71,10 @@ impl UpstreamSide for Options {
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         refusal(status, retry_after, body)
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Signatures
     }
 
     fn gives_choices(&self) -> bool {

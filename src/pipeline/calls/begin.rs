@@ -64,10 +64,12 @@ impl Calls {
             self.client_calls += 1;
         }
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
-        let fresh = start.id.is_empty() || self.sent_ids.iter().any(|id| *id == *start.id);
+        // Servers that count their calls from 0 in each response repeat ids of the history, and clients take the call for
+        // the past one.
+        let fresh = start.id.is_empty() || self.is_used(&start.id);
         let same = index == start.index && !fresh;
         if fresh {
-            start.id = Cow::Owned(self.ids.next("call_"));
+            start.id = Cow::Owned(self.unused_id());
         }
         start.index = index;
         self.sent_ids.push(start.id.clone().into_owned());
@@ -83,5 +85,19 @@ impl Calls {
         self.tally.calls.push(CallTally { format, name });
         send(Event::CallStart(start), frame.filter(|_| same && !renamed), out);
         Some(index)
+    }
+
+    /// Whether a call of this response or of the request's history has this id.
+    fn is_used(&self, id: &str) -> bool {
+        self.sent_ids.iter().chain(&self.past_ids).any(|used| used == id)
+    }
+
+    fn unused_id(&mut self) -> String {
+        loop {
+            let id = self.ids.next("call_");
+            if !self.is_used(&id) {
+                return id;
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ use self::{
 };
 use super::{Tally, corrections::Corrections, hops::UsageSum, turn_state::StateCollector};
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, Part},
     dialect::{Ids, Skip, Skipped, Stamp},
     digest::Digest,
     event::{Annotation, CallEnd, CallStart, Event, Runner, Sink, Usage, Warning},
@@ -72,6 +72,8 @@ pub(super) struct Calls {
     /// Number of calls begun, including omitted ones: each of them is remembered.
     begun: usize,
     sent_ids: Vec<String>,
+    /// The ids of calls in the request's history.
+    past_ids: Vec<String>,
     /// Names and arguments of rescued calls.
     rescued: Vec<(String, Digest)>,
     /// Rescued calls that lack arguments. They are handled when the response ends.
@@ -116,6 +118,16 @@ pub(super) struct Calls {
     pub(super) skipped: Skipped,
 }
 
+/// The ids of the calls in a request's history.
+fn past_ids(conversation: &Conversation) -> Vec<String> {
+    let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
+    let ids = parts.filter_map(|part| match part {
+        Part::Call(call) => Some(call.id.clone()),
+        _ => None,
+    });
+    ids.collect()
+}
+
 impl Calls {
     /// `cites`: the upstream may run tools itself, so that text may have citations.
     pub(super) fn new(
@@ -140,6 +152,7 @@ impl Calls {
             entries: Vec::new(),
             begun: 0,
             sent_ids: Vec::new(),
+            past_ids: past_ids(conversation),
             rescued: Vec::new(),
             incomplete: Vec::new(),
             apologises: false,

@@ -70,6 +70,8 @@ fn neither_done_nor_finish_is_a_truncated_response() {
 #[test]
 fn done_without_a_finish_is_judged_by_the_content() {
     means(&[&loose(r#"{"content":"A"}"#), DONE].concat(), "A | stop");
+    let late = loose(r#"{"content":"B"}"#);
+    means(&[&loose(r#"{"content":"A"}"#), DONE, &late].concat(), "A | stop");
     means("data:{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"A\"}}]}\r\n\r\ndata:[DONE]", "A | stop");
     let call = |arguments: &str| {
         loose(&format!(

@@ -11,7 +11,7 @@ use toolwire::{
     format::KnownFormats,
 };
 
-use crate::read::read_splits;
+use crate::read::{read_in, read_splits};
 
 const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
 
@@ -91,6 +91,73 @@ fn failures_are_reported_and_truncated_responses_never_look_complete() {
         let read = read(body);
         assert!(read.contains(&format!("error {kind:?} ")) && !read.contains("stop"), "{body}: {read}");
     }
+}
+
+/// A chunk of each form; `#` stands for what differs between the chunks of a stream.
+const CHUNKS: [&str; 5] = [
+    r##"{"id":"c","created":#,"choices":[{"index":0,"text":TEXT,"logprobs":null,"finish_reason":null}]}"##,
+    r##"{"choices":[{"delta":{"content":TEXT},"finish_reason":""}],"created":7}"##,
+    r##"{"index":0,"content":TEXT,"tokens":[#],"stop":false,"tokens_predicted":#,"tokens_evaluated":9}"##,
+    r##"{"content":TEXT,"tokens_evaluated":9,"tokens_predicted":#}"##,
+    r##"{"model":"m","created_at":"2026-11-22T10:00:#","response":TEXT,"done":false}"##,
+];
+
+/// How streams go on after their text.
+const ENDS: [&str; 7] = [
+    "",
+    r##"{"content":"","done":true}"##,
+    r##"{"choices":[{"text":"!","finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"##,
+    r##"{"choices":[{"text":"","finish_reason":"stop"}]}"##,
+    r##"{"error":"x"}"##,
+    "[DONE]",
+    "garbage",
+];
+
+/// A member that is not read and is different in each chunk keeps a stream from the fast path.
+#[test]
+fn fast_path_reads_what_the_slow_path_reads() {
+    let texts =
+        ["\"a\"", "\"\"", r#""\ud83d""#, r#""\ude00""#, r#""\"b\u00e9""#, "\"c\"", "null", "7", "\"d\""];
+    for chunk in CHUNKS {
+        for (end, late) in ENDS.iter().flat_map(|end| [(end, false), (end, true)]) {
+            let stream = |is_slow: bool| {
+                let odd = |count: usize| {
+                    if is_slow {
+                        format!("{{\"x\":{},", "[".repeat(count + 1) + &"]".repeat(count + 1))
+                    } else {
+                        "{".to_owned()
+                    }
+                };
+                let one = |count: usize, text: &str| {
+                    let chunk = chunk.replacen('{', &odd(count), 1);
+                    chunk.replace('#', &(count + 10).to_string()).replace("TEXT", text)
+                };
+                let mut data: Vec<String> =
+                    texts.iter().enumerate().map(|(count, text)| one(count, text)).collect();
+                data.push((*end).to_owned());
+                if late {
+                    data.push(one(texts.len(), "\"late\""));
+                }
+                data.into_iter().map(|data| format!("data: {data}\n\n")).collect::<String>()
+            };
+            let read = |body: String| read_in(SETTINGS, [body.as_bytes()], true).summary();
+            assert_eq!(read(stream(false)), read(stream(true)), "{chunk} {end} {late}");
+        }
+    }
+}
+
+#[test]
+fn counts_of_the_last_chunk_are_told_on_the_fast_path_too() {
+    let chunk = |text: &str, count: usize| {
+        format!(
+            "data: {{\"content\":\"{text}\",\"tokens\":[{count}],\"stop\":false,\"tokens_predicted\":{count},\"tokens_evaluated\":9}}\n\n"
+        )
+    };
+    let body: String = (1..=12).map(|count| chunk("a", count)).collect();
+    assert_eq!(
+        read(&format!("{body}data: {{\"content\":\"\",\"stop\":true}}\n\n")),
+        format!("{} | stop | usage 9 12 21", "a".repeat(12))
+    );
 }
 
 #[test]

@@ -44,6 +44,13 @@ fn read(frames: &[String]) -> String {
 }
 
 #[test]
+fn text_behind_the_end_mark_of_a_gateway_is_not_read() {
+    let body = sse(&[text("a"), "[DONE]".to_owned(), text("late")]);
+    let read = read_splits(SETTINGS, body.as_bytes()).summary();
+    assert_eq!(read, "start r1 gemini-3-pro 0 | a | stop");
+}
+
+#[test]
 fn text_and_thoughts_are_read_however_the_body_is_cut() {
     let thought = |text: &str| frame(&format!("{{\"text\":\"{text}\",\"thought\":true}}"), "");
     for (frames, expected) in [

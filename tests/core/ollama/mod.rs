@@ -51,6 +51,7 @@ fn stream_is_read_however_it_is_cut() {
         ),
         (done("stop"), "stop"),
         (format!("data: {}\ndata: [DONE]\n\n", line(r#""content":"a""#)), "a | stop"),
+        (line(r#""content":"a""#) + "[DONE]\n" + &line(r#""content":"late""#), "a | stop"),
     ] {
         assert_eq!(read(&body), expected, "{body}");
     }
@@ -236,7 +237,8 @@ fn history_has_no_ids_and_results_are_in_the_order_of_their_calls() {
     ]);
     assert_eq!(body["messages"], expected);
     assert_eq!(request.dropped, ["messages[].content[].image_url"]);
-    assert!(String::from_utf8_lossy(&request.body).contains(r#"{"b": 1.0, "a": 2}"#), "arguments as written");
+    let text = std::str::from_utf8(&request.body).unwrap();
+    assert!(text.contains(r#"{"b": 1.0, "a": 2}"#), "arguments as written");
 }
 
 #[test]

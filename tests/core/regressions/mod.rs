@@ -4,6 +4,7 @@
 //! must give the same result.
 
 mod begins;
+mod calls;
 mod deltas;
 mod ends;
 mod markers;

@@ -1,4 +1,7 @@
 //! One response: its chunks, in order, decoded to events.
+//!
+//! A chunk that differs from an earlier one only in its text, its time and its counts is recognised by comparison
+//! ([`FrameTemplate`]) and means the same with another text.
 
 use super::chunk::{Choice, Chunk};
 use crate::{
@@ -12,7 +15,7 @@ use crate::{
     },
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::Failure,
-    wire::json::{self, Json, Unescaper},
+    wire::json::{self, FrameTemplate, Json, Unescaper},
 };
 
 /// The state of one response.
@@ -23,12 +26,29 @@ pub struct AnswerState {
     scratch: String,
     /// The last usage object or counts, until they are passed on.
     usage: Option<Usage>,
+    /// The last chunk with counts that matched the template: they are newer than `usage`.
+    counted: String,
+    plain: Option<Plain>,
+    /// Templates learnt since the last one that matched a chunk.
+    learnt: u32,
     started: bool,
     progress: Progress,
     /// The last chunk said that the response has not ended.
     goes_on: bool,
     skipped: Skipped,
 }
+
+/// The template of a chunk with one piece of text and nothing else to be read but counts.
+#[derive(Debug)]
+struct Plain {
+    shape: FrameTemplate,
+    has_counts: bool,
+    /// As [`AnswerState::goes_on`].
+    goes_on: bool,
+}
+
+/// The number of unused templates after which learning stops: each costs copies of a chunk.
+const FUTILE: u32 = 4;
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Lines;
@@ -37,7 +57,7 @@ impl ResponseState for AnswerState {
     fn expect(&mut self, _asked: Asked) {}
 
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        self.read(data, false, is_last, out)
+        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
     }
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -70,6 +90,21 @@ impl AnswerState {
         Self { tolerate_truncation, ..Self::default() }
     }
 
+    /// The fast path. Returns whether the chunk matched the template.
+    fn known(&mut self, chunk: &str, out: &mut impl Sink) -> bool {
+        let Some(plain) = self.plain.as_ref().filter(|_| self.progress.is_open()) else { return false };
+        let chunk = chunk.strip_suffix('\n').unwrap_or(chunk);
+        let Some(body) = plain.shape.body(chunk) else { return false };
+        self.learnt = 0;
+        self.goes_on = plain.goes_on;
+        if plain.has_counts {
+            self.counted.clear();
+            self.counted.push_str(chunk);
+        }
+        self.say(body, out);
+        true
+    }
+
     /// Reads data, which may be several lines if it is not a `value`. `is_last`: the end of the body may have
     /// truncated it.
     fn read(
@@ -87,7 +122,7 @@ impl AnswerState {
             return self.mark_end(out);
         }
         match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, out),
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
             Ok((json, _)) if json.kind() == json::Kind::Array => {
                 json.elements().try_for_each(|element| self.read(element.raw(), false, false, out))
             }
@@ -105,7 +140,7 @@ impl AnswerState {
         }
     }
 
-    fn chunk(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+    fn chunk(&mut self, chunk: &Chunk<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(error) = chunk.error {
             return Err(reported_json(error));
         }
@@ -136,6 +171,8 @@ impl AnswerState {
         }
         if self.progress.is_finished {
             self.tell_usage(out);
+        } else if let Some(choice) = choice.filter(|_| !has_others) {
+            self.learn(chunk, &choice, text);
         }
         Ok(())
     }
@@ -160,11 +197,7 @@ impl AnswerState {
                 self.skipped.add(Skip::LateContent);
                 return Ok(());
             }
-            self.progress.has_content = true;
-            let text = self.text.decode(body, &mut self.scratch);
-            if !text.is_empty() {
-                out.event(Event::Text(text.into()));
-            }
+            self.say(body, out);
         }
         match choice.finish {
             Some(word) if !self.progress.is_finished && word.raw() != "\"\"" => {
@@ -172,6 +205,31 @@ impl AnswerState {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A piece of text. The fast and the slow path both end here.
+    fn say(&mut self, body: &str, out: &mut impl Sink) {
+        self.progress.has_content |= !body.is_empty();
+        let text = self.text.decode(body, &mut self.scratch);
+        if !text.is_empty() {
+            out.event(Event::Text(text.into()));
+        }
+    }
+
+    /// Learns the template of a chunk with one piece of text and nothing else to be read but counts.
+    fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str) {
+        if self.learnt > FUTILE || chunk.thinking.is_some() || chunk.usage.is_some() {
+            return;
+        }
+        let Some(body) = choice.text.and_then(|text| text.string_body()) else { return };
+        self.learnt += 1;
+        let numbers: Vec<_> = chunk.numbers().collect();
+        let shape = match numbers.as_slice() {
+            [] => FrameTemplate::learn(text, body, chunk.time()),
+            numbers => FrameTemplate::learn_with(text, body, numbers),
+        };
+        let has_counts = matches!(chunk.counts(), (Some(_), Some(_)));
+        self.plain = shape.map(|shape| Plain { shape, has_counts, goes_on: self.goes_on });
     }
 
     fn finish_by(
@@ -184,7 +242,7 @@ impl AnswerState {
         let finish = match &*word {
             _ if reached_limit => Finish::Length,
             "" => Finish::Stop,
-            word => match (self.known(word), failure_of(word)) {
+            word => match (self.known_finish(word), failure_of(word)) {
                 (Some(finish), _) => finish,
                 (None, Some(failure)) => return Err(failure),
                 (None, None) => {
@@ -200,7 +258,7 @@ impl AnswerState {
     }
 
     /// The finish that `word` means; with llama.cpp's words. A completion has no calls.
-    fn known(&self, word: &str) -> Option<Finish> {
+    fn known_finish(&self, word: &str) -> Option<Finish> {
         match word {
             "limit" => Some(Finish::Length),
             "word" | "none" | "load" | "unload" => Some(Finish::Stop),
@@ -235,15 +293,21 @@ impl AnswerState {
 
     fn note_usage(&mut self, chunk: &Chunk<'_>) {
         if let Some(usage) = chunk.usage {
+            self.counted.clear();
             self.usage = Some(usage_of(usage));
         } else if let (Some(input), Some(output)) = chunk.counts() {
             let total = input.checked_add(output);
             let (input, output) = (Some(input), Some(output));
+            self.counted.clear();
             self.usage = Some(Usage { input, output, total, ..Usage::default() });
         }
     }
 
     fn tell_usage(&mut self, out: &mut impl Sink) {
+        let counted = std::mem::take(&mut self.counted);
+        if let Ok((_, chunk)) = Chunk::parse(&counted) {
+            self.note_usage(&chunk);
+        }
         if let Some(usage) = self.usage.take() {
             out.event(Event::Usage(usage));
         }

@@ -8,6 +8,8 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,
     pub(super) model: Option<Json<'a>>,
     pub(super) created: Option<Json<'a>>,
+    /// Ollama's time of each piece.
+    created_at: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
     pub(super) usage: Option<Json<'a>>,
     /// OpenAI's list of choices.
@@ -23,6 +25,8 @@ pub(super) struct Chunk<'a> {
     stopped_limit: bool,
     input: Option<Json<'a>>,
     output: Option<Json<'a>>,
+    /// llama.cpp's numbers of the piece's tokens.
+    tokens: Option<Json<'a>>,
     kind: Option<Json<'a>>,
     object: Option<Json<'a>>,
 }
@@ -51,6 +55,7 @@ impl<'a> Chunk<'a> {
         match key {
             "id" => self.id = Some(value),
             "model" => self.model = Some(value),
+            "created_at" => self.created_at = Some(value),
             "created" => self.created = Some(value),
             "error" if !matches!(value.kind(), Kind::String) || !value.raw().eq("\"\"") => {
                 self.error = Some(value);
@@ -64,6 +69,7 @@ impl<'a> Chunk<'a> {
             "stopped_limit" => self.stopped_limit = value.as_bool() == Some(true),
             "tokens_evaluated" | "prompt_eval_count" => self.input = Some(value),
             "tokens_predicted" | "eval_count" => self.output = Some(value),
+            "tokens" if value.kind() == Kind::Array => self.tokens = Some(value),
             "type" => self.kind = Some(value),
             "object" => self.object = Some(value),
             _ => {}
@@ -109,6 +115,17 @@ impl<'a> Chunk<'a> {
     /// Token counts outside of a usage object.
     pub(super) fn counts(&self) -> (Option<u64>, Option<u64>) {
         (self.input.and_then(|count| count.as_u64()), self.output.and_then(|count| count.as_u64()))
+    }
+
+    /// Its time, which differs between chunks that are alike otherwise.
+    pub(super) fn time(&self) -> Option<Json<'a>> {
+        self.created_at.or(self.created)
+    }
+
+    /// llama.cpp's numbers, which differ between chunks that are alike otherwise, in the order in which it sends them.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Json<'a>> {
+        let tokens = self.tokens.into_iter().flat_map(|tokens| tokens.elements());
+        tokens.chain(self.output)
     }
 
     /// The first choice, and whether there are others.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     dialect::{Answering, Dialect, StreamForm, messages::error_body, opaque::carried},
-    event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
+    event::{CallEnd, CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
     wire::json::Json,
 };
@@ -89,6 +89,8 @@ impl StreamForm for Stream {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, None, out),
+            // It stays open until the message ends. If the response fails, no client may take the call for whole.
+            Event::CallEnd { end: CallEnd::Cut, .. } => {}
             Event::CallEnd { index, .. } => self.call_end(*index, out),
             Event::CallResult(result) => {
                 let known = self.hosted.iter().find(|(call, _)| *call == result.index);

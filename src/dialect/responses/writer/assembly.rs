@@ -87,6 +87,8 @@ impl Assembly {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
             Event::CallStart(start) => self.call_start(start, events),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
+            // It stays open until the response ends. If the response fails, no client may take the call for whole.
+            Event::CallEnd { end: CallEnd::Cut, .. } => {}
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
                 let outcome = Outcome::Result { content: &result.content, is_error: result.is_error };
@@ -209,14 +211,12 @@ impl Assembly {
 
     /// Adds `text` to the open message, behind the citations that waited for text.
     fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
-        let mut message = match self.open.take() {
-            Some(Open::Message(message)) => message,
-            other => {
-                self.open = other;
-                self.close(true, events);
-                Message::begin(self.next_place("msg", events), events)
-            }
-        };
+        if !matches!(self.open, Some(Open::Message(_))) {
+            self.close(true, events);
+            let message = Message::begin(self.next_place("msg", events), events);
+            self.open = Some(Open::Message(message));
+        }
+        let Some(Open::Message(message)) = &mut self.open else { return };
         let at = self.characters;
         if kind == PartKind::Text {
             for citation in std::mem::take(&mut self.citations) {
@@ -227,7 +227,6 @@ impl Assembly {
         if !text.is_empty() {
             self.kept += message.push(kind, text, at, events);
         }
-        self.open = Some(Open::Message(message));
     }
 
     fn annotation(&mut self, annotation: &Annotation<'_>, events: &mut Events<'_>) {
@@ -251,25 +250,21 @@ impl Assembly {
         if text.is_empty() && signature.is_none() {
             return;
         }
-        let mut item = match self.open.take() {
-            Some(Open::Reasoning(item)) => item,
-            other => {
-                self.open = other;
-                self.close(true, events);
-                Reasoning::begin(self.next_place("rs", events), events)
-            }
-        };
-        if !redacted {
+        if !matches!(self.open, Some(Open::Reasoning(_))) {
+            self.close(true, events);
+            let item = Reasoning::begin(self.next_place("rs", events), events);
+            self.open = Some(Open::Reasoning(item));
+        }
+        if let Some(Open::Reasoning(item)) = self.open.as_mut().filter(|_| !redacted) {
             self.kept += item.push(text, events);
         }
-        match signature {
-            Some(signature) => {
-                let state = carried(signature, Dialect::Responses);
-                self.kept += state.len();
-                let done = item.end(Some(&state), events);
-                self.done(done, events);
-            }
-            None => self.open = Some(Open::Reasoning(item)),
+        if let Some(signature) = signature
+            && let Some(Open::Reasoning(item)) = self.open.take()
+        {
+            let state = carried(signature, Dialect::Responses);
+            self.kept += state.len();
+            let done = item.end(Some(&state), events);
+            self.done(done, events);
         }
     }
 

@@ -1,7 +1,5 @@
 //! [`Events`]: the events of a stream, numbered.
 
-use std::fmt::Write as _;
-
 use bytes::{BufMut, BytesMut};
 
 /// Where the events of a response go.
@@ -46,14 +44,44 @@ impl<'o> Events<'o> {
     fn end(&mut self, behind: &[u8]) {
         let Self::Written { out, sequence } = self else { return };
         out.put_slice(behind);
-        // Writing to memory cannot fail.
-        let _ = write!(out, ",\"sequence_number\":{}}}\n\n", **sequence);
+        out.put_slice(b",\"sequence_number\":");
+        put_digits(**sequence, out);
+        out.put_slice(b"}\n\n");
         **sequence += 1;
     }
+}
+
+/// Writes a number. The machinery of formatting would cost more than the rest of a delta.
+fn put_digits(mut number: u64, out: &mut BytesMut) {
+    let mut room = [b'0'; 20];
+    let mut start = room.len();
+    for (place, digit) in room.iter_mut().enumerate().rev() {
+        *digit += u8::try_from(number % 10).unwrap_or_default();
+        start = place;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.put_slice(room.get(start..).unwrap_or_default());
 }
 
 /// The beginning of a delta up to its text. All deltas of a part begin in the same way, so this is built once; after that a
 /// piece of text allocates nothing.
 pub(super) fn delta_prefix(kind: &str, place: &str, more: &str) -> Vec<u8> {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{place}{more},\"delta\":\"").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for number in [0, 7, 9, 10, 99, 100, 1_234_567_890, u64::MAX - 1, u64::MAX] {
+            let mut out = BytesMut::new();
+            put_digits(number, &mut out);
+            assert_eq!(out, number.to_string());
+        }
+    }
 }

@@ -129,15 +129,15 @@ impl Message {
 
     /// The members by which events name the open part, or the next one.
     fn members(&self) -> String {
-        format!("{},\"content_index\":{}", self.place.members(), self.parts.len())
+        part_members(&self.place, &self.parts)
     }
 
     fn open(&mut self, kind: PartKind, at: u64, events: &mut Events<'_>) -> &mut Part {
         if self.part.as_ref().is_some_and(|part| part.kind != kind) {
             self.end_part(events);
         }
-        let place = self.members();
-        self.part.get_or_insert_with(|| Part::begin(kind, &place, at, events))
+        let Self { place, parts, part } = self;
+        part.get_or_insert_with(|| Part::begin(kind, &part_members(place, parts), at, events))
     }
 
     fn end_part(&mut self, events: &mut Events<'_>) {
@@ -156,6 +156,11 @@ impl Message {
         );
         (self.place, item)
     }
+}
+
+/// The members by which events name the part of a message behind `parts`.
+fn part_members(place: &Place, parts: &[String]) -> String {
+    format!("{},\"content_index\":{}", place.members(), parts.len())
 }
 
 impl Part {
