@@ -15,7 +15,10 @@ use hyper_util::{
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::fixture::{Answer, assemble};
+use crate::{
+    dialect::ClientDialect,
+    fixture::{Answer, assemble},
+};
 
 /// Bytes of a response.
 const MAX_RESPONSE: usize = 4 << 20;
@@ -121,7 +124,7 @@ impl Asker {
                 break;
             }
         }
-        let assembled = assemble(read.as_bytes(), true, 200);
+        let assembled = assemble(ClientDialect::Chat, read.as_bytes(), true, 200);
         match assembled.faults.into_iter().next() {
             Some(fault) => Err(AskError::Broken(fault)),
             None => Ok(Reply { answer: clipped(assembled.answer), to_call, total: started.elapsed() }),
@@ -167,7 +170,7 @@ async fn refused(response: Response<Incoming>) -> AskError {
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let body = Limited::new(response.into_body(), MAX_ERROR).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-    let error = assemble(&body, false, status).answer.error;
+    let error = assemble(ClientDialect::Chat, &body, false, status).answer.error;
     let (code, message) = error.map_or((None, None), |error| (error.code, error.message));
     let message = message.unwrap_or_else(|| "the upstream refused the request".to_owned());
     AskError::Refused { status, code, message, retry_after: retry_after.map(Duration::from_secs) }

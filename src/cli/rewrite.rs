@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::output::{failed, refused};
 use crate::{
@@ -263,29 +263,22 @@ impl Args {
 
     /// The client's request, with the tools of `--declare` appended to its own.
     fn conversation(&self) -> Result<Conversation, Stop> {
-        let at = self.request.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
-        let wrong = |error: String| Stop::Usage(format!("{at}{error}"));
-        let mut request = match &self.request {
-            None => json!({
-                "model": "rewritten",
-                "stream": true,
-                "stream_options": { "include_usage": true },
-                "messages": [{ "role": "user", "content": "" }],
-            }),
-            Some(path) => {
-                let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-                serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?
-            }
-        };
-        if let (Some(request), false) = (request.as_object_mut(), self.declare.is_empty()) {
-            let declared =
-                self.declare.iter().map(|name| json!({"type": "function", "function": {"name": name}}));
-            match request.entry("tools").or_insert_with(|| Value::Array(Vec::new())) {
-                Value::Array(tools) => tools.extend(declared),
-                other => *other = declared.collect(),
-            }
-        }
-        let to = self.to()?.side();
-        to.decode(request.to_string().as_bytes()).map_err(|failure| wrong(failure.to_string()))
+        let declared =
+            self.declare.iter().map(|name| json!({"type": "function", "function": {"name": name}}));
+        // What the command line says means the same for clients of every dialect.
+        let request = json!({
+            "model": "rewritten",
+            "stream": true,
+            "stream_options": { "include_usage": true },
+            "messages": [{ "role": "user", "content": "" }],
+            "tools": declared.collect::<Vec<_>>(),
+        });
+        let conversation = ClientDialect::Chat.side().decode(request.to_string().as_bytes());
+        let conversation = conversation.map_err(|failure| Stop::Usage(failure.to_string()))?;
+        let Some(path) = &self.request else { return Ok(conversation) };
+        let wrong = |error: String| Stop::Usage(format!("{}: {error}", path.display()));
+        let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let asked = self.to()?.side().decode(&bytes).map_err(|failure| wrong(failure.to_string()))?;
+        Ok(Conversation { tools: asked.tools.into_iter().chain(conversation.tools).collect(), ..asked })
     }
 }

@@ -113,6 +113,30 @@ fn rewrite_detects_the_format_of_the_tools_flag() {
 }
 
 #[test]
+fn splits_are_checked_for_clients_of_every_dialect() {
+    for (from, fixture) in [("messages", "messages/messages-length"), ("lumo", "broken/lumo-cut-in-call")] {
+        for to in ["chat", "messages", "responses"] {
+            let input = fixture_path(&format!("{fixture}/upstream.sse"));
+            let args = [
+                "rewrite",
+                "--from",
+                from,
+                "--to",
+                to,
+                "--declare",
+                "get_weather",
+                "--split",
+                "every",
+                &input,
+            ];
+            let (status, _, stderr) = run(&mut toolwire(&args));
+            assert_eq!(status, 0, "{from} to {to}: {stderr}");
+            assert!(stderr.contains("always the same result"), "{stderr}");
+        }
+    }
+}
+
+#[test]
 fn rewrite_reports_the_number_of_splits() {
     let desk = TempDir::new().unwrap();
     let said = |bytes: usize| {

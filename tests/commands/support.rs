@@ -8,7 +8,10 @@ use std::{
     process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
-use toolwire::fixture::{Answer, assemble};
+use toolwire::{
+    dialect::ClientDialect,
+    fixture::{Answer, assemble},
+};
 
 /// The program with these arguments, without settings from the environment of the tests.
 pub(crate) fn toolwire(arguments: &[&str]) -> Command {
@@ -99,7 +102,7 @@ pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (St
 
 /// What a client assembles of a chat stream that breaks no rule.
 pub(crate) fn read_stream(stream: &str) -> Answer {
-    let assembled = assemble(stream.as_bytes(), true, 200);
+    let assembled = assemble(ClientDialect::Chat, stream.as_bytes(), true, 200);
     assert_eq!(assembled.faults, Vec::<String>::new());
     assembled.answer
 }

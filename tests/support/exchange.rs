@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Prefill},
-    dialect::{Answering, ClientDialect, Reader, Stamp, chat, completions, lumo},
+    dialect::{Answering, ClientDialect, Reader, Stamp, chat, completions, gemini, lumo, ollama},
     format::KnownFormats,
     pipeline::{Pipeline, State, Tally},
     rules::Rules,
@@ -111,6 +111,21 @@ impl Exchange {
                 let max_frame = limits.max_frame;
                 let settings = completions::ReaderSettings { max_frame, tolerate_truncation };
                 Reader::Completions(completions::Reader::new(settings))
+            }
+            Speech::Responses => Reader::Responses(toolwire::dialect::responses::Reader::new(
+                toolwire::dialect::responses::ReaderSettings {
+                    max_frame: limits.max_frame,
+                    tolerate_truncation,
+                },
+            )),
+            Speech::Gemini => Reader::Gemini(gemini::Reader::new(gemini::ReaderSettings {
+                max_frame: limits.max_frame,
+                tolerate_truncation,
+                ..gemini::ReaderSettings::default()
+            })),
+            Speech::OllamaChat => {
+                let max_frame = limits.max_frame;
+                Reader::Ollama(ollama::Reader::new(ollama::ReaderSettings { max_frame, tolerate_truncation }))
             }
             Speech::LumoV1 | Speech::LumoV2 => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings {
                 max_frame: limits.max_frame,

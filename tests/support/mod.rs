@@ -8,4 +8,5 @@ pub(crate) mod cuts;
 pub(crate) mod exchange;
 pub(crate) mod messages;
 pub(crate) mod responses;
+mod responses_upstream;
 pub(crate) mod upstream;

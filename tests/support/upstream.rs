@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::responses_upstream;
+
 /// The dialect of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speech {
@@ -17,11 +19,25 @@ pub(crate) enum Speech {
     Ollama,
     /// Anthropic Messages.
     Messages,
+    /// OpenAI Responses.
+    Responses,
+    /// Gemini as an event stream.
+    Gemini,
+    /// Ollama's chat as JSON lines.
+    OllamaChat,
 }
 
 impl Speech {
     /// Those that carry native calls.
-    pub(crate) const ALL: [Self; 4] = [Self::LumoV1, Self::LumoV2, Self::Chat, Self::Messages];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::LumoV1,
+        Self::LumoV2,
+        Self::Chat,
+        Self::Messages,
+        Self::Responses,
+        Self::Gemini,
+        Self::OllamaChat,
+    ];
 
     /// Those that carry only text.
     pub(crate) const COMPLETIONS: [Self; 2] = [Self::Completions, Self::Ollama];
@@ -40,8 +56,10 @@ impl Speech {
     pub(crate) fn stream(self, events: &[Value]) -> Vec<u8> {
         let mut stream = String::new();
         let mut counts = HashMap::new();
-        if self == Self::Messages {
-            return messages_stream(events).into_bytes();
+        match self {
+            Self::Messages => return messages_stream(events).into_bytes(),
+            Self::Responses => return responses_upstream::stream(events).into_bytes(),
+            _ => {}
         }
         if self == Self::Chat {
             stream.push_str(&chat_frame("d", &json!({"role": "assistant", "content": ""})));
@@ -55,9 +73,11 @@ impl Speech {
                 Self::Chat => chat_frame(word, &event[1]),
                 Self::Completions => completions_frame(word, &event[1]),
                 Self::Ollama => ollama_line(word, &event[1]),
-                Self::Messages => continue,
+                Self::Gemini => gemini_frame(word, &event[1]),
+                Self::OllamaChat => ollama_chat_line(word, &event[1]),
+                Self::Messages | Self::Responses => continue,
             });
-            stream.push_str(if self == Self::Ollama { "\n" } else { "\n\n" });
+            stream.push_str(if matches!(self, Self::Ollama | Self::OllamaChat) { "\n" } else { "\n\n" });
         }
         stream.into_bytes()
     }
@@ -155,6 +175,55 @@ fn ollama_line(word: &str, value: &Value) -> String {
         }
         "err" => json!({"error": value}),
         "done" => return String::new(),
+        other => panic!("unknown event {other}"),
+    };
+    line.to_string()
+}
+
+/// No end mark follows the finish reason. `d` is a part.
+fn gemini_frame(word: &str, value: &Value) -> String {
+    let candidate = |parts: Value, finish: &Value| {
+        json!({"candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": finish, "index": 0}],
+               "modelVersion": "m", "responseId": "up"})
+    };
+    let frame = match word {
+        "m" => candidate(json!([{"text": value}]), &Value::Null),
+        "r" => candidate(json!([{"text": value, "thought": true}]), &Value::Null),
+        "d" => candidate(json!([value]), &Value::Null),
+        "fin" => {
+            let reason = match value.as_str() {
+                Some("stop" | "tool_calls") => "STOP",
+                Some("length") => "MAX_TOKENS",
+                Some("content_filter") => "SAFETY",
+                other => other.expect("a word"),
+            };
+            candidate(json!([]), &json!(reason))
+        }
+        "u" => {
+            json!({"usageMetadata": {"promptTokenCount": value["prompt_tokens"],
+                                     "candidatesTokenCount": value["completion_tokens"]}})
+        }
+        "err" => json!({"error": {"code": 500, "message": value["message"], "status": "INTERNAL"}}),
+        "c" => return format!(":{}", value.as_str().expect("a comment")),
+        "done" => return String::new(),
+        other => panic!("unknown event {other}"),
+    };
+    format!("data: {frame}")
+}
+
+/// The last line has the finish reason; no end mark follows. `d` is a message.
+fn ollama_chat_line(word: &str, value: &Value) -> String {
+    let line = |message: Value| json!({"model": "m", "message": message, "done": false});
+    let line = match word {
+        "m" => line(json!({"role": "assistant", "content": value})),
+        "r" => line(json!({"role": "assistant", "content": "", "thinking": value})),
+        "d" => line(value.clone()),
+        "fin" => {
+            json!({"model": "m", "message": {"role": "assistant", "content": ""}, "done": true, "done_reason": value,
+                   "prompt_eval_count": 3, "eval_count": 2})
+        }
+        "err" => json!({"error": value["message"]}),
+        "u" | "done" => return String::new(),
         other => panic!("unknown event {other}"),
     };
     line.to_string()

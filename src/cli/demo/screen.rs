@@ -9,6 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    dialect::ClientDialect,
     fixture::{Answer, assemble},
     observe::{
         terminal::{self, wrapped},
@@ -163,7 +164,7 @@ impl Screen {
     pub(super) fn close(&mut self) -> io::Result<()> {
         self.end_line()?;
         let Answer { text, calls, results, finish, .. } =
-            assemble(self.received.as_bytes(), true, 200).answer;
+            assemble(ClientDialect::Chat, self.received.as_bytes(), true, 200).answer;
         let head = self.paint("1", "What the client has received");
         writeln!(self.out, "\n{head}")?;
         self.tell("text", text.trim_end())?;

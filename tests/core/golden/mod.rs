@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolwire::{dialect::ClientDialect, fixture::Fixture};
+use toolwire::{
+    dialect::ClientDialect,
+    fixture::{Fixture, assemble},
+};
 
 /// Lines of a body that are shown at its beginning, and as many at its end. Those between are counted and hashed.
 const SHOWN_LINES: usize = 30;
@@ -51,6 +54,22 @@ fn responses_in_every_client_dialect_equal_their_snapshots() {
     }
     let hint = "read the differences after TOOLWIRE_WRITE=1 cargo test --test core golden::";
     assert!(wrong.is_empty(), "{} snapshots differ; {hint}\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn responses_in_every_client_dialect_break_no_rule_of_it() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let fixtures = Fixture::load_all(&[fixtures]).expect("the fixtures");
+    for client in ClientDialect::all() {
+        for (_, fixture) in &fixtures {
+            for stream in [true, false] {
+                let Ok((status, body)) = fixture.received_by(client, stream) else { continue };
+                let assembled = assemble(client, &body, stream, status);
+                let faults = assembled.faults;
+                assert_eq!(faults, Vec::<String>::new(), "{}, {client:?}, stream: {stream}", fixture.name);
+            }
+        }
+    }
 }
 
 /// The snapshots below the folder.

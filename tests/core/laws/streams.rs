@@ -18,8 +18,16 @@ use crate::support::{
     upstream::Speech,
 };
 
-const SPEECHES: [Speech; 5] =
-    [Speech::LumoV1, Speech::LumoV2, Speech::Chat, Speech::Completions, Speech::Messages];
+const SPEECHES: [Speech; 8] = [
+    Speech::LumoV1,
+    Speech::LumoV2,
+    Speech::Chat,
+    Speech::Completions,
+    Speech::Messages,
+    Speech::Responses,
+    Speech::Gemini,
+    Speech::OllamaChat,
+];
 
 fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
@@ -76,6 +84,42 @@ fn event(speech: Speech) -> BoxedStrategy<Value> {
             json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
             json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": ""}}]}]),
             json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
+        ],
+        Speech::Responses => vec![
+            json!(["c", " keep-alive"]),
+            json!(["d", {"type": "response.in_progress", "response": {}}]),
+            json!(["d", {"type": "response.output_text.delta", "delta": "é"}]),
+            json!(["d", {"type": "response.output_text.delta", "output_index": 0, "content_index": 1, "delta": "🌤"}]),
+            json!(["d", {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "A text."}]),
+            json!(["d", {"type": "response.refusal.delta", "output_index": 7, "delta": "no"}]),
+            json!(["d", {"type": "response.web_search_call.searching", "output_index": 8}]),
+            json!(["d", {"type": "response.output_item.done", "item": {"type": "web_search_call", "id": "n1", "status": "completed", "action": {"type": "search", "query": "q"}}}]),
+            json!(["d", {"type": "response.output_item.done", "item": {"type": "mcp_call", "id": "n2", "name": "a", "arguments": "{\"x\":1}", "output": "3"}}]),
+            json!(["d", {"type": "response.output_item.done", "item": {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "s"}}]),
+            json!(["d", {"type": "response.later", "x": 1}]),
+            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
+            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": ""}}]}]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
+        ],
+        Speech::Gemini => vec![
+            json!(["c", " keep-alive"]),
+            json!(["d", {"functionCall": {"name": "a", "args": {"x": 1}}, "thoughtSignature": "s"}]),
+            json!(["d", {"functionCall": {"name": "b", "id": "q"}}]),
+            json!(["d", {"executableCode": {"language": "PYTHON", "code": "1+2"}}]),
+            json!(["d", {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "3"}}]),
+            json!(["d", {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]),
+            json!(["d", {"text": "", "thoughtSignature": "t"}]),
+            json!(["d", {"later": 1}]),
+            json!(["fin", "stop"]),
+            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
+        ],
+        Speech::OllamaChat => vec![
+            json!(["d", {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "a", "arguments": {"x": 1}}}]}]),
+            json!(["d", {"role": "assistant", "content": "é", "tool_calls": [{"id": "q", "function": {"index": 1, "name": "b", "arguments": {}}}]}]),
+            json!(["d", {"role": "assistant", "content": null}]),
+            json!(["d", {"role": "assistant", "content": "", "later": 1}]),
+            json!(["d", null]),
         ],
         Speech::Chat => vec![
             json!(["c", " keep-alive"]),
@@ -342,7 +386,15 @@ fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     assert_eq!(whole.error, None);
     // The end is reached with the last byte of the frame with the finish reason, or of the end mark.
     let text = std::str::from_utf8(bytes).unwrap();
-    let mark = ["finish_reason\":\"", "stop_reason\":\"", "\"type\":\"done\"", "[DONE]"];
+    let mark = [
+        "finish_reason\":\"",
+        "stop_reason\":\"",
+        "\"type\":\"done\"",
+        "[DONE]",
+        "\"type\":\"response.completed\"",
+        "\"finishReason\":\"",
+        "\"done\":true",
+    ];
     let mark = mark.iter().filter_map(|mark| text.find(mark)).min();
     let frame = mark.expect("an end");
     let end = frame + text[frame..].find('\n').unwrap();

@@ -195,6 +195,21 @@ fn calls_that_the_upstream_runs_have_results() {
 }
 
 #[test]
+fn the_result_of_a_hosted_call_ends_it() {
+    let begun = [
+        start(0, r#"{"type":"server_tool_use","id":"n","name":"web_search","input":{"query":"q"}}"#),
+        start(1, r#"{"type":"web_search_tool_result","tool_use_id":"n","content":[]}"#),
+    ];
+    // Its arguments are known when the result comes.
+    let read = read_in(ReaderSettings::default(), [begun.concat().as_bytes()], false);
+    assert_eq!(read.summary(), r#"gave 0 n [] | n web_search {"query":"q"}"#);
+    means(
+        &[begun.concat(), stop(0), stop(1), end("end_turn")].concat(),
+        r#"gave 0 n [] | n web_search {"query":"q"} | stop"#,
+    );
+}
+
+#[test]
 fn hidden_thinking_is_only_its_state() {
     let stream = [
         start(0, r#"{"type":"redacted_thinking","data":"ZGF0YQ=="}"#),

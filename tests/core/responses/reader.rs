@@ -177,6 +177,14 @@ fn failures_keep_their_kind() {
 }
 
 #[test]
+fn the_result_of_a_search_is_the_list_of_its_pages() {
+    let action = json!({"type": "search", "query": "q", "sources": [{"type": "url", "url": "u"}]});
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action});
+    let expected = format!(r#"ran ws_1 web_search {action} [{{"type":"url","url":"u"}}] | stop"#);
+    means(&stream(&[done(0, search), completed()]), &expected);
+}
+
+#[test]
 fn hosted_items_refusals_images_and_citations() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}});
     let image =

@@ -29,7 +29,7 @@ use crate::{
     rules::Limits,
     wire::json::{Json, Kind},
 };
-use blocks::OpenBlock;
+use blocks::{HostedCall, OpenBlock};
 
 /// The state of one response.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub struct ResponseReader {
     citations: Citations,
     blocks: Vec<OpenBlock>,
     calls: NamedCalls,
-    /// The ids and numbers of calls that the upstream runs.
-    hosted: Vec<(String, u32)>,
+    /// Calls that the upstream runs.
+    hosted: Vec<HostedCall>,
     /// Blocks without a number so far.
     unnumbered: u64,
     counts: Counts,

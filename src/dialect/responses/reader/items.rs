@@ -334,7 +334,12 @@ impl ResponseReader {
             Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
         };
         let error = item.get("error").filter(|error| !error.is_null());
-        let content = given(&["error", "output", "results", "outputs"]);
+        // A search's result is the list of its pages, if the request includes that.
+        let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
+        // Without a result, a call that has ended has an empty one.
+        let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
+        let none = || (!is_running).then_some(Cow::Borrowed(""));
+        let content = given(&["error", "output", "results", "outputs"]).or_else(pages).or_else(none);
         out.event(Event::ServerCall(ServerCall {
             id: text(item, "id"),
             name,

@@ -21,6 +21,16 @@ pub(super) struct OpenBlock {
     kind: BlockKind,
 }
 
+/// A call that the upstream runs.
+#[derive(Debug)]
+pub(super) struct HostedCall {
+    id: String,
+    /// The upstream's number of its block.
+    block: u64,
+    /// Its number, see [`CallStart::index`].
+    number: u32,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
     Text,
@@ -187,7 +197,7 @@ impl ResponseReader {
         let start = CallStart { index: 0, id: id.clone(), name, runner, source, signature: None };
         self.calls.begin(index, start, out)?;
         if let (Runner::Upstream, Some(number)) = (runner, self.calls.index(index)) {
-            self.hosted.push((id.into_owned(), number));
+            self.hosted.push(HostedCall { id: id.into_owned(), block: index, number });
         }
         // In a stream the API writes an empty object here, and the arguments as deltas.
         match block.get("input") {
@@ -208,14 +218,19 @@ impl ResponseReader {
     /// The result of a call that the upstream ran.
     fn result(&mut self, block: Json<'_>, out: &mut impl Sink) {
         let id = text(block, "tool_use_id");
-        let Some((_, index)) = self.hosted.iter().rfind(|(hosted, _)| *hosted == id) else {
+        let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
             return self.skipped.add(Skip::OrphanResult);
         };
+        // A call that has a result has ended, even if its block has not.
+        if self.calls.index(hosted.block) == Some(hosted.number) {
+            self.calls.end(hosted.block, out);
+            self.calls.settle(out);
+        }
         let content = block.get("content").unwrap_or_default();
         let says_error = block.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
         let is_error = says_error || text(content, "type").ends_with("_error");
         out.event(Event::CallResult(CallResult {
-            index: *index,
+            index: hosted.number,
             id,
             content: result_text(content),
             is_error,
