@@ -76,6 +76,7 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
 ///
 /// # Errors
 /// Every mistake that was found.
+#[cfg(feature = "cli")]
 pub(crate) fn of_text(text: String) -> Result<Config, Problems> {
     of_source(&Source::made(None, text), &Overrides::default(), &|_| None).map(|loaded| loaded.config)
 }
