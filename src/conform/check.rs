@@ -294,7 +294,7 @@ mod tests {
         let expected = Expected::Failure { of: wanted(), status: 500..=599, is_truncated: true };
         assert_eq!(rules(&expected, &received()), ["a truncated response looks complete"]);
         let mut cut = Received { is_complete: false, finish: None, ..received() };
-        assert_eq!(rules(&expected, &cut), ["the stream ends without an error event"]);
+        assert_eq!(rules(&expected, &cut), ["the stream ends without an error event", "a call is invented"]);
         cut.error = Some("the upstream closed the stream".to_owned());
         assert_eq!(rules(&expected, &cut), ["a call is invented"], "its arguments are written otherwise");
         cut.calls[0].arguments = "{\"a\": 2".to_owned();

@@ -175,12 +175,13 @@ mod tests {
         of_stream(Dialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)
     }
 
-    const ROLE: &str = r#"{"index":0,"delta":{"role":"assistant","content":"hi"},"finish_reason":null}"#;
+    const ROLE: &str = r#"{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}"#;
+    const TEXT: &str = r#"{"index":0,"delta":{"content":"hi"},"finish_reason":null}"#;
     const STOP: &str = r#"{"index":0,"delta":{},"finish_reason":"stop"}"#;
 
     #[test]
     fn complete_stream_is_assembled() {
-        let received = chat(&[ROLE, STOP], "data: [DONE]\n\n");
+        let received = chat(&[ROLE, TEXT, STOP], "data: [DONE]\n\n");
         assert_eq!(received.violations, Vec::<String>::new());
         assert_eq!((received.text.as_str(), received.finish), ("hi", Some(Finish::Stop)));
         assert!(received.is_complete && received.error.is_none() && received.broken.is_none());
@@ -188,13 +189,14 @@ mod tests {
 
     #[test]
     fn stream_without_end_mark_is_not_complete() {
-        let received = chat(&[ROLE, STOP], "");
+        let received = chat(&[ROLE, TEXT, STOP], "");
         assert!(!received.is_complete && received.error.is_none() && received.broken.is_some());
     }
 
     #[test]
     fn error_in_the_stream_is_not_complete() {
-        let received = chat(&[ROLE], "data: {\"error\":{\"message\":\"no\",\"type\":\"server_error\"}}\n\n");
+        let received =
+            chat(&[ROLE, TEXT], "data: {\"error\":{\"message\":\"no\",\"type\":\"server_error\"}}\n\n");
         assert_eq!(received.error.as_deref(), Some("no"));
         assert!(!received.is_complete);
     }

@@ -141,12 +141,12 @@ fn native_calls() -> Vec<Value> {
     vec![
         json!({"role": "assistant", "content": null}),
         native(
-            &json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "sql", "arguments": ""}}),
+            &json!({"index": 0, "id": "u1", "type": "function", "function": {"name": "sql", "arguments": ""}}),
         ),
         native(&json!({"index": 0, "function": {"arguments": "{\"input\": \"SELECT"}})),
         native(&json!({"index": 0, "function": {"arguments": " \\\"a\\\"\\n\"}"}})),
         native(
-            &json!({"index": 1, "id": "c2", "type": "function", "function": {"name": "now", "arguments": ""}}),
+            &json!({"index": 1, "id": "u2", "type": "function", "function": {"name": "now", "arguments": ""}}),
         ),
         native(&json!({"index": 1, "function": {"arguments": "{}"}})),
     ]
@@ -174,8 +174,8 @@ fn unstreamed_response_has_custom_calls() {
     assert_eq!(
         calls,
         json!([
-            {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT \"a\"\n"}},
-            {"id": "c2", "type": "function", "function": {"name": "now", "arguments": "{}"}},
+            {"id": "u1", "type": "custom", "custom": {"name": "sql", "input": "SELECT \"a\"\n"}},
+            {"id": "u2", "type": "function", "function": {"name": "now", "arguments": "{}"}},
         ])
     );
 }
@@ -189,10 +189,10 @@ fn unstreamed_upstream_response_has_custom_calls() {
         ]})
         .to_string()
     };
-    let custom = json!({"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT {"}});
+    let custom = json!({"id": "u1", "type": "custom", "custom": {"name": "sql", "input": "SELECT {"}});
     let arguments = json!({"input": "SELECT {"}).to_string();
     let function =
-        json!({"id": "c1", "type": "function", "function": {"name": "sql", "arguments": arguments}});
+        json!({"id": "u1", "type": "function", "function": {"name": "sql", "arguments": arguments}});
     for call in [custom.clone(), function] {
         let whole: Value = serde_json::from_str(&answer_to(&body(call.clone()), false, "", 0)).unwrap();
         assert_eq!(whole["choices"][0]["message"]["tool_calls"], json!([custom]), "{call}");
@@ -226,7 +226,7 @@ fn custom_call_of_the_upstream_passes_unchanged() {
     let custom = |delta: Value| json!({"tool_calls": [delta]});
     let deltas = [
         json!({"role": "assistant", "content": null}),
-        custom(json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": ""}})),
+        custom(json!({"index": 0, "id": "u1", "type": "custom", "custom": {"name": "sql", "input": ""}})),
         custom(json!({"index": 0, "custom": {"input": "SELECT {"}})),
     ];
     let sent = answer(&deltas, true, "", 0);
@@ -236,7 +236,7 @@ fn custom_call_of_the_upstream_passes_unchanged() {
     assert_eq!(assembled(&empty).calls[0].arguments, "", "no `{{}}` is put into plain text");
     // Indices that do not start at 0 are corrected, and the form is kept.
     let shifted =
-        [custom(json!({"index": 3, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "x"}}))];
+        [custom(json!({"index": 3, "id": "u1", "type": "custom", "custom": {"name": "sql", "input": "x"}}))];
     let sent = answer(&shifted, true, "", 0);
     assert!(sent.contains(r#""custom":{"name":"sql""#), "{sent}");
     assert_eq!(assembled(&sent).calls[0].arguments, "x");
