@@ -278,7 +278,7 @@ impl<R: ResponseState> BodyReader<R> {
             } else {
                 *count += usize::from(!line.trim_ascii().is_empty());
                 self.has_begun = true;
-                self.response.data(utf8(line)?, false, out)?;
+                read_data(&mut *self.response, line, false, out)?;
                 partial.clear();
             }
             rest = tail;
@@ -295,7 +295,7 @@ impl<R: ResponseState> BodyReader<R> {
         let Self { body: Body::Elements(array), response, has_begun, .. } = self else { return Ok(()) };
         let mut result = Ok(());
         let read = array.push(bytes, limit, |element| {
-            result = utf8(element).and_then(|element| response.data(element, false, out));
+            result = read_data(&mut **response, element, false, out);
             // Until there is a response, the body may still have to be quoted.
             *has_begun = response.progress().has_choice;
             let is_over = result.is_err() || response.progress().is_done;
@@ -354,6 +354,17 @@ impl<R: ResponseState> BodyReader<R> {
     }
 }
 
+/// Gives data to the response. What follows the end mark is ignored, also while the end of the body is awaited.
+fn read_data(
+    response: &mut impl ResponseState,
+    data: &[u8],
+    is_last: bool,
+    out: &mut impl Sink,
+) -> Result<(), Failure> {
+    let data = utf8(data)?;
+    if response.progress().is_marked { Ok(()) } else { response.data(data, is_last, out) }
+}
+
 fn read_frame(
     response: &mut impl ResponseState,
     frame: Frame<'_>,
@@ -361,7 +372,7 @@ fn read_frame(
 ) -> Result<(), Failure> {
     match frame {
         Frame::Event(Message { event: b"error", data, .. }) => Err(reported_event(data)),
-        Frame::Event(Message { data, .. }) => response.data(utf8(data)?, false, out),
+        Frame::Event(Message { data, .. }) => read_data(response, data, false, out),
         Frame::Comment(text) => {
             out.event(Event::Ping(str::from_utf8(text).unwrap_or_default().into()));
             Ok(())
@@ -386,7 +397,7 @@ fn read_last_frame(
 /// Reads data that the end of the body may have truncated. Data that breaks off inside a character was
 /// truncated, and is ignored.
 fn read_last(response: &mut impl ResponseState, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
-    if breaks_off(data) { Ok(()) } else { response.data(utf8(data)?, true, out) }
+    if breaks_off(data) { Ok(()) } else { read_data(response, data, true, out) }
 }
 
 /// Whether the end of `data` is inside a character.

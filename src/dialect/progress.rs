@@ -23,11 +23,6 @@ impl Progress {
         self.has_choice && !self.is_finished
     }
 
-    /// Whether content may come now: nothing has said that the response ends.
-    pub(super) fn is_open(&self) -> bool {
-        !self.is_finished && !self.is_marked && !self.is_done
-    }
-
     /// The end mark came without a finish reason: the response is complete if the body ends properly.
     pub(super) fn awaits_end(&self) -> bool {
         self.is_marked && !self.is_done

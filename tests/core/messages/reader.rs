@@ -381,3 +381,9 @@ fn halves_of_a_surrogate_pair_are_joined() {
     ];
     means(&stream.concat(), "😀\u{fffd} | stop");
 }
+
+#[test]
+fn text_behind_the_end_mark_of_a_gateway_is_not_read() {
+    let stream = [start(0, TEXT), text(0, "a"), text(0, "b"), "data: [DONE]\n\n".to_owned(), text(0, "late")];
+    means(&stream.concat(), "ab | stop");
+}

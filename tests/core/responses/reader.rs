@@ -274,3 +274,16 @@ fn line_ends_and_names_make_no_difference() {
         means(&dressed, "ABC | stop");
     }
 }
+
+#[test]
+fn text_behind_the_end_mark_of_a_gateway_is_not_read() {
+    let delta = |text: &str| {
+        let delta = json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0,
+            "content_index": 0, "delta": text});
+        format!("data: {delta}\n\n")
+    };
+    let begun = stream(&[created(), added(0, message(""))]);
+    let body = [begun, delta("a"), delta("b"), "data: [DONE]\n\n".to_owned(), delta("late")].concat();
+    let read = read_splits(ReaderSettings::default(), body.as_bytes());
+    assert_eq!(read.summary(), "start resp_1 m 17 | ab | stop");
+}

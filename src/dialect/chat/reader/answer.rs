@@ -139,7 +139,7 @@ impl AnswerState {
 
     /// The fast path. Returns whether the frame matched a template.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
-        let Some(plain) = self.plain.as_ref().filter(|_| !self.progress.is_marked) else { return Ok(false) };
+        let Some(plain) = &self.plain else { return Ok(false) };
         let Some(body) = plain.shape.body(frame) else { return Ok(false) };
         self.learnt = 0;
         self.blank_finish = false;

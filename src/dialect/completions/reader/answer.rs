@@ -92,7 +92,7 @@ impl AnswerState {
 
     /// The fast path. Returns whether the chunk matched the template.
     fn known(&mut self, chunk: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = self.plain.as_ref().filter(|_| self.progress.is_open()) else { return false };
+        let Some(plain) = self.plain.as_ref().filter(|_| !self.progress.is_finished) else { return false };
         let chunk = chunk.strip_suffix('\n').unwrap_or(chunk);
         let Some(body) = plain.shape.body(chunk) else { return false };
         self.learnt = 0;

@@ -116,10 +116,7 @@ impl AnswerState {
 
     /// The fast path. Returns whether the frame matched the template.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = self.plain.as_ref().filter(|_| self.streamed.is_none() && !self.progress.is_marked)
-        else {
-            return false;
-        };
+        let Some(plain) = self.plain.as_ref().filter(|_| self.streamed.is_none()) else { return false };
         let Some(body) = plain.shape.body(frame) else { return false };
         let channel = plain.channel;
         self.learnt = 0;
