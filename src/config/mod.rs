@@ -116,7 +116,7 @@ pub struct Config {
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
-    /// The folder for what outlives a restart; `None` if there is none.
+    /// The folder for what outlives a restart. `None`: the user has no folder for state.
     pub state_dir: Option<PathBuf>,
     /// Where responses are stored that clients want to continue.
     pub store: StoreKind,

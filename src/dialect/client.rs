@@ -41,7 +41,7 @@ pub trait ClientSide: Sync {
     }
 
     /// The request with the history that it refers to. `records` are those of `references`, in their order; `None` where
-    /// there is none.
+    /// the store has no such record.
     ///
     /// # Errors
     /// A record is missing.
@@ -80,7 +80,7 @@ pub struct References {
 }
 
 impl References {
-    /// Whether there are none.
+    /// Whether the request refers to nothing.
     pub fn is_empty(&self) -> bool {
         self.previous.is_none() && self.others.is_empty()
     }

@@ -23,7 +23,7 @@ pub(super) struct WholeCalls {
 /// A call as the upstream sent it.
 #[derive(Debug, Default)]
 pub(super) struct WholeCall<'a> {
-    /// Its id; empty if there is none.
+    /// Its id; empty if the upstream gave no id.
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
     /// Its arguments: an object, or whatever was sent in its place.

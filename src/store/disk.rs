@@ -60,7 +60,7 @@ impl Disk {
         Self { file: folder.map(|folder| folder.join(FILE)), max_bytes, state: State::Closed }
     }
 
-    /// The value under `key`. Without a file there is none, and none is made.
+    /// The value under `key`. Does not create the file if it does not exist.
     pub(super) fn get(&mut self, key: &[u8], now: u64) -> Result<Option<Bytes>, StoreError> {
         match self.existing()? {
             Some(open) => open.get(key, now).map_err(failed),

@@ -57,8 +57,8 @@ fn parsed<T>(text: &[u8], read: impl FnOnce(Json<'_>) -> T) -> Option<T> {
     (json.kind() == JsonKind::Object).then(|| read(json))
 }
 
-/// The request with the history that it refers to in its `input`. `records` are those of `references`, `None` where there
-/// is none.
+/// The request with the history that it refers to in its `input`. `records` are those of `references`, `None` where the
+/// store has no such record.
 ///
 /// # Errors
 /// A record is missing: without it a part of the history would be lost.

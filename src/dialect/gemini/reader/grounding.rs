@@ -36,7 +36,7 @@ impl Grounding {
         Self { counts, ..Self::default() }
     }
 
-    /// The text goes on with `text`.
+    /// Counts the next piece of the response's text.
     pub(super) fn said(&mut self, text: &str) {
         if !self.counts {
             return;
