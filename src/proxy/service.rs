@@ -234,21 +234,24 @@ impl Service {
             Err(_) if !route.needs_key() => ClientKey::default(),
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
+        // hyper moves the future of a request several times. It stays small since those of the routes are on the heap.
         Err(match route {
             Route::Generate(_) => {
-                return self.generate((dialect, client), (&head.headers, body), rest, access).await;
+                return Box::pin(self.generate((dialect, client), (&head.headers, body), rest, access)).await;
             }
-            Route::CountTokens(_) => self.count_tokens(dialect, (&head.headers, body), rest, access).await,
+            Route::CountTokens(_) => {
+                Box::pin(self.count_tokens(dialect, (&head.headers, body), rest, access)).await
+            }
             Route::Stored(_, id) if head.method == stored::DELETE => {
-                self.delete(dialect, (self.owner(&head.headers), &id), access).await
+                Box::pin(self.delete(dialect, (self.owner(&head.headers), &id), access)).await
             }
             Route::Stored(_, id) => {
-                self.stored(dialect, (self.owner(&head.headers), &id), Part::Response, access).await
+                Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Response, access)).await
             }
             Route::StoredInput(_, id) => {
-                self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access).await
+                Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access)).await
             }
-            Route::Passthrough(path) => self.pass_through(&path, (&head, body), rest, access).await,
+            Route::Passthrough(path) => Box::pin(self.pass_through(&path, (&head, body), rest, access)).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
