@@ -41,6 +41,8 @@ pub struct Conversation {
     pub custom_tools: Vec<String>,
     /// The tools that the client declared inside namespaces.
     pub namespaced: Vec<Namespaced>,
+    /// Names of the tools that toolwire runs. The client did not declare them, and never sees their calls as its own.
+    pub hosted_tools: Vec<String>,
     /// Types of the declared tools that are not the client's to run. Upstreams of other dialects do not get them.
     pub server_tools: Vec<String>,
     /// Whether and which tools may be called.

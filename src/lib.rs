@@ -71,6 +71,9 @@ pub mod dialect;
 mod digest;
 pub mod enforce;
 pub mod event;
+#[cfg(feature = "proxy")]
+#[allow(dead_code, unused_imports, reason = "the stage is being built")]
+mod execute;
 pub mod failure;
 #[cfg(feature = "bench")]
 #[cfg_attr(

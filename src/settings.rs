@@ -57,6 +57,14 @@ pub enum Field<'v> {
     DurationOrOff(&'v mut Option<Duration>),
     /// One of several words.
     Word(&'v mut dyn Choice),
+    /// A table, as JSON, or not given.
+    Json(&'v mut Option<serde_json::Value>),
+    /// A secret: the text itself, `"env:NAME"` or `"file:PATH"`; or not given. It is never shown.
+    #[cfg(feature = "proxy")]
+    Secret(&'v mut Option<secrecy::SecretString>),
+    /// The base URL of an API, or not given.
+    #[cfg(feature = "proxy")]
+    Address(&'v mut Option<http::Uri>),
 }
 
 /// A value that is one of several words.

@@ -6,8 +6,9 @@ use std::{borrow::Cow, time::Duration};
 use toml::Value;
 
 use super::{
+    show::MASK,
     table::{Cell, Table},
-    value::{choice, count, duration, duration_or_off, list, size, switch, text},
+    value::{base_url, choice, count, duration, duration_or_off, json, list, secret, size, switch, text},
 };
 use crate::settings::{Field, Key, Settings};
 
@@ -46,6 +47,9 @@ impl Settings for Reading<'_, '_> {
                     value.choose(word);
                 }
             }
+            Field::Json(value) => put(value, json(cell).map(Some)),
+            Field::Secret(value) => put(value, secret(cell).map(Some)),
+            Field::Address(value) => put(value, base_url(cell).map(Some)),
         }
     }
 }
@@ -118,6 +122,9 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Duration(value) => duration_value(*value),
         Field::DurationOrOff(value) => value.map_or_else(|| string("off"), duration_value),
         Field::Word(value) => string(value.word()),
+        Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,
+        Field::Secret(value) => value.as_ref().map(|_| string(MASK))?,
+        Field::Address(value) => string(value.as_ref()?.to_string().trim_end_matches('/')),
     })
 }
 

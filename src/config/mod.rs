@@ -11,6 +11,7 @@
 
 #[cfg(feature = "cli")]
 mod entries;
+mod execution;
 mod format;
 mod keys;
 mod model;
@@ -49,7 +50,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
-use crate::{format::KnownFormats, rules};
+use crate::{execute::ExecutionSettings, format::KnownFormats, rules};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
 /// environment.
@@ -130,6 +131,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
+    /// The stage that runs hosted tools. `None`: there is none.
+    pub(crate) execution: Option<Arc<ExecutionSettings>>,
 }
 
 impl Config {

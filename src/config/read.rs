@@ -11,7 +11,7 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, format,
+    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, execution, format,
     keys::{Keys, Reading, size_value, string, strings},
     model, model_rules, origins, passthrough,
     show::MASK,
@@ -156,6 +156,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
+        let execution = execution::read(table);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -170,6 +171,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             limits: own_limits,
             drain_timeout: top.drain_timeout,
             threads: top.threads,
+            execution,
         })
     })
 }
@@ -365,7 +367,7 @@ pub(super) fn models<'a>(
 }
 
 /// The tables of `[[key]]`; empty if it is absent or not an array.
-fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
+pub(super) fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
     let Some(cell) = table.cell(key) else { return Vec::new() };
     match cell.value {
         DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),

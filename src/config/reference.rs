@@ -1,12 +1,13 @@
 //! [`reference()`]: every key of a configuration file, as the declarations describe it.
 
 use super::{
-    Limits, Metrics, format,
+    Limits, Metrics, execution, format,
     keys::{Documenting, Row},
     model, read, upstream,
 };
 use crate::{
     dialect::UpstreamDialect,
+    execute::{ExecutionSettings, KINDS, ToolRules},
     format::{Definition, KnownFormats},
 };
 
@@ -58,6 +59,15 @@ pub fn reference() -> Vec<Section> {
         Section::new("[[formats]]", |keys| format::keys(keys, &mut Definition::default())),
         Section::new("[metrics]", |keys| read::metrics(keys, &mut Metrics::default())),
         Section::new("[limits]", |keys| read::limits(keys, &mut Limits::default())),
+        Section::new("[execution]", |keys| execution::keys(keys, &mut ExecutionSettings::default())),
+        Section::new("[[providers]]", |keys| {
+            execution::provider_keys(keys, &mut execution::ProviderDraft::default());
+        }),
     ]);
+    for (kind, default) in KINDS {
+        let name = format!("kind = \"{kind}\"");
+        sections.push(Section::new(name, |keys| default().settings(keys)));
+    }
+    sections.push(Section::new("[[tools]]", |keys| execution::tool_keys(keys, &mut ToolRules::default())));
     sections
 }

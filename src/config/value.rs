@@ -80,6 +80,35 @@ pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
     }
 }
 
+/// A table as JSON.
+pub(super) fn json(cell: Cell<'_>) -> Option<serde_json::Value> {
+    let DeValue::Table(_) = cell.value else { return cell.expected("a table") };
+    as_json(cell.value)
+}
+
+/// `None`: a number that JSON does not have.
+fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
+    use serde_json::Value;
+    Some(match value {
+        DeValue::String(text) => Value::String(text.as_ref().to_owned()),
+        DeValue::Boolean(switch) => Value::Bool(*switch),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()?.into(),
+        DeValue::Float(number) => {
+            number.as_str().parse::<f64>().ok().and_then(serde_json::Number::from_f64)?.into()
+        }
+        DeValue::Datetime(time) => Value::String(time.to_string()),
+        DeValue::Array(elements) => {
+            Value::Array(elements.iter().map(|element| as_json(element.get_ref())).collect::<Option<_>>()?)
+        }
+        DeValue::Table(entries) => {
+            let entries = entries.iter();
+            let entries = entries
+                .map(|(key, value)| Some((key.get_ref().as_ref().to_owned(), as_json(value.get_ref())?)));
+            Value::Object(entries.collect::<Option<_>>()?)
+        }
+    })
+}
+
 /// One of several words.
 pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
     listed_choice(choices, None)

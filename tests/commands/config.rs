@@ -687,6 +687,7 @@ fn generated_tables_of_the_documentation_are_up_to_date() {
         let heading = match section.name.as_str() {
             "" => "\n## Top level\n".to_owned(),
             name if name.starts_with("[upstreams.") => format!("\n`{name}`, for `dialect = "),
+            name if name.starts_with("kind = ") => format!("\n`{name}`: "),
             name => format!("\n## `{name}`\n"),
         };
         generated = with_table(&generated, &heading, &section.to_markdown());

@@ -29,6 +29,7 @@ const ORDER: &[&str] = &[
     "pipeline",
     "redact",
     "store",
+    "execute",
     "config",
     "observe",
     "proxy",

@@ -1,0 +1,91 @@
+//! [`Provider`]: something that offers tools and runs their calls.
+
+use std::{fmt, future::ready, pin::Pin, sync::Arc};
+
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{
+    http::HttpClient,
+    tool::{Output, ToolError, ToolSpec},
+};
+use crate::store::Owner;
+
+/// A call that is being run.
+///
+/// # Errors
+/// Why it has no output.
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+
+/// A test that is under way.
+pub(crate) type Testing<'a> = Pin<Box<dyn Future<Output = Option<Verdict>> + Send + 'a>>;
+
+/// What a test of a provider has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It can be used.
+    Valid,
+    /// Its key was refused.
+    Invalid,
+    /// Its server did not answer.
+    Unreachable,
+    /// Its server answers, but not now.
+    RateLimited,
+}
+
+/// Offers tools and runs their calls.
+pub(crate) trait Provider: fmt::Debug + Send + Sync {
+    /// What it offers now. Empty if it cannot run anything: no key is set, its server is not reachable. When that changes, it calls
+    /// [`Host::tools_changed`].
+    fn tools(&self) -> Vec<Arc<ToolSpec>>;
+
+    /// Runs a call whose arguments fit the tool's schema. It need not limit the time: dropping the future cancels the call.
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a>;
+
+    /// Asks its server, with one cheap request, whether the provider can be used. `key` is tried in place of the configured one.
+    /// `None`: there is nothing to ask.
+    fn test<'a>(&'a self, _key: Option<&'a SecretString>) -> Testing<'a> {
+        Box::pin(ready(None))
+    }
+
+    /// Starts what has to run in the background. Called once, on the runtime of the stage. Tasks end when the host does.
+    fn start(self: Arc<Self>, _host: &Host) {}
+}
+
+/// A call for a provider.
+#[derive(Debug, Clone)]
+pub(crate) struct Invocation {
+    /// The call's id, as the upstream and the client know it.
+    pub(crate) id: String,
+    /// The provider's own name of the tool: [`ToolSpec::name`].
+    pub(crate) tool: String,
+    /// The arguments.
+    pub(crate) arguments: Map<String, Value>,
+    /// Whose request it is.
+    pub(crate) client: Owner,
+    /// When the turn ends.
+    pub(crate) deadline: Instant,
+}
+
+/// What providers get from the stage.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    /// The provider's name in the configuration.
+    pub(crate) name: Arc<str>,
+    /// Sends HTTP requests to addresses of the configuration.
+    pub(crate) http: HttpClient,
+    changed: Arc<tokio::sync::Notify>,
+}
+
+impl Host {
+    /// For the provider `name`.
+    pub(super) fn new(name: &str, http: HttpClient, changed: Arc<tokio::sync::Notify>) -> Self {
+        Self { name: name.into(), http, changed }
+    }
+
+    /// The provider offers other tools than before.
+    pub(crate) fn tools_changed(&self) {
+        self.changed.notify_one();
+    }
+}

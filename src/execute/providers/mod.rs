@@ -1,0 +1,46 @@
+//! The kinds of providers. A new one is its file and one line of the table.
+
+/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with `settings`, which
+/// declares their keys, and `build`, which makes the provider.
+macro_rules! kinds {
+    ($($variant:ident $name:literal: $module:ident;)*) => {
+        $(mod $module;)*
+
+        /// The settings of a provider, by its kind.
+        #[derive(Debug, Clone)]
+        pub(crate) enum ProviderOptions {
+            $(#[doc = concat!("`", $name, "`")] $variant($module::Options),)*
+        }
+
+        /// The kinds, by their names in the configuration.
+        pub(crate) const KINDS: &[(&str, fn() -> ProviderOptions)] =
+            &[$(($name, || ProviderOptions::$variant($module::Options::default())),)*];
+
+        impl ProviderOptions {
+            /// The kind's name.
+            pub(crate) fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// Shows `keys` the settings that only this kind has.
+            pub(crate) fn settings(&mut self, keys: &mut dyn crate::settings::Settings) {
+                match self { $(Self::$variant(options) => options.settings(keys),)* }
+            }
+
+            /// Makes the provider.
+            ///
+            /// # Errors
+            /// What is wrong with the settings, in words.
+            pub(crate) fn build(
+                &self,
+                host: &super::Host,
+            ) -> Result<std::sync::Arc<dyn super::Provider>, String> {
+                match self { $(Self::$variant(options) => options.build(host),)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Command "command": command;
+}

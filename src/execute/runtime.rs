@@ -1,0 +1,65 @@
+//! [`Runtime`]: the thread on which hosted tools run.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    thread,
+};
+
+use tokio::{runtime, sync::oneshot, task::JoinHandle};
+
+/// A thread with a runtime of its own, so that what a provider does cannot delay streams. Dropping it cancels everything on it.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    handle: runtime::Handle,
+    /// Dropping it ends the thread.
+    _wanted: oneshot::Sender<()>,
+}
+
+impl Runtime {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start() -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (wanted, unwanted) = oneshot::channel::<()>();
+        thread::Builder::new().name("toolwire-tools".into()).spawn(move || {
+            // An error means that the sender was dropped.
+            let _ = runtime.block_on(unwanted);
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { handle, _wanted: wanted })
+    }
+
+    /// Runs `work` there. Dropping what is returned cancels it. `None`: it panicked, or the runtime has ended.
+    pub(crate) fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        Task(self.handle.spawn(work))
+    }
+
+    /// Runs `work` there until it ends, or the runtime does.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
+}
+
+/// Work on the runtime.
+#[derive(Debug)]
+pub(crate) struct Task<T>(JoinHandle<T>);
+
+impl<T> Future for Task<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.0).poll(cx).map(Result::ok)
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,124 @@
+//! The settings of the stage: `[execution]`, `[[providers]]`, `[[tools]]`.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::ProviderOptions;
+
+/// `[execution]`, with the providers and the rules for their tools.
+#[derive(Debug, Clone)]
+pub(crate) struct ExecutionSettings {
+    /// Hops of one turn that may run tools. In the one after them, the model must answer.
+    pub(crate) max_rounds: usize,
+    /// Hosted calls of one turn.
+    pub(crate) max_calls: usize,
+    /// Hosted calls of one turn that run at once.
+    pub(crate) max_parallel: usize,
+    /// How long a whole turn may take.
+    pub(crate) deadline: Duration,
+    /// Bytes of one result; longer ones are shortened.
+    pub(crate) max_result: usize,
+    /// Bytes of all results of a turn.
+    pub(crate) max_results: usize,
+    /// What clients see of hosted calls.
+    pub(crate) visibility: Visibility,
+    /// What happens when a hop calls hosted tools and the client's.
+    pub(crate) mixed_turns: MixedTurns,
+    /// Between the texts of two hops.
+    pub(crate) separator: String,
+    /// The providers.
+    pub(crate) providers: Vec<ProviderEntry>,
+    /// The rules, by the tools' names.
+    pub(crate) tools: HashMap<String, ToolRules>,
+}
+
+impl Default for ExecutionSettings {
+    fn default() -> Self {
+        Self {
+            max_rounds: 5,
+            max_calls: 10,
+            max_parallel: 3,
+            deadline: Duration::from_secs(300),
+            max_result: 100_000,
+            max_results: 1 << 20,
+            visibility: Visibility::Off,
+            mixed_turns: MixedTurns::Defer,
+            separator: "\n\n".to_owned(),
+            providers: Vec::new(),
+            tools: HashMap::new(),
+        }
+    }
+}
+
+/// What clients see of hosted calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    /// Nothing.
+    Off,
+    /// A line of reasoning for each call.
+    Reasoning,
+    /// Calls that the server ran, in the form that the client's dialect has for them.
+    Items,
+}
+
+/// What happens when a hop calls hosted tools and the client's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MixedTurns {
+    /// The client gets its calls; the results of the others are added when it sends its own.
+    Defer,
+    /// The hosted calls run; the model is told to repeat the others.
+    ServerFirst,
+    /// The hosted calls are dropped.
+    ClientOnly,
+}
+
+/// One entry of `[[providers]]`.
+#[derive(Debug, Clone)]
+pub(crate) struct ProviderEntry {
+    /// Its name.
+    pub(crate) name: String,
+    /// The settings of its kind.
+    pub(crate) options: ProviderOptions,
+    /// The tools that it may offer, by their own names; `*` at the end matches any rest. Empty: all.
+    pub(crate) tools: Vec<String>,
+}
+
+/// One entry of `[[tools]]`: rules for one hosted tool. What is not set is as the provider says.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolRules {
+    /// When the model gets the tool.
+    pub(crate) injection: Injection,
+    /// Whether it may run.
+    pub(crate) permission: Permission,
+    /// How long a call may take.
+    pub(crate) timeout: Option<Duration>,
+    /// How long its results are kept for equal calls. `None`: not at all.
+    pub(crate) cache_ttl: Option<Duration>,
+}
+
+impl Default for ToolRules {
+    fn default() -> Self {
+        Self { injection: Injection::Force, permission: Permission::Allow, timeout: None, cache_ttl: None }
+    }
+}
+
+/// When the model gets a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Injection {
+    /// Always.
+    Force,
+    /// When the user's words ask for it, or it was called before in the same chain.
+    Selective,
+    /// Never.
+    Off,
+}
+
+/// Whether a tool may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Yes.
+    Allow,
+    /// A person is asked.
+    Ask,
+    /// No.
+    Deny,
+}

@@ -1,0 +1,136 @@
+//! What providers offer and return: [`ToolSpec`], [`Output`], [`ToolError`].
+
+use std::{fmt, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::wire::json::Raw;
+
+/// A tool as its provider offers it. `[[tools]]` may override parts of it.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolSpec {
+    /// The provider's own name of the tool, such as `tab.open`.
+    pub(crate) name: String,
+    /// Other names under which models call it.
+    pub(crate) aliases: &'static [&'static str],
+    /// For people: `Web Search`.
+    pub(crate) label: String,
+    /// For the model: what it does, and when to call it.
+    pub(crate) description: String,
+    /// JSON Schema of the arguments object.
+    pub(crate) parameters: Raw,
+    /// A call may be repeated, and its result kept for equal calls.
+    pub(crate) is_idempotent: bool,
+    /// A call addresses a web page: its argument with the URL. Rules may depend on the domain.
+    pub(crate) url_argument: Option<&'static str>,
+    /// How long a call may take.
+    pub(crate) timeout: Duration,
+}
+
+/// What a call returned.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Output {
+    /// For the model: JSON or plain text.
+    pub(crate) content: String,
+    /// For people: one line such as `5 results`. It contains nothing that is secret.
+    pub(crate) summary: String,
+    /// What user interfaces show beside the text: `images`, `results`, … by kind; `Null` without.
+    pub(crate) details: Value,
+}
+
+impl Output {
+    /// A result for the model only.
+    pub(crate) fn text(content: impl Into<String>) -> Self {
+        Self { content: content.into(), ..Self::default() }
+    }
+}
+
+/// Why a call has no output. Its words are for the model and the user, never those of a provider's error.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolError {
+    /// What went wrong, for programs.
+    pub(crate) code: ErrorCode,
+    /// A sentence.
+    pub(crate) message: String,
+    /// Whether the same call may succeed later.
+    pub(crate) is_retryable: bool,
+    /// When a provider wants to be asked again.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl ToolError {
+    /// An error with the retryability that its code has.
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), is_retryable: code.is_retryable(), retry_after: None }
+    }
+
+    /// The result that tells the model.
+    pub(crate) fn content(&self, tool: &str) -> String {
+        let error =
+            json!({"code": self.code.name(), "message": self.message, "retryable": self.is_retryable});
+        json!({"ok": false, "tool": tool, "error": error}).to_string()
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.message)
+    }
+}
+
+/// What went wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ErrorCode {
+    /// The arguments do not fit the schema.
+    InvalidArguments,
+    /// No such tool.
+    UnknownTool,
+    /// A rule or a person denied the call.
+    PermissionDenied,
+    /// Nobody answered the question whether it may run.
+    PermissionTimeout,
+    /// Too many calls.
+    RateLimited,
+    /// It took too long.
+    Timeout,
+    /// The provider failed.
+    ProviderError,
+    /// The provider refused our key.
+    AuthFailed,
+    /// The address may not be reached.
+    BlockedUrl,
+    /// The provider refused the content.
+    ContentPolicy,
+    /// The result, or a limit of the turn, is too large.
+    TooLarge,
+    /// It was cancelled.
+    Cancelled,
+    /// The same call was repeated too often.
+    Loop,
+}
+
+impl ErrorCode {
+    /// The code, as models and programs see it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InvalidArguments => "invalid_arguments",
+            Self::UnknownTool => "unknown_tool",
+            Self::PermissionDenied => "permission_denied",
+            Self::PermissionTimeout => "permission_timeout",
+            Self::RateLimited => "rate_limited",
+            Self::Timeout => "timeout",
+            Self::ProviderError => "provider_error",
+            Self::AuthFailed => "auth_failed",
+            Self::BlockedUrl => "blocked_url",
+            Self::ContentPolicy => "content_policy",
+            Self::TooLarge => "too_large",
+            Self::Cancelled => "cancelled",
+            Self::Loop => "loop",
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    fn is_retryable(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Timeout | Self::ProviderError | Self::PermissionTimeout)
+    }
+}
