@@ -22,12 +22,13 @@ mod tool;
 pub(crate) mod http;
 pub(crate) mod providers;
 
+pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
     provider::{Host, Invocation, Provider, Running, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{ExecutionSettings, Injection, MixedTurns, Permission, ProviderEntry, ToolRules, Visibility},
+    settings::{Injection, MixedTurns, Permission, ProviderEntry, ToolRules, Visibility},
     stage::{Execution, HostedTurn, Ran},
     tool::{ErrorCode, Output, ToolError, ToolSpec},
 };
