@@ -28,7 +28,7 @@ pub(crate) use self::{
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{Injection, MixedTurns, Permission, ProviderEntry, ToolRules, Visibility},
+    settings::{Injection, Permission, ProviderEntry, ToolRules, Visibility},
     stage::{Execution, HostedTurn, Ran},
     tool::{ErrorCode, Output, ToolError, ToolSpec},
 };
