@@ -12,6 +12,7 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod connect;
 mod provider;
 mod registry;
 mod runtime;
@@ -19,6 +20,7 @@ mod settings;
 mod stage;
 mod tool;
 
+pub(crate) mod address;
 pub(crate) mod http;
 pub(crate) mod providers;
 
