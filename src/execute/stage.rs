@@ -1,15 +1,19 @@
 //! [`Execution`], the stage as all requests share it, and [`HostedTurn`], its part in one request.
 
 use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
+    fmt, io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use serde_json::{Map, Value};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
+    audit::{Audit, Observer, write_file},
     http::HttpClient,
+    permission::Permissions,
     provider::{Host, Invocation},
     registry::{Registry, Snapshot},
     runtime::Runtime,
@@ -18,6 +22,7 @@ use super::{
 };
 use crate::{
     conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
+    redact::Redactor,
     store::Owner,
 };
 
@@ -26,7 +31,43 @@ use crate::{
 pub(crate) struct Execution {
     settings: Arc<ExecutionSettings>,
     registry: Arc<Registry>,
+    permissions: Arc<Permissions>,
+    audit: Arc<Audit>,
     runtime: Runtime,
+}
+
+/// What the stage gets from the server.
+pub(crate) struct Surroundings {
+    /// Knows the configured secrets.
+    pub(crate) redactor: Arc<Redactor>,
+    /// The folder for what outlives a restart. `None`: nothing does.
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Sees every event at once: the metrics.
+    pub(crate) observer: Option<Observer>,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("state_dir", &self.state_dir).finish_non_exhaustive()
+    }
+}
+
+/// Without secrets, state and observer.
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { redactor: Arc::new(Redactor::new([])), state_dir: None, observer: None }
+    }
+}
+
+/// Who asks, for rules, limits and events.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// Whose request it is.
+    pub(crate) owner: Owner,
+    /// The model that the client requested.
+    pub(crate) model: Arc<str>,
+    /// The id of the client's request.
+    pub(crate) exchange: Arc<str>,
 }
 
 impl Execution {
@@ -34,12 +75,20 @@ impl Execution {
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
-    pub(crate) fn start(settings: Arc<ExecutionSettings>) -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Self> {
         let runtime = Runtime::start()?;
+        let audit = Arc::new(Audit::new(around.redactor, around.observer));
+        if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
+            runtime.spawn(write_file(path, records));
+        }
+        let file = around.state_dir.map(|folder| folder.join("permissions.json"));
+        let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
+        let permissions = Arc::new(permissions);
+        runtime.spawn(save(Arc::downgrade(&permissions)));
         let (http, changed) = (HttpClient::new(), Arc::new(tokio::sync::Notify::new()));
         let mut providers = Vec::new();
         for entry in &settings.providers {
-            let host = Host::new(&entry.name, http.clone(), Arc::clone(&changed));
+            let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -59,7 +108,7 @@ impl Execution {
                 registry.refresh();
             }
         });
-        Ok(Self { settings, registry, runtime })
+        Ok(Self { settings, registry, permissions, audit, runtime })
     }
 
     /// The settings.
@@ -72,12 +121,22 @@ impl Execution {
         &self.registry
     }
 
+    /// Whether calls may run.
+    pub(crate) fn permissions(&self) -> &Arc<Permissions> {
+        &self.permissions
+    }
+
+    /// What happens in the stage.
+    pub(crate) fn audit(&self) -> &Arc<Audit> {
+        &self.audit
+    }
+
     /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
     /// gets none.
     pub(crate) fn offer(
         self: &Arc<Self>,
         conversation: &mut Conversation,
-        client: Owner,
+        asker: Asker,
     ) -> Option<HostedTurn> {
         if matches!(conversation.tool_choice, ToolChoice::None) {
             return None;
@@ -100,7 +159,21 @@ impl Execution {
         let deadline = Instant::now() + self.settings.deadline;
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
-        is_offered.then(|| HostedTurn { execution, snapshot, client, deadline, state })
+        is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
+    }
+}
+
+/// Keeps remembered permissions on disk, until they are dropped.
+async fn save(permissions: Weak<Permissions>) {
+    /// Uses of rules are written together.
+    const PAUSE: Duration = Duration::from_millis(100);
+    while let Some(permissions) = permissions.upgrade() {
+        if let Some(save) = permissions.unsaved().await {
+            // Fails if the runtime ends; then the permissions write themselves.
+            let _ = tokio::task::spawn_blocking(|| save.write()).await;
+        }
+        drop(permissions);
+        sleep(PAUSE).await;
     }
 }
 
@@ -109,7 +182,7 @@ impl Execution {
 pub(crate) struct HostedTurn {
     execution: Arc<Execution>,
     snapshot: Arc<Snapshot>,
-    client: Owner,
+    asker: Asker,
     deadline: Instant,
     state: Mutex<Progress>,
 }
@@ -182,7 +255,7 @@ impl HostedTurn {
             id: call.id.clone(),
             tool: hosted.spec.name.clone(),
             arguments,
-            client: self.client,
+            client: self.asker.owner,
             deadline: self.deadline,
         };
         let limit = hosted.rules.timeout.unwrap_or(hosted.spec.timeout);
