@@ -50,7 +50,7 @@ pub(crate) struct Permissions {
     audit: Arc<Audit>,
     state: Mutex<State>,
     /// Remembered rules have changed.
-    changed: Notify,
+    changed: Arc<Notify>,
     file: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ impl Permissions {
     pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, file: Option<PathBuf>) -> Self {
         let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
         let state = Mutex::new(State { remembered, ..State::default() });
-        Self { settings, audit, state, changed: Notify::new(), file }
+        Self { settings, audit, state, changed: Arc::default(), file }
     }
 
     /// Whether a call may run, asking a person if the rules say so. `params` are the arguments as a person may see them.
@@ -247,13 +247,13 @@ impl Permissions {
         self.publish(settled);
     }
 
-    /// Waits until remembered rules have changed, and returns what to write.
-    pub(crate) async fn unsaved(&self) -> Option<Save> {
-        self.changed.notified().await;
-        self.save()
+    /// Notified when remembered rules have changed.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
     }
 
-    fn save(&self) -> Option<Save> {
+    /// What is to be written to the file; `None`: it is as it should be.
+    pub(crate) fn unsaved(&self) -> Option<Save> {
         Some(Save { file: self.file.clone()?, text: self.lock().remembered.text_if_changed()? })
     }
 
@@ -310,7 +310,7 @@ impl Drop for Withdrawn<'_> {
 /// Writes what is not on disk yet.
 impl Drop for Permissions {
     fn drop(&mut self) {
-        if let Some(save) = self.save() {
+        if let Some(save) = self.unsaved() {
             save.write();
         }
     }

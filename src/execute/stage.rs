@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout_at},
+};
 
 use super::{
     audit::{Audit, Observer, write_file},
@@ -84,8 +87,8 @@ impl Execution {
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
         let permissions = Arc::new(permissions);
-        runtime.spawn(save(Arc::downgrade(&permissions)));
-        let (http, changed) = (HttpClient::new(), Arc::new(tokio::sync::Notify::new()));
+        runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
+        let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
         let mut providers = Vec::new();
         for entry in &settings.providers {
             let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
@@ -163,16 +166,17 @@ impl Execution {
     }
 }
 
-/// Keeps remembered permissions on disk, until they are dropped.
-async fn save(permissions: Weak<Permissions>) {
-    /// Uses of rules are written together.
-    const PAUSE: Duration = Duration::from_millis(100);
-    while let Some(permissions) = permissions.upgrade() {
-        if let Some(save) = permissions.unsaved().await {
-            // Fails if the runtime ends; then the permissions write themselves.
+/// Keeps remembered permissions on disk, until the runtime ends. What is not written by then is written when they are dropped.
+async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
+    /// Changes that are this close are written together.
+    const PAUSE: Duration = Duration::from_millis(50);
+    loop {
+        changed.notified().await;
+        let Some(save) = permissions.upgrade().map(|permissions| permissions.unsaved()) else { return };
+        if let Some(save) = save {
+            // Fails if the runtime ends.
             let _ = tokio::task::spawn_blocking(|| save.write()).await;
         }
-        drop(permissions);
         sleep(PAUSE).await;
     }
 }
