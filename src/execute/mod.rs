@@ -24,6 +24,7 @@ pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod providers;
 
+pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
     audit::{Audit, AuditEvent, CallRecord, Record, Subject},
     permission::{
@@ -35,8 +36,8 @@ pub(crate) use self::{
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
     settings::{
-        ExecutionSettings, Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules,
-        Unattended, Visibility,
+        Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
+        Visibility,
     },
     stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},

@@ -6,7 +6,7 @@ use super::{ProviderOptions, permission::PermissionRule};
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
-pub(crate) struct ExecutionSettings {
+pub struct ExecutionSettings {
     /// Hops of one turn that may run tools. In the one after them, the model must answer.
     pub(crate) max_rounds: usize,
     /// Hosted calls of one turn.
