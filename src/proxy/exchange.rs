@@ -17,7 +17,7 @@ use crate::{
     conversation::{Constraint, Conversation, NameForm, Tool},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest},
     enforce::{Enforced, Means},
-    execute::{Execution, HostedTurn},
+    execute::{Asker, Execution, HostedTurn},
     failure::{Failure, Kind},
     format::{self, Instructed},
     pipeline::Pipeline,
@@ -66,6 +66,15 @@ pub(super) struct Known<'c, 's> {
     pub(super) execution: Option<&'s Arc<Execution>>,
 }
 
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'r> {
+    pub(super) key: ClientKey,
+    pub(super) owner: Owner,
+    /// The id of the request.
+    pub(super) request: &'r str,
+}
+
 /// Decodes a request for a model's response.
 ///
 /// # Errors
@@ -87,7 +96,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
     Known { config, learned, states, execution }: Known<'c, '_>,
-    (client, owner): (ClientKey, Owner),
+    Who { key: client, owner, request }: Who<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (&Bytes, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
@@ -107,7 +116,10 @@ pub(super) fn prepare<'c>(
         states.restore(&mut conversation);
     }
     let execution = execution.filter(|_| model.execution && conversation.choices.unwrap_or(1) <= 1);
-    let hosted = execution.and_then(|execution| execution.offer(&mut conversation, owner)).map(Arc::new);
+    let hosted = execution.and_then(|execution| {
+        let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
+        execution.offer(&mut conversation, asker).map(Arc::new)
+    });
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);

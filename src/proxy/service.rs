@@ -16,7 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    execute::Execution,
+    execute::{Execution, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -31,7 +31,7 @@ use super::{
     cors::{self, Grant},
     count,
     drain::{self, Drain},
-    exchange::{self, Exchange, Known},
+    exchange::{self, Exchange, Known, Who},
     intake,
     learned::{Learned, LearnedMeans},
     models::Models,
@@ -99,7 +99,11 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
-        let execution = config.execution.as_ref().map(|settings| Execution::start(Arc::clone(settings)));
+        let execution = config.execution.as_ref().map(|settings| {
+            let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
+            let around = Surroundings { redactor, state_dir, ..Surroundings::default() };
+            Execution::start(Arc::clone(settings), around)
+        });
         let execution = execution.transpose().map_err(ServeError::Thread)?;
         Ok(Self {
             config,
@@ -449,7 +453,8 @@ impl Service {
             execution: self.execution.as_ref(),
         };
         let (asked, how) = ((body, conversation), (reasoning, stamp()));
-        let exchange = exchange::prepare(known, client, dialect, asked, how)?;
+        let who = Who { key: client.0, owner: client.1, request: access.id() };
+        let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
