@@ -12,18 +12,20 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod process;
 mod provider;
 mod registry;
 mod runtime;
 mod settings;
 mod stage;
+mod stderr;
 mod tool;
 
 pub(crate) mod http;
 pub(crate) mod providers;
 
 pub(crate) use self::{
-    provider::{Host, Invocation, Provider, Running, Testing, Verdict},
+    provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
