@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
+    audit::{Audit, AuditEvent, unix_millis},
     http::HttpClient,
     tool::{Output, ToolError, ToolSpec},
 };
@@ -117,13 +118,30 @@ pub(crate) struct Host {
     pub(crate) name: Arc<str>,
     /// Sends HTTP requests to addresses of the configuration.
     pub(crate) http: HttpClient,
+    audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
 }
 
 impl Host {
     /// For the provider `name`.
-    pub(super) fn new(name: &str, http: HttpClient, changed: Arc<tokio::sync::Notify>) -> Self {
-        Self { name: name.into(), http, changed }
+    pub(super) fn new(
+        name: &str,
+        http: HttpClient,
+        audit: Arc<Audit>,
+        changed: Arc<tokio::sync::Notify>,
+    ) -> Self {
+        Self { name: name.into(), http, audit, changed }
+    }
+
+    /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
+    pub(crate) fn state_changed(&self, state: &'static str, tools: usize) {
+        let (name, since) = (Arc::clone(&self.name), unix_millis());
+        self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });
+    }
+
+    /// `text` from the provider with the configured secrets covered, for logs.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        self.audit.redacted(text)
     }
 
     /// The provider offers other tools than before.

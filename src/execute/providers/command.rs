@@ -85,13 +85,11 @@ impl Options {
         let template = Template::new(&self.program.command, &parameters)?;
         let spec = ToolSpec {
             name: host.name.to_string(),
-            aliases: &[],
             label: host.name.to_string(),
             description: self.description.clone(),
             parameters: Raw::from(parameters),
-            is_idempotent: false,
-            url_argument: None,
             timeout: self.timeout,
+            ..ToolSpec::default()
         };
         Ok(Arc::new(CommandTool {
             program: self.program.clone(),
