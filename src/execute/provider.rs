@@ -133,6 +133,13 @@ impl Host {
         Self { name: name.into(), http, audit, changed }
     }
 
+    /// One without a stage, for tests of the provider `name`.
+    #[cfg(test)]
+    pub(super) fn detached(name: &str) -> Self {
+        let redactor = Arc::new(crate::redact::Redactor::new([]));
+        Self::new(name, HttpClient::new(), Arc::new(Audit::new(redactor, None)), Arc::default())
+    }
+
     /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
     pub(crate) fn state_changed(&self, state: &'static str, tools: usize) {
         let (name, since) = (Arc::clone(&self.name), unix_millis());

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::{execute::http::HttpClient, store::Owner};
+use crate::store::Owner;
 
 /// A provider whose program is a shell script.
 fn script(text: &str) -> Options {
@@ -15,7 +15,7 @@ fn script(text: &str) -> Options {
 }
 
 async fn run(options: &Options, arguments: Value) -> Result<Output, ToolError> {
-    let host = Host::new("p", HttpClient::new(), Arc::default());
+    let host = Host::detached("p");
     let provider = options.build(&host).expect("a provider");
     let Value::Object(arguments) = arguments else { panic!("not an object") };
     let call = Invocation {
@@ -165,7 +165,7 @@ async fn output_too_large_kills_the_whole_group() {
 
 #[tokio::test]
 async fn last_messages_are_kept_without_secrets() {
-    let host = Host::new("p", HttpClient::new(), Arc::default());
+    let host = Host::detached("p");
     let mut options = script("echo key=$KEY >&2");
     options.program.env.insert("KEY".to_owned(), "hunter2-hunter2".to_owned().into());
     let provider = options.build(&host).expect("a provider");
