@@ -12,6 +12,7 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod connect;
 pub(crate) mod permission;
 mod process;
 mod provider;
@@ -22,6 +23,7 @@ mod stage;
 mod stderr;
 mod tool;
 
+pub(crate) mod address;
 pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod providers;
