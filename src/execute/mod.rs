@@ -14,11 +14,13 @@
 
 mod connect;
 pub(crate) mod permission;
+mod process;
 mod provider;
 mod registry;
 mod runtime;
 mod settings;
 mod stage;
+mod stderr;
 mod tool;
 
 pub(crate) mod address;
@@ -33,7 +35,7 @@ pub(crate) use self::{
         Answer, AnswerError, By, Permissions, Question, QuestionContext, RememberedRule, Scope, Settled,
         key_mark,
     },
-    provider::{Host, Invocation, Provider, Running, Testing, Verdict},
+    provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
