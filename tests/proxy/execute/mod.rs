@@ -1,4 +1,7 @@
 //! Hosted tools: toolwire runs them, and the client sees one response.
 
+mod clients;
 mod hops;
+mod limits;
+mod mixed;
 mod script;
