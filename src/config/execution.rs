@@ -1,6 +1,6 @@
 //! `[execution]`, `[[providers]]` and `[[tools]]`: the stage that runs hosted tools.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use toml::Value;
 
@@ -81,6 +81,18 @@ pub(super) fn keys(keys: &mut dyn Settings, settings: &mut ExecutionSettings) {
             .or("a blank line"),
         Field::AnyText(&mut settings.separator),
     );
+    settings.images.keys(keys);
+    let off = || "off".to_owned();
+    let mut command = settings.image_command.take().unwrap_or_else(off);
+    keys.key(
+        Key::new(
+            "image_command",
+            "a message of the user that begins with this asks for an image of what follows, without a model: \
+             `/generate-image a red fox`. `off`: there is no such command",
+        ),
+        Field::Text(&mut command),
+    );
+    settings.image_command = Some(command).filter(|command| *command != off());
 }
 
 /// The keys that all kinds of `[[providers]]` have.
@@ -157,8 +169,8 @@ fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
     Some((name?, rules))
 }
 
-/// Reads the three tables. `None`: there is no `[execution]`.
-pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
+/// Reads the three tables. `None`: there is no `[execution]`. `state_dir` is the folder for what outlives a restart.
+pub(super) fn read(table: &mut Table<'_>, state_dir: Option<&Path>) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
     for cell in entries(table, "providers") {
@@ -180,6 +192,9 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
         keys(&mut Reading(table), &mut settings);
         Some(())
     });
+    if settings.images.folder.is_none() {
+        settings.images.folder = state_dir.map(|folder| folder.join("images").to_string_lossy().into_owned());
+    }
     Some(Arc::new(settings))
 }
 

@@ -19,6 +19,8 @@ mod settings;
 mod stage;
 mod tool;
 
+pub(crate) mod command_path;
+pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
 

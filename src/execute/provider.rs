@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
+    files::ImageFiles,
     http::HttpClient,
     tool::{Output, ToolError, ToolSpec},
 };
@@ -75,13 +76,19 @@ pub(crate) struct Host {
     pub(crate) name: Arc<str>,
     /// Sends HTTP requests to addresses of the configuration.
     pub(crate) http: HttpClient,
+    /// Keeps generated images. `None`: there is no folder for them.
+    pub(crate) files: Option<Arc<ImageFiles>>,
     changed: Arc<tokio::sync::Notify>,
 }
 
 impl Host {
     /// For the provider `name`.
-    pub(super) fn new(name: &str, http: HttpClient, changed: Arc<tokio::sync::Notify>) -> Self {
-        Self { name: name.into(), http, changed }
+    pub(super) fn new(
+        name: &str,
+        (http, files): (HttpClient, Option<Arc<ImageFiles>>),
+        changed: Arc<tokio::sync::Notify>,
+    ) -> Self {
+        Self { name: name.into(), http, files, changed }
     }
 
     /// The provider offers other tools than before.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::ProviderOptions;
+use super::{ProviderOptions, files::ImageSettings};
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
@@ -25,6 +25,10 @@ pub(crate) struct ExecutionSettings {
     pub(crate) mixed_turns: MixedTurns,
     /// Between the texts of two hops.
     pub(crate) separator: String,
+    /// Where generated images are kept.
+    pub(crate) images: ImageSettings,
+    /// Begins messages that ask for an image without a model. `None`: there is no such command.
+    pub(crate) image_command: Option<String>,
     /// The providers.
     pub(crate) providers: Vec<ProviderEntry>,
     /// The rules, by the tools' names.
@@ -43,6 +47,8 @@ impl Default for ExecutionSettings {
             visibility: Visibility::Off,
             mixed_turns: MixedTurns::Defer,
             separator: "\n\n".to_owned(),
+            images: ImageSettings::default(),
+            image_command: Some("/generate-image".to_owned()),
             providers: Vec::new(),
             tools: HashMap::new(),
         }

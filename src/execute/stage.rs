@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     provider::{Host, Invocation},
     registry::{Registry, Snapshot},
@@ -26,20 +27,22 @@ use crate::{
 pub(crate) struct Execution {
     settings: Arc<ExecutionSettings>,
     registry: Arc<Registry>,
+    files: Option<Arc<ImageFiles>>,
     runtime: Runtime,
 }
 
 impl Execution {
-    /// Starts the providers.
+    /// Starts the providers. `images` show how many images they have generated.
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
-    pub(crate) fn start(settings: Arc<ExecutionSettings>) -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<ExecutionSettings>, images: ImageGauges) -> io::Result<Self> {
         let runtime = Runtime::start()?;
         let (http, changed) = (HttpClient::new(), Arc::new(tokio::sync::Notify::new()));
+        let files = ImageFiles::new(&settings.images, images).map(Arc::new);
         let mut providers = Vec::new();
         for entry in &settings.providers {
-            let host = Host::new(&entry.name, http.clone(), Arc::clone(&changed));
+            let host = Host::new(&entry.name, (http.clone(), files.clone()), Arc::clone(&changed));
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -59,12 +62,20 @@ impl Execution {
                 registry.refresh();
             }
         });
-        Ok(Self { settings, registry, runtime })
+        if let Some(files) = files.clone() {
+            runtime.spawn(files::keep_clean(files));
+        }
+        Ok(Self { settings, registry, files, runtime })
     }
 
     /// The settings.
     pub(crate) fn settings(&self) -> &ExecutionSettings {
         &self.settings
+    }
+
+    /// The generated images, if there is a folder for them.
+    pub(crate) fn files(&self) -> Option<&Arc<ImageFiles>> {
+        self.files.as_ref()
     }
 
     /// The tools of all providers.
