@@ -1,6 +1,6 @@
 //! `[execution]`, `[[providers]]` and `[[tools]]`: the stage that runs hosted tools.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use toml::Value;
 
@@ -169,8 +169,8 @@ fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
     Some((name?, rules))
 }
 
-/// Reads the three tables. `None`: there is no `[execution]`. `state_dir` is the folder for what outlives a restart.
-pub(super) fn read(table: &mut Table<'_>, state_dir: Option<&Path>) -> Option<Arc<ExecutionSettings>> {
+/// Reads the three tables. `None`: there is no `[execution]`.
+pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
     for cell in entries(table, "providers") {
@@ -192,9 +192,6 @@ pub(super) fn read(table: &mut Table<'_>, state_dir: Option<&Path>) -> Option<Ar
         keys(&mut Reading(table), &mut settings);
         Some(())
     });
-    if settings.images.folder.is_none() {
-        settings.images.folder = state_dir.map(|folder| folder.join("images").to_string_lossy().into_owned());
-    }
     Some(Arc::new(settings))
 }
 

@@ -156,8 +156,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
-        let state_dir = top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment));
-        let execution = execution::read(table, state_dir.as_deref());
+        let execution = execution::read(table);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -165,7 +164,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             models: models?,
             formats,
             cors_origins: top.cors_origins,
-            state_dir,
+            state_dir: top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment)),
             store: top.store,
             passthrough: top.passthrough,
             metrics: own_metrics,

@@ -12,6 +12,7 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+pub(crate) mod permission;
 mod provider;
 mod registry;
 mod runtime;
@@ -19,17 +20,27 @@ mod settings;
 mod stage;
 mod tool;
 
+pub(crate) mod audit;
 pub(crate) mod command_path;
 pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
 
+pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
+    audit::{Audit, AuditEvent, CallRecord, Record, Subject},
+    permission::{
+        Answer, AnswerError, By, Permissions, Question, QuestionContext, RememberedRule, Scope, Settled,
+        key_mark,
+    },
     provider::{Host, Invocation, Provider, Running, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{ExecutionSettings, Injection, MixedTurns, Permission, ProviderEntry, ToolRules, Visibility},
-    stage::{Execution, HostedTurn, Ran},
-    tool::{ErrorCode, Output, ToolError, ToolSpec},
+    settings::{
+        Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
+        Visibility,
+    },
+    stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
+    tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
 };

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
+    audit::{Audit, AuditEvent, unix_millis},
     files::ImageFiles,
     http::HttpClient,
     tool::{Output, ToolError, ToolSpec},
@@ -78,6 +79,7 @@ pub(crate) struct Host {
     pub(crate) http: HttpClient,
     /// Keeps generated images. `None`: there is no folder for them.
     pub(crate) files: Option<Arc<ImageFiles>>,
+    audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
 }
 
@@ -85,10 +87,27 @@ impl Host {
     /// For the provider `name`.
     pub(super) fn new(
         name: &str,
-        (http, files): (HttpClient, Option<Arc<ImageFiles>>),
+        http: HttpClient,
+        audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, files, changed }
+        Self { name: name.into(), http, files: None, audit, changed }
+    }
+
+    /// The same with a folder for generated images.
+    pub(super) fn with_files(self, files: Option<Arc<ImageFiles>>) -> Self {
+        Self { files, ..self }
+    }
+
+    /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
+    pub(crate) fn state_changed(&self, state: &'static str, tools: usize) {
+        let (name, since) = (Arc::clone(&self.name), unix_millis());
+        self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });
+    }
+
+    /// `text` from the provider with the configured secrets covered, for logs.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        self.audit.redacted(text)
     }
 
     /// The provider offers other tools than before.

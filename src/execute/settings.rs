@@ -1,12 +1,12 @@
 //! The settings of the stage: `[execution]`, `[[providers]]`, `[[tools]]`.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use super::{ProviderOptions, files::ImageSettings};
+use super::{ProviderOptions, files::ImageSettings, permission::PermissionRule};
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
-pub(crate) struct ExecutionSettings {
+pub struct ExecutionSettings {
     /// Hops of one turn that may run tools. In the one after them, the model must answer.
     pub(crate) max_rounds: usize,
     /// Hosted calls of one turn.
@@ -29,6 +29,10 @@ pub(crate) struct ExecutionSettings {
     pub(crate) images: ImageSettings,
     /// Begins messages that ask for an image without a model. `None`: there is no such command.
     pub(crate) image_command: Option<String>,
+    /// Whether calls may run.
+    pub(crate) permissions: PermissionSettings,
+    /// The file that gets all events of the stage, as JSON lines.
+    pub(crate) audit: Option<PathBuf>,
     /// The providers.
     pub(crate) providers: Vec<ProviderEntry>,
     /// The rules, by the tools' names.
@@ -49,6 +53,8 @@ impl Default for ExecutionSettings {
             separator: "\n\n".to_owned(),
             images: ImageSettings::default(),
             image_command: Some("/generate-image".to_owned()),
+            permissions: PermissionSettings::default(),
+            audit: None,
             providers: Vec::new(),
             tools: HashMap::new(),
         }
@@ -105,6 +111,41 @@ impl Default for ToolRules {
     fn default() -> Self {
         Self { injection: Injection::Force, permission: Permission::Allow, timeout: None, cache_ttl: None }
     }
+}
+
+/// Whether hosted calls may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PermissionSettings {
+    /// The rules: those of `[[permissions]]`, and the permissions of `[[tools]]`.
+    pub(crate) rules: Vec<PermissionRule>,
+    /// What holds for calls that no rule matches.
+    pub(crate) default: Permission,
+    /// How long a question waits for an answer. Then the call is denied.
+    pub(crate) ask_timeout: Duration,
+    /// What happens to questions while nobody reads the event feed.
+    pub(crate) unattended: Unattended,
+}
+
+impl Default for PermissionSettings {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            default: Permission::Allow,
+            ask_timeout: Duration::from_secs(60),
+            unattended: Unattended::Deny,
+        }
+    }
+}
+
+/// What happens to questions while nobody reads the event feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unattended {
+    /// The call is denied.
+    Deny,
+    /// The call runs.
+    Allow,
+    /// The question waits for an answer all the same.
+    Wait,
 }
 
 /// When the model gets a tool.

@@ -1,16 +1,23 @@
 //! [`Execution`], the stage as all requests share it, and [`HostedTurn`], its part in one request.
 
 use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
+    fmt, io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use serde_json::{Map, Value};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout_at},
+};
 
 use super::{
+    audit::{Audit, Observer, write_file},
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
+    permission::Permissions,
     provider::{Host, Invocation},
     registry::{Registry, Snapshot},
     runtime::Runtime,
@@ -19,6 +26,7 @@ use super::{
 };
 use crate::{
     conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
+    redact::Redactor,
     store::Owner,
 };
 
@@ -27,22 +35,75 @@ use crate::{
 pub(crate) struct Execution {
     settings: Arc<ExecutionSettings>,
     registry: Arc<Registry>,
+    permissions: Arc<Permissions>,
+    audit: Arc<Audit>,
     files: Option<Arc<ImageFiles>>,
     runtime: Runtime,
 }
 
+/// What the stage gets from the server.
+pub(crate) struct Surroundings {
+    /// Knows the configured secrets.
+    pub(crate) redactor: Arc<Redactor>,
+    /// The folder for what outlives a restart. `None`: nothing does.
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Sees every event at once: the metrics.
+    pub(crate) observer: Option<Observer>,
+    /// Show how many generated images are kept.
+    pub(crate) images: ImageGauges,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("state_dir", &self.state_dir).finish_non_exhaustive()
+    }
+}
+
+/// Without secrets, state and observer.
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self {
+            redactor: Arc::new(Redactor::new([])),
+            state_dir: None,
+            observer: None,
+            images: ImageGauges::default(),
+        }
+    }
+}
+
+/// Who asks, for rules, limits and events.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// Whose request it is.
+    pub(crate) owner: Owner,
+    /// The model that the client requested.
+    pub(crate) model: Arc<str>,
+    /// The id of the client's request.
+    pub(crate) exchange: Arc<str>,
+}
+
 impl Execution {
-    /// Starts the providers. `images` show how many images they have generated.
+    /// Starts the providers.
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
-    pub(crate) fn start(settings: Arc<ExecutionSettings>, images: ImageGauges) -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Self> {
         let runtime = Runtime::start()?;
-        let (http, changed) = (HttpClient::new(), Arc::new(tokio::sync::Notify::new()));
-        let files = ImageFiles::new(&settings.images, images).map(Arc::new);
+        let audit = Arc::new(Audit::new(around.redactor, around.observer));
+        if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
+            runtime.spawn(write_file(path, records));
+        }
+        let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
+        let file = around.state_dir.map(|folder| folder.join("permissions.json"));
+        let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
+        let permissions = Arc::new(permissions);
+        runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
+        let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
+        let files = ImageFiles::new(&images, around.images).map(Arc::new);
         let mut providers = Vec::new();
         for entry in &settings.providers {
-            let host = Host::new(&entry.name, (http.clone(), files.clone()), Arc::clone(&changed));
+            let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
+            let host = host.with_files(files.clone());
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -65,7 +126,7 @@ impl Execution {
         if let Some(files) = files.clone() {
             runtime.spawn(files::keep_clean(files));
         }
-        Ok(Self { settings, registry, files, runtime })
+        Ok(Self { settings, registry, permissions, audit, files, runtime })
     }
 
     /// The settings.
@@ -83,12 +144,22 @@ impl Execution {
         &self.registry
     }
 
+    /// Whether calls may run.
+    pub(crate) fn permissions(&self) -> &Arc<Permissions> {
+        &self.permissions
+    }
+
+    /// What happens in the stage.
+    pub(crate) fn audit(&self) -> &Arc<Audit> {
+        &self.audit
+    }
+
     /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
     /// gets none.
     pub(crate) fn offer(
         self: &Arc<Self>,
         conversation: &mut Conversation,
-        client: Owner,
+        asker: Asker,
     ) -> Option<HostedTurn> {
         if matches!(conversation.tool_choice, ToolChoice::None) {
             return None;
@@ -111,7 +182,22 @@ impl Execution {
         let deadline = Instant::now() + self.settings.deadline;
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
-        is_offered.then(|| HostedTurn { execution, snapshot, client, deadline, state })
+        is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
+    }
+}
+
+/// Keeps remembered permissions on disk, until the runtime ends. What is not written by then is written when they are dropped.
+async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
+    /// Changes that are this close are written together.
+    const PAUSE: Duration = Duration::from_millis(50);
+    loop {
+        changed.notified().await;
+        let Some(save) = permissions.upgrade().map(|permissions| permissions.unsaved()) else { return };
+        if let Some(save) = save {
+            // Fails if the runtime ends.
+            let _ = tokio::task::spawn_blocking(|| save.write()).await;
+        }
+        sleep(PAUSE).await;
     }
 }
 
@@ -120,7 +206,7 @@ impl Execution {
 pub(crate) struct HostedTurn {
     execution: Arc<Execution>,
     snapshot: Arc<Snapshot>,
-    client: Owner,
+    asker: Asker,
     deadline: Instant,
     state: Mutex<Progress>,
 }
@@ -193,7 +279,7 @@ impl HostedTurn {
             id: call.id.clone(),
             tool: hosted.spec.name.clone(),
             arguments,
-            client: self.client,
+            client: self.asker.owner,
             deadline: self.deadline,
         };
         let limit = hosted.rules.timeout.unwrap_or(hosted.spec.timeout);

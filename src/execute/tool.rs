@@ -1,6 +1,6 @@
 //! What providers offer and return: [`ToolSpec`], [`Output`], [`ToolError`].
 
-use std::{fmt, time::Duration};
+use std::{fmt, num::NonZeroU32, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -25,6 +25,41 @@ pub(crate) struct ToolSpec {
     pub(crate) url_argument: Option<&'static str>,
     /// How long a call may take.
     pub(crate) timeout: Duration,
+    /// How often each client may call it; `None`: without a limit.
+    pub(crate) rate_limit: Option<Rate>,
+}
+
+/// A tool without arguments, for `..ToolSpec::default()`.
+impl Default for ToolSpec {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            aliases: &[],
+            label: String::new(),
+            description: String::new(),
+            parameters: Raw::from(json!({"type": "object", "properties": {}})),
+            is_idempotent: false,
+            url_argument: None,
+            timeout: Duration::from_secs(60),
+            rate_limit: None,
+        }
+    }
+}
+
+/// How often something may happen: as a burst, or evenly spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Rate {
+    /// How often.
+    pub(crate) count: NonZeroU32,
+    /// In how long.
+    pub(crate) period: Duration,
+}
+
+impl Rate {
+    /// `count` in each minute.
+    pub(crate) fn per_minute(count: NonZeroU32) -> Self {
+        Self { count, period: Duration::from_secs(60) }
+    }
 }
 
 /// What a call returned.

@@ -17,7 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    execute::Execution,
+    execute::{Execution, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -100,10 +100,15 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
-        let execution = config
-            .execution
-            .as_ref()
-            .map(|settings| Execution::start(Arc::clone(settings), metrics.images()));
+        let execution = config.execution.as_ref().map(|settings| {
+            let around = Surroundings {
+                redactor: Arc::clone(&redactor),
+                state_dir: config.state_dir.clone(),
+                observer: None,
+                images: metrics.images(),
+            };
+            Execution::start(Arc::clone(settings), around)
+        });
         let execution = execution.transpose().map_err(ServeError::Thread)?;
         Ok(Self {
             config,

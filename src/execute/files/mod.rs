@@ -15,7 +15,7 @@ use std::{
     fs::{DirBuilder, File},
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::fs::DirBuilderExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -77,6 +77,12 @@ impl Default for ImageSettings {
 }
 
 impl ImageSettings {
+    /// The same with a folder below `state_dir` if none is set.
+    pub(crate) fn in_state_dir(self, state_dir: Option<&Path>) -> Self {
+        let own = || Some(state_dir?.join("images").to_string_lossy().into_owned());
+        Self { folder: self.folder.clone().or_else(own), ..self }
+    }
+
     /// The keys, which stand in `[execution]`.
     pub(crate) fn keys(&mut self, keys: &mut dyn Settings) {
         keys.key(

@@ -76,13 +76,11 @@ impl Options {
         let parameters = self.parameters.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
         let spec = ToolSpec {
             name: host.name.to_string(),
-            aliases: &[],
             label: host.name.to_string(),
             description: self.description.clone(),
             parameters: Raw::from(parameters),
-            is_idempotent: false,
-            url_argument: None,
             timeout: self.timeout,
+            ..ToolSpec::default()
         };
         Ok(Arc::new(Program { options: self.clone(), spec: Arc::new(spec) }))
     }

@@ -14,6 +14,7 @@ mod tests;
 mod wish;
 
 use std::{
+    num::NonZeroU32,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -31,7 +32,7 @@ use tokio::{
 use self::{engine::Engine, wish::Wish};
 use crate::{
     execute::{
-        ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict,
+        ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict,
         files::{ImageFiles, SaveError},
         http::{HttpClient, HttpError},
     },
@@ -41,6 +42,9 @@ use crate::{
 
 /// The tool's name.
 pub(crate) const TOOL: &str = "generate_images";
+
+/// How often each client may call it, unless `[[tools]]` says otherwise.
+const CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 
 /// Bytes of one response of a service.
 const MAX_RESPONSE: usize = 64 << 20;
@@ -183,6 +187,7 @@ impl Options {
             is_idempotent: false,
             url_argument: None,
             timeout: self.timeout + REPORTING,
+            rate_limit: Some(Rate::per_minute(CALLS_PER_MINUTE)),
         }
     }
 }

@@ -18,7 +18,13 @@ use tokio::{
 };
 
 use super::*;
-use crate::execute::files::{ImageGauges, ImageSettings};
+use crate::{
+    execute::{
+        audit::Audit,
+        files::{ImageGauges, ImageSettings},
+    },
+    redact::Redactor,
+};
 
 /// What the service answers to one request.
 #[derive(Debug, Clone)]
@@ -169,7 +175,8 @@ fn host(folder: Option<&str>) -> Host {
     if let Some(files) = &files {
         files.reached_at("http://127.0.0.1:8787");
     }
-    Host::new("painter", (HttpClient::new(), files), Arc::default())
+    Host::new("painter", HttpClient::new(), Arc::new(Audit::new(Arc::new(Redactor::new([])), None)), Arc::default())
+        .with_files(files)
 }
 
 /// The smallest image, as base64.
