@@ -12,14 +12,18 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod connect;
 pub(crate) mod permission;
+mod process;
 mod provider;
 mod registry;
 mod runtime;
 mod settings;
 mod stage;
+mod stderr;
 mod tool;
 
+pub(crate) mod address;
 pub(crate) mod audit;
 pub(crate) mod command_path;
 pub(crate) mod files;
@@ -33,7 +37,7 @@ pub(crate) use self::{
         Answer, AnswerError, By, Permissions, Question, QuestionContext, RememberedRule, Scope, Settled,
         key_mark,
     },
-    provider::{Host, Invocation, Provider, Running, Testing, Verdict},
+    provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,

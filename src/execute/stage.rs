@@ -291,7 +291,7 @@ impl HostedTurn {
 }
 
 fn finished(call: Call, result: Result<Output, ToolError>) -> Ran {
-    let is_error = result.is_err();
+    let is_error = result.as_ref().map_or(true, |output| output.is_error);
     let (content, note) = match result {
         Ok(output) => (output.content, output.summary),
         Err(error) => (error.content(&call.name), error.message),

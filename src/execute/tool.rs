@@ -71,9 +71,16 @@ pub(crate) struct Output {
     pub(crate) summary: String,
     /// What user interfaces show beside the text: `images`, `results`, … by kind; `Null` without.
     pub(crate) details: Value,
+    /// The tool ran and reports that it failed; `content` says why. Never kept for equal calls.
+    pub(crate) is_error: bool,
 }
 
 impl Output {
+    /// The tool's own report that it failed.
+    pub(crate) fn failed(content: impl Into<String>) -> Self {
+        Self { content: content.into(), summary: "failed".to_owned(), is_error: true, ..Self::default() }
+    }
+
     /// A result for the model only.
     pub(crate) fn text(content: impl Into<String>) -> Self {
         Self { content: content.into(), ..Self::default() }

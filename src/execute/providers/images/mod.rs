@@ -20,7 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -33,8 +33,9 @@ use self::{engine::Engine, wish::Wish};
 use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict,
+        address::AddressRules,
         files::{ImageFiles, SaveError},
-        http::{HttpClient, HttpError},
+        http::{Download, HttpClient, HttpError},
     },
     settings::{Field, Key, OneOf, Settings},
     wire::json::Raw,
@@ -64,6 +65,7 @@ pub(crate) struct Options {
     max_count: usize,
     style_suffix: String,
     request: Option<Value>,
+    allow_private: bool,
 }
 
 impl Default for Options {
@@ -78,6 +80,7 @@ impl Default for Options {
             max_count: 4,
             style_suffix: String::new(),
             request: None,
+            allow_private: false,
         }
     }
 }
@@ -135,6 +138,13 @@ impl Options {
             .or(" "),
             Field::Json(&mut self.request),
         );
+        keys.key(
+            Key::new(
+                "allow_private",
+                "a service that sends addresses in place of images may name those of this machine and its networks too",
+            ),
+            Field::Switch(&mut self.allow_private),
+        );
     }
 
     /// The provider.
@@ -163,6 +173,10 @@ impl Options {
                 base,
                 files,
                 http: host.http.clone(),
+                downloads: HttpClient::guarded(AddressRules {
+                    allow_private: self.allow_private,
+                    ..AddressRules::default()
+                }),
                 places: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
                 provider: Arc::clone(&host.name),
             };
@@ -224,6 +238,8 @@ struct Service {
     base: String,
     files: Arc<ImageFiles>,
     http: HttpClient,
+    /// For images that the service sends as addresses.
+    downloads: HttpClient,
     /// For requests to the service.
     places: Semaphore,
     provider: Arc<str>,
@@ -294,7 +310,7 @@ impl Service {
             "markdown": markdown.join("\n"),
         });
         let details = json!({"kind": "images", "message": message, "data": data});
-        Ok(Output { content: content.to_string(), summary, details })
+        Ok(Output { content: content.to_string(), summary, details, ..Output::default() })
     }
 
     /// Makes the images of one request and keeps them. Returns their URLs.
@@ -324,7 +340,7 @@ impl Service {
         let engine = self.options.engine;
         let (path, body) = engine.request(&self.options, wish);
         let request = self.request(http::Method::POST, &path, None, body.to_string().into())?;
-        let response = self.http.send(request, MAX_RESPONSE).await.map_err(|error| self.unanswered(&error))?;
+        let response = self.http.send(request, MAX_RESPONSE).await.map_err(|error| self.unanswered(error))?;
         if !response.status().is_success() {
             return Err(self.refused(&response));
         }
@@ -341,16 +357,13 @@ impl Service {
 
     /// Keeps an image, and returns its URL.
     async fn keep(&self, image: Image) -> Result<String, ToolError> {
-        let data = match image {
-            Image::Data(data) => data,
-            Image::Url(_) => {
-                let message = "The image service sent an address in place of an image.";
-                return Err(ToolError::new(ErrorCode::BlockedUrl, message));
-            }
+        let bytes = match image {
+            Image::Data(data) => engine::decoded(&data).map(Bytes::from),
+            Image::Url(url) => Some(self.download(&url).await?),
         };
         let files = Arc::clone(&self.files);
         let kept = spawn_blocking(move || {
-            let png = engine::decoded(&data).ok_or(SaveError::NotPng)?;
+            let png = bytes.ok_or(SaveError::NotPng)?;
             files.save(&png, SystemTime::now())
         });
         let failed = |message: &str| ToolError::new(ErrorCode::ProviderError, message);
@@ -369,6 +382,19 @@ impl Service {
                 Err(failed("The image could not be saved."))
             }
         }
+    }
+
+    /// The image at an address that the service has chosen.
+    async fn download(&self, url: &str) -> Result<Bytes, ToolError> {
+        let max_body = self.files.max_image();
+        let download = Download { url, headers: HeaderMap::new(), max_body, content_types: &[] };
+        let response = self.downloads.get(download).await.map_err(|error| self.unanswered(error))?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        let status = response.status().as_u16();
+        tracing::warn!(provider = %self.provider, status, "an image is not at the address that the service sent");
+        Err(ToolError::new(ErrorCode::ProviderError, "The image service sent an address without an image."))
     }
 
     /// A request below the API's URL, with `key` in place of the configured one.
@@ -395,17 +421,9 @@ impl Service {
         request.body(body).map_err(wrong)
     }
 
-    fn unanswered(&self, error: &HttpError) -> ToolError {
+    fn unanswered(&self, error: HttpError) -> ToolError {
         tracing::warn!(provider = %self.provider, %error, "an image service did not answer");
-        match error {
-            HttpError::Connect(_) => {
-                ToolError::new(ErrorCode::ProviderError, "The image service cannot be reached.")
-            }
-            HttpError::Broken(_) => {
-                ToolError::new(ErrorCode::ProviderError, "The image service broke off its response.")
-            }
-            HttpError::TooLarge => ToolError::new(ErrorCode::TooLarge, "The image service's response is too large."),
-        }
+        error.into()
     }
 
     fn refused(&self, response: &Response<Bytes>) -> ToolError {

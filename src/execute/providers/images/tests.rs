@@ -18,13 +18,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{
-    execute::{
-        audit::Audit,
-        files::{ImageGauges, ImageSettings},
-    },
-    redact::Redactor,
-};
+use crate::execute::files::{ImageGauges, ImageSettings};
 
 /// What the service answers to one request.
 #[derive(Debug, Clone)]
@@ -33,6 +27,8 @@ enum Reply {
     Json(u16, Value),
     /// A body that is not JSON.
     Text(u16, String),
+    /// A body of bytes.
+    Bytes(Vec<u8>),
     /// Nothing, ever.
     Silence,
     /// Part of a response, and then the end of the connection.
@@ -82,9 +78,10 @@ impl Scripted {
             let mut replies = self.replies.lock().unwrap();
             if replies.len() > 1 { replies.pop_front().unwrap() } else { replies[0].clone() }
         };
-        let (status, text) = match reply {
-            Reply::Json(status, value) => (status, value.to_string()),
-            Reply::Text(status, text) => (status, text),
+        let (status, body) = match reply {
+            Reply::Json(status, value) => (status, value.to_string().into_bytes()),
+            Reply::Text(status, text) => (status, text.into_bytes()),
+            Reply::Bytes(bytes) => (200, bytes),
             Reply::After(count, value) => {
                 loop {
                     let arrived = self.arrived.notified();
@@ -93,7 +90,7 @@ impl Scripted {
                     }
                     arrived.await;
                 }
-                (200, value.to_string())
+                (200, value.to_string().into_bytes())
             }
             Reply::Silence => std::future::pending().await,
             Reply::Broken => {
@@ -101,10 +98,10 @@ impl Scripted {
                 return;
             }
         };
-        let length = text.len();
+        let length = body.len();
         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
         self.open.fetch_sub(1, Ordering::SeqCst);
-        let _ = stream.write_all((head + &text).as_bytes()).await;
+        let _ = stream.write_all(&[head.as_bytes(), &body].concat()).await;
     }
 
     fn requests(&self) -> Vec<(String, Value)> {
@@ -175,8 +172,7 @@ fn host(folder: Option<&str>) -> Host {
     if let Some(files) = &files {
         files.reached_at("http://127.0.0.1:8787");
     }
-    Host::new("painter", HttpClient::new(), Arc::new(Audit::new(Arc::new(Redactor::new([])), None)), Arc::default())
-        .with_files(files)
+    Host::detached("painter").with_files(files)
 }
 
 /// The smallest image, as base64.
@@ -324,6 +320,25 @@ async fn openai_gets_one_request_for_all_images() {
     let expected = json!({"model": "painter", "prompt": "a fox\non parchment", "n": 3, "size": "auto", "quality": "low"});
     assert_eq!(*body, expected);
     assert_eq!(content(&output)["data"]["prompt"], "a fox", "the suffix is not the user's");
+}
+
+#[tokio::test]
+async fn images_at_addresses_are_downloaded_unless_the_address_is_private() {
+    let image = Scripted::start([Reply::Bytes(BASE64_STANDARD.decode(png()).unwrap())]).await;
+    let url = |address: SocketAddr| Reply::Json(200, json!({"data": [{"url": format!("http://{address}/x.png")}]}));
+    let private = Setup::new(Engine::OpenAi, [url(image.address)], |_| {}).await;
+    let error = private.run(json!({"prompt": "a fox", "count": 1})).await.unwrap_err();
+    assert_eq!((error.code, private.files(), image.requests().len()), (ErrorCode::BlockedUrl, 0, 0));
+    let allowed = Setup::new(Engine::OpenAi, [url(image.address)], |options| options.allow_private = true).await;
+    assert_eq!(urls(&allowed.run(json!({"prompt": "a fox", "count": 1})).await.unwrap()), 1);
+    let (head, _) = image.requests().remove(0);
+    assert!(head.starts_with("get /x.png ") && !head.contains("the-key"), "{head}");
+    for bad in ["file:///etc/passwd", "http://169.254.169.254/latest/meta-data", "//x", "javascript:alert(1)", "http://u:p@x/"] {
+        let reply = Reply::Json(200, json!({"data": [{"url": bad}]}));
+        let setup = Setup::new(Engine::OpenAi, [reply], |options| options.allow_private = true).await;
+        let error = setup.run(json!({"prompt": "a fox", "count": 1})).await.unwrap_err();
+        assert_eq!((error.code, setup.files()), (ErrorCode::BlockedUrl, 0), "{bad}");
+    }
 }
 
 #[tokio::test]
