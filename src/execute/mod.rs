@@ -41,10 +41,7 @@ pub(crate) use self::{
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{
-        Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
-        Visibility,
-    },
+    settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},
     stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
 };

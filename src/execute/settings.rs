@@ -3,6 +3,7 @@
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use super::{ProviderOptions, files::ImageSettings, permission::PermissionRule};
+use crate::rules::MixedTurns;
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
@@ -70,17 +71,6 @@ pub(crate) enum Visibility {
     Reasoning,
     /// Calls that the server ran, in the form that the client's dialect has for them.
     Items,
-}
-
-/// What happens when a hop calls hosted tools and the client's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MixedTurns {
-    /// The client gets its calls; the results of the others are added when it sends its own.
-    Defer,
-    /// The hosted calls run; the model is told to repeat the others.
-    ServerFirst,
-    /// The hosted calls are dropped.
-    ClientOnly,
 }
 
 /// One entry of `[[providers]]`.

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
     redact::Redactor,
+    rules::HostedRules,
     store::Owner,
 };
 
@@ -230,6 +231,12 @@ pub(crate) struct Ran {
 }
 
 impl HostedTurn {
+    /// How the pipeline handles their calls.
+    pub(crate) fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = &*self.execution.settings;
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
     /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
     /// that says so. Dropping the future cancels what runs.
     pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {

@@ -32,7 +32,7 @@ use super::{
     cors::{self, Grant},
     count,
     drain::{self, Drain},
-    exchange::{self, Exchange},
+    exchange::{self, Exchange, Known, Who},
     images, intake,
     learned::{Learned, LearnedMeans},
     models::Models,
@@ -101,12 +101,9 @@ impl Service {
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
-            let around = Surroundings {
-                redactor: Arc::clone(&redactor),
-                state_dir: config.state_dir.clone(),
-                observer: None,
-                images: metrics.images(),
-            };
+            let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
+            let around =
+                Surroundings { redactor, state_dir, images: metrics.images(), ..Surroundings::default() };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?;
@@ -354,7 +351,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange((dialect, client), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -457,16 +454,23 @@ impl Service {
 
     fn exchange(
         &self,
-        (dialect, client): (ClientDialect, ClientKey),
+        dialect: ClientDialect,
+        client: (ClientKey, Owner),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let known = Known {
+            config: &self.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: self.execution.as_ref(),
+        };
         let (asked, how) = ((body, conversation), (reasoning, stamp()));
-        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
+        let who = Who { key: client.0, owner: client.1, request: access.id() };
+        let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -499,6 +503,7 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            hosted,
             keeper,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
@@ -522,7 +527,10 @@ impl Service {
             .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
-        if let Some(keeper) = &keeper {
+        if let Some(hosted) = &hosted {
+            pipeline.host(hosted.rules());
+            pipeline.keep_state(model.wants_back());
+        } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());
         }
         let parts = answer::Parts {
