@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     execute::{
-        ExecutionSettings, Injection, KINDS, MixedTurns, Permission, ProviderEntry, ProviderOptions,
-        ToolRules, Visibility,
+        ExecutionSettings, Injection, KINDS, Permission, ProviderEntry, ProviderOptions, ToolRules,
+        Visibility,
     },
+    rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings},
 };
 

@@ -44,13 +44,15 @@ pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{Section, reference};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
+pub use crate::execute::ExecutionSettings;
+
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
 use self::{source::Source, table::Context};
-use crate::{execute::ExecutionSettings, format::KnownFormats, rules};
+use crate::{format::KnownFormats, rules};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
 /// environment.
@@ -132,7 +134,7 @@ pub struct Config {
     /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
     /// The stage that runs hosted tools. `None`: there is none.
-    pub(crate) execution: Option<Arc<ExecutionSettings>>,
+    pub execution: Option<Arc<ExecutionSettings>>,
 }
 
 impl Config {

@@ -14,7 +14,7 @@ use super::{
     value::{count_or_off, listed_choice, referred, text},
 };
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, WantsBack},
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
     rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
@@ -45,6 +45,8 @@ pub struct Model {
     pub system_position: SystemPosition,
     /// Whether responses start inside reasoning. `None`: the model's name decides.
     pub starts_in_reasoning: Option<bool>,
+    /// The model gets hosted tools, if there are any.
+    pub execution: bool,
     /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
     /// The formats that may be named, and what models' names imply.
@@ -112,6 +114,14 @@ impl Model {
             example_turns: self.settings.showing.examples_as == ExamplesAs::Turns,
             signatures: self.settings.showing.tool_list == ToolList::Signatures,
             max_instructions: self.settings.showing.max_instructions,
+        }
+    }
+
+    /// What its upstream wants back of its turns: nothing if their calls are text for it.
+    pub(crate) fn wants_back(&self) -> WantsBack {
+        match self.tools {
+            ToolStyle::Native => self.upstream.options.side().wants_back(),
+            ToolStyle::Format(_) => WantsBack::Nothing,
         }
     }
 
@@ -187,7 +197,7 @@ pub enum SystemPosition {
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
 /// An entry of `[[models]]` whose keys have not all been read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Draft {
     name: Option<String>,
     upstream: Option<Arc<Upstream>>,
@@ -197,7 +207,25 @@ pub(super) struct Draft {
     chat_template: Option<Arc<ChatTemplate>>,
     system_position: SystemPosition,
     starts_in_reasoning: Option<bool>,
+    execution: bool,
     settings: Rules,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            name: None,
+            upstream: None,
+            upstream_name: None,
+            tools: ToolStyle::default(),
+            instructions: None,
+            chat_template: None,
+            system_position: SystemPosition::default(),
+            starts_in_reasoning: None,
+            execution: true,
+            settings: Rules::default(),
+        }
+    }
 }
 
 /// The keys that say which model it is, and how it learns of tools. `upstreams` and `formats` may be named.
@@ -283,6 +311,10 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
     );
     showing(keys, &mut draft.settings.showing);
+    keys.key(
+        Key::new("execution", "whether the model gets the [hosted tools](tools.md)"),
+        Field::Switch(&mut draft.execution),
+    );
 }
 
 /// The keys that say how tools and calls are shown in these instructions.
@@ -389,6 +421,7 @@ impl Draft {
             chat_template: self.chat_template,
             system_position: self.system_position,
             starts_in_reasoning: self.starts_in_reasoning,
+            execution: self.execution,
             settings: self.settings,
             formats: Arc::clone(formats),
         })
@@ -409,6 +442,7 @@ impl Model {
             chat_template: self.chat_template.clone(),
             system_position: self.system_position,
             starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
+            execution: self.execution,
             settings: self.settings.clone(),
         };
         table_of(|keys| {

@@ -12,22 +12,34 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod connect;
+pub(crate) mod permission;
+mod process;
 mod provider;
 mod registry;
 mod runtime;
 mod settings;
 mod stage;
+mod stderr;
 mod tool;
 
+pub(crate) mod address;
+pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod providers;
 
+pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
-    provider::{Host, Invocation, Provider, Running, Testing, Verdict},
+    audit::{Audit, AuditEvent, CallRecord, Record, Subject},
+    permission::{
+        Answer, AnswerError, By, Permissions, Question, QuestionContext, RememberedRule, Scope, Settled,
+        key_mark,
+    },
+    provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{ExecutionSettings, Injection, MixedTurns, Permission, ProviderEntry, ToolRules, Visibility},
-    stage::{Execution, HostedTurn, Ran},
-    tool::{ErrorCode, Output, ToolError, ToolSpec},
+    settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},
+    stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
+    tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
 };

@@ -1,12 +1,13 @@
 //! The settings of the stage: `[execution]`, `[[providers]]`, `[[tools]]`.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use super::ProviderOptions;
+use super::{ProviderOptions, permission::PermissionRule};
+use crate::rules::MixedTurns;
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
-pub(crate) struct ExecutionSettings {
+pub struct ExecutionSettings {
     /// Hops of one turn that may run tools. In the one after them, the model must answer.
     pub(crate) max_rounds: usize,
     /// Hosted calls of one turn.
@@ -25,6 +26,10 @@ pub(crate) struct ExecutionSettings {
     pub(crate) mixed_turns: MixedTurns,
     /// Between the texts of two hops.
     pub(crate) separator: String,
+    /// Whether calls may run.
+    pub(crate) permissions: PermissionSettings,
+    /// The file that gets all events of the stage, as JSON lines.
+    pub(crate) audit: Option<PathBuf>,
     /// The providers.
     pub(crate) providers: Vec<ProviderEntry>,
     /// The rules, by the tools' names.
@@ -43,6 +48,8 @@ impl Default for ExecutionSettings {
             visibility: Visibility::Off,
             mixed_turns: MixedTurns::Defer,
             separator: "\n\n".to_owned(),
+            permissions: PermissionSettings::default(),
+            audit: None,
             providers: Vec::new(),
             tools: HashMap::new(),
         }
@@ -58,17 +65,6 @@ pub(crate) enum Visibility {
     Reasoning,
     /// Calls that the server ran, in the form that the client's dialect has for them.
     Items,
-}
-
-/// What happens when a hop calls hosted tools and the client's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MixedTurns {
-    /// The client gets its calls; the results of the others are added when it sends its own.
-    Defer,
-    /// The hosted calls run; the model is told to repeat the others.
-    ServerFirst,
-    /// The hosted calls are dropped.
-    ClientOnly,
 }
 
 /// One entry of `[[providers]]`.
@@ -99,6 +95,41 @@ impl Default for ToolRules {
     fn default() -> Self {
         Self { injection: Injection::Force, permission: Permission::Allow, timeout: None, cache_ttl: None }
     }
+}
+
+/// Whether hosted calls may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PermissionSettings {
+    /// The rules: those of `[[permissions]]`, and the permissions of `[[tools]]`.
+    pub(crate) rules: Vec<PermissionRule>,
+    /// What holds for calls that no rule matches.
+    pub(crate) default: Permission,
+    /// How long a question waits for an answer. Then the call is denied.
+    pub(crate) ask_timeout: Duration,
+    /// What happens to questions while nobody reads the event feed.
+    pub(crate) unattended: Unattended,
+}
+
+impl Default for PermissionSettings {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            default: Permission::Allow,
+            ask_timeout: Duration::from_secs(60),
+            unattended: Unattended::Deny,
+        }
+    }
+}
+
+/// What happens to questions while nobody reads the event feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unattended {
+    /// The call is denied.
+    Deny,
+    /// The call runs.
+    Allow,
+    /// The question waits for an answer all the same.
+    Wait,
 }
 
 /// When the model gets a tool.

@@ -1,15 +1,22 @@
 //! [`Execution`], the stage as all requests share it, and [`HostedTurn`], its part in one request.
 
 use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
+    fmt, io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use serde_json::{Map, Value};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout_at},
+};
 
 use super::{
+    audit::{Audit, Observer, write_file},
     http::HttpClient,
+    permission::Permissions,
     provider::{Host, Invocation},
     registry::{Registry, Snapshot},
     runtime::Runtime,
@@ -18,6 +25,8 @@ use super::{
 };
 use crate::{
     conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
+    redact::Redactor,
+    rules::HostedRules,
     store::Owner,
 };
 
@@ -26,7 +35,43 @@ use crate::{
 pub(crate) struct Execution {
     settings: Arc<ExecutionSettings>,
     registry: Arc<Registry>,
+    permissions: Arc<Permissions>,
+    audit: Arc<Audit>,
     runtime: Runtime,
+}
+
+/// What the stage gets from the server.
+pub(crate) struct Surroundings {
+    /// Knows the configured secrets.
+    pub(crate) redactor: Arc<Redactor>,
+    /// The folder for what outlives a restart. `None`: nothing does.
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Sees every event at once: the metrics.
+    pub(crate) observer: Option<Observer>,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("state_dir", &self.state_dir).finish_non_exhaustive()
+    }
+}
+
+/// Without secrets, state and observer.
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { redactor: Arc::new(Redactor::new([])), state_dir: None, observer: None }
+    }
+}
+
+/// Who asks, for rules, limits and events.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// Whose request it is.
+    pub(crate) owner: Owner,
+    /// The model that the client requested.
+    pub(crate) model: Arc<str>,
+    /// The id of the client's request.
+    pub(crate) exchange: Arc<str>,
 }
 
 impl Execution {
@@ -34,12 +79,20 @@ impl Execution {
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
-    pub(crate) fn start(settings: Arc<ExecutionSettings>) -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Self> {
         let runtime = Runtime::start()?;
-        let (http, changed) = (HttpClient::new(), Arc::new(tokio::sync::Notify::new()));
+        let audit = Arc::new(Audit::new(around.redactor, around.observer));
+        if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
+            runtime.spawn(write_file(path, records));
+        }
+        let file = around.state_dir.map(|folder| folder.join("permissions.json"));
+        let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
+        let permissions = Arc::new(permissions);
+        runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
+        let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
         let mut providers = Vec::new();
         for entry in &settings.providers {
-            let host = Host::new(&entry.name, http.clone(), Arc::clone(&changed));
+            let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -59,7 +112,7 @@ impl Execution {
                 registry.refresh();
             }
         });
-        Ok(Self { settings, registry, runtime })
+        Ok(Self { settings, registry, permissions, audit, runtime })
     }
 
     /// The settings.
@@ -72,12 +125,22 @@ impl Execution {
         &self.registry
     }
 
+    /// Whether calls may run.
+    pub(crate) fn permissions(&self) -> &Arc<Permissions> {
+        &self.permissions
+    }
+
+    /// What happens in the stage.
+    pub(crate) fn audit(&self) -> &Arc<Audit> {
+        &self.audit
+    }
+
     /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
     /// gets none.
     pub(crate) fn offer(
         self: &Arc<Self>,
         conversation: &mut Conversation,
-        client: Owner,
+        asker: Asker,
     ) -> Option<HostedTurn> {
         if matches!(conversation.tool_choice, ToolChoice::None) {
             return None;
@@ -100,7 +163,22 @@ impl Execution {
         let deadline = Instant::now() + self.settings.deadline;
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
-        is_offered.then(|| HostedTurn { execution, snapshot, client, deadline, state })
+        is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
+    }
+}
+
+/// Keeps remembered permissions on disk, until the runtime ends. What is not written by then is written when they are dropped.
+async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
+    /// Changes that are this close are written together.
+    const PAUSE: Duration = Duration::from_millis(50);
+    loop {
+        changed.notified().await;
+        let Some(save) = permissions.upgrade().map(|permissions| permissions.unsaved()) else { return };
+        if let Some(save) = save {
+            // Fails if the runtime ends.
+            let _ = tokio::task::spawn_blocking(|| save.write()).await;
+        }
+        sleep(PAUSE).await;
     }
 }
 
@@ -109,7 +187,7 @@ impl Execution {
 pub(crate) struct HostedTurn {
     execution: Arc<Execution>,
     snapshot: Arc<Snapshot>,
-    client: Owner,
+    asker: Asker,
     deadline: Instant,
     state: Mutex<Progress>,
 }
@@ -133,6 +211,12 @@ pub(crate) struct Ran {
 }
 
 impl HostedTurn {
+    /// How the pipeline handles their calls.
+    pub(crate) fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = &*self.execution.settings;
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
     /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
     /// that says so. Dropping the future cancels what runs.
     pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
@@ -182,7 +266,7 @@ impl HostedTurn {
             id: call.id.clone(),
             tool: hosted.spec.name.clone(),
             arguments,
-            client: self.client,
+            client: self.asker.owner,
             deadline: self.deadline,
         };
         let limit = hosted.rules.timeout.unwrap_or(hosted.spec.timeout);
@@ -194,7 +278,7 @@ impl HostedTurn {
 }
 
 fn finished(call: Call, result: Result<Output, ToolError>) -> Ran {
-    let is_error = result.is_err();
+    let is_error = result.as_ref().map_or(true, |output| output.is_error);
     let (content, note) = match result {
         Ok(output) => (output.content, output.summary),
         Err(error) => (error.content(&call.name), error.message),

@@ -1,6 +1,6 @@
 //! What providers offer and return: [`ToolSpec`], [`Output`], [`ToolError`].
 
-use std::{fmt, time::Duration};
+use std::{fmt, num::NonZeroU32, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -25,6 +25,41 @@ pub(crate) struct ToolSpec {
     pub(crate) url_argument: Option<&'static str>,
     /// How long a call may take.
     pub(crate) timeout: Duration,
+    /// How often each client may call it; `None`: without a limit.
+    pub(crate) rate_limit: Option<Rate>,
+}
+
+/// A tool without arguments, for `..ToolSpec::default()`.
+impl Default for ToolSpec {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            aliases: &[],
+            label: String::new(),
+            description: String::new(),
+            parameters: Raw::from(json!({"type": "object", "properties": {}})),
+            is_idempotent: false,
+            url_argument: None,
+            timeout: Duration::from_secs(60),
+            rate_limit: None,
+        }
+    }
+}
+
+/// How often something may happen: as a burst, or evenly spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Rate {
+    /// How often.
+    pub(crate) count: NonZeroU32,
+    /// In how long.
+    pub(crate) period: Duration,
+}
+
+impl Rate {
+    /// `count` in each minute.
+    pub(crate) fn per_minute(count: NonZeroU32) -> Self {
+        Self { count, period: Duration::from_secs(60) }
+    }
 }
 
 /// What a call returned.
@@ -36,9 +71,16 @@ pub(crate) struct Output {
     pub(crate) summary: String,
     /// What user interfaces show beside the text: `images`, `results`, … by kind; `Null` without.
     pub(crate) details: Value,
+    /// The tool ran and reports that it failed; `content` says why. Never kept for equal calls.
+    pub(crate) is_error: bool,
 }
 
 impl Output {
+    /// The tool's own report that it failed.
+    pub(crate) fn failed(content: impl Into<String>) -> Self {
+        Self { content: content.into(), summary: "failed".to_owned(), is_error: true, ..Self::default() }
+    }
+
     /// A result for the model only.
     pub(crate) fn text(content: impl Into<String>) -> Self {
         Self { content: content.into(), ..Self::default() }

@@ -1,6 +1,7 @@
 //! A proxy in the test's process, in front of a scripted upstream.
 
 use std::{
+    io::Write,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
@@ -12,8 +13,8 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        Config, Limits, Metrics, Model, Origins, Passthrough, QueueLimits, StoreKind, SystemPosition,
-        Timeouts, ToolStyle, Upstream, WILDCARD,
+        Config, ExecutionSettings, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits,
+        StoreKind, SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
@@ -42,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) tap: Option<Arc<dyn Tap>>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) store: StoreKind,
+    /// `[execution]` and its tables, as a configuration file has them. Empty: there is no execution stage.
+    pub(crate) execution: String,
 }
 
 /// Any free port of this machine.
@@ -80,6 +83,7 @@ impl Setup {
             tap: None,
             state_dir: None,
             store: StoreKind::Embedded,
+            execution: String::new(),
         }
     }
 
@@ -98,6 +102,7 @@ impl Setup {
             chat_template: chat_template.clone(),
             system_position: SystemPosition::System,
             starts_in_reasoning: chat_template.is_none().then_some(self.settings.starts_in_reasoning),
+            execution: true,
             settings: self.settings.clone(),
         };
         let mut models = vec![model("m", None), model("org/other", Some("theirs"))];
@@ -116,6 +121,7 @@ impl Setup {
             metrics: self.metrics,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
+            execution: execution(&self.execution),
         };
         (config, self.tap)
     }
@@ -134,6 +140,15 @@ impl Setup {
         });
         Proxy { addresses, stop: Some(stop), task }
     }
+}
+
+/// What `[execution]` and its tables say in `text`.
+fn execution(text: &str) -> Option<Arc<ExecutionSettings>> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+    file.write_all((text.to_owned() + upstream).as_bytes()).unwrap();
+    let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
+    load(&overrides, &|_| None).unwrap().config.execution
 }
 
 /// A running proxy. Dropping it ends it at once.

@@ -1,0 +1,330 @@
+//! [`Permissions`]: whether a hosted call may run.
+//!
+//! ```text
+//! configured rules ─▶ allow, deny
+//!        │ ask
+//!        ▼
+//! auto-approve ─▶ remembered rules ─▶ is somebody there? ─▶ question ─▶ the first answer, or denied when it expires
+//! ```
+//!
+//! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions; they
+//! do not change what the configuration allows or denies.
+
+mod question;
+mod remembered;
+mod rules;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep_until},
+};
+
+use self::{question::Open, remembered::Remembered};
+pub(crate) use self::{
+    question::{Answer, AnswerError, By, Question, QuestionContext, Scope, Settled},
+    remembered::{RememberedRule, Save},
+    rules::{Asked, PermissionRule, decide, glob, is_within, key_mark},
+};
+use super::{
+    audit::{Audit, AuditEvent, Subject, unix_millis},
+    settings::{Permission, PermissionSettings, Unattended},
+    tool::{ErrorCode, ToolError},
+};
+
+/// Questions that may be open at once. Beyond, calls are denied.
+const MAX_OPEN: usize = 256;
+
+/// Answered questions that are known, for a second person who answers.
+const MAX_SETTLED: usize = 256;
+
+/// Decides whether calls may run. All threads share it.
+pub(crate) struct Permissions {
+    settings: PermissionSettings,
+    audit: Arc<Audit>,
+    state: Mutex<State>,
+    /// Remembered rules have changed.
+    changed: Arc<Notify>,
+    file: Option<PathBuf>,
+}
+
+#[derive(Default)]
+struct State {
+    remembered: Remembered,
+    open: HashMap<String, Open>,
+    settled: VecDeque<Settled>,
+}
+
+impl Permissions {
+    /// Permissions by these settings, with the rules that were remembered in `file` by an earlier process. Without a file, they are
+    /// forgotten when this process ends. Reads the file.
+    pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, file: Option<PathBuf>) -> Self {
+        let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
+        let state = Mutex::new(State { remembered, ..State::default() });
+        Self { settings, audit, state, changed: Arc::default(), file }
+    }
+
+    /// Whether a call may run, asking a person if the rules say so. `params` are the arguments as a person may see them.
+    ///
+    /// # Errors
+    /// Why not, for the model.
+    pub(crate) async fn check(
+        &self,
+        asked: &Asked<'_>,
+        (label, params): (&str, &str),
+        (subject, deadline): (Option<&Subject>, Instant),
+    ) -> Result<(), ToolError> {
+        match self.configured(asked) {
+            Permission::Allow => return Ok(()),
+            Permission::Deny => return Err(denied()),
+            Permission::Ask => {}
+        }
+        match self.lock().remembered.answer(asked, unix_millis()) {
+            Some(granted) => {
+                self.changed.notify_one();
+                return if granted { Ok(()) } else { Err(denied()) };
+            }
+            None if !self.audit.is_watched() => match self.settings.unattended {
+                Unattended::Allow => return Ok(()),
+                Unattended::Deny => return Err(denied()),
+                Unattended::Wait => {}
+            },
+            None => {}
+        }
+        self.ask(asked, (label, params), (subject, deadline)).await
+    }
+
+    /// What the configuration says about a call.
+    pub(crate) fn configured(&self, asked: &Asked<'_>) -> Permission {
+        decide(&self.settings.rules, asked).unwrap_or(self.settings.default)
+    }
+
+    async fn ask(
+        &self,
+        asked: &Asked<'_>,
+        (label, params): (&str, &str),
+        (subject, deadline): (Option<&Subject>, Instant),
+    ) -> Result<(), ToolError> {
+        let expires = deadline.min(Instant::now() + self.settings.ask_timeout);
+        let question = Question::new(asked, (label, &self.audit.redacted(params)), subject, expires);
+        let (verdict, mut answered) = watch::channel(None);
+        {
+            let mut state = self.lock();
+            if state.open.len() >= MAX_OPEN {
+                return Err(denied());
+            }
+            let open = Open { question: question.clone(), expires, deadline, verdict };
+            state.open.insert(question.id.clone(), open);
+        }
+        self.audit.publish(subject, AuditEvent::PermissionRequest(question.clone()));
+        // When the client leaves, this is dropped.
+        let _withdrawn = Withdrawn { permissions: self, id: &question.id };
+        loop {
+            let expires = self.lock().open.get(&question.id).map(|open| open.expires);
+            tokio::select! {
+                biased;
+                changed = answered.changed() => {
+                    let settled = answered.borrow_and_update().clone();
+                    match settled {
+                        Some(true) => return Ok(()),
+                        Some(false) => return Err(denied()),
+                        // The expiry was moved.
+                        None if changed.is_ok() => {}
+                        None => return Err(denied()),
+                    }
+                }
+                () = sleep_until(expires.unwrap_or_else(Instant::now)) => {
+                    let is_over = |open: &Open| open.expires <= Instant::now();
+                    let mut state = self.lock();
+                    if state.open.get(&question.id).is_some_and(is_over) {
+                        let settled = state.settle(&question.id, false, By::Timeout);
+                        drop(state);
+                        self.publish(settled);
+                        return Err(ToolError::new(
+                            ErrorCode::PermissionTimeout,
+                            "Nobody has allowed this call in time.",
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The open questions, the oldest first.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        let mut open: Vec<_> = self.lock().open.values().map(|open| open.question.clone()).collect();
+        open.sort_by(|a, b| (a.asked_at, &a.id).cmp(&(b.asked_at, &b.id)));
+        open
+    }
+
+    /// Answers a question. The first answer counts.
+    ///
+    /// # Errors
+    /// There is no such question, or it was answered before.
+    pub(crate) fn answer(&self, id: &str, answer: Answer) -> Result<Settled, AnswerError> {
+        let mut all = Vec::new();
+        {
+            let mut state = self.lock();
+            let Some(open) = state.open.get(id) else {
+                let earlier = state.settled.iter().find(|settled| settled.request_id == id);
+                return Err(
+                    earlier.map_or(AnswerError::Unknown, |earlier| AnswerError::Late(earlier.clone()))
+                );
+            };
+            let domain = match answer.scope {
+                Scope::Global => None,
+                Scope::Domain => Some(open.question.context.domain.clone().ok_or(AnswerError::NoDomain)?),
+            };
+            let tool = open.question.tool.to_string();
+            let by = By::Person { remember: answer.remember, scope: answer.scope };
+            all.extend(state.settle(id, answer.granted, by));
+            if answer.remember {
+                state.remembered.remember(tool, domain, answer.granted, unix_millis());
+                // Further calls that wait for the same answer.
+                all.extend(state.settle_by_rules());
+                self.changed.notify_one();
+            }
+        }
+        let settled = all.first().cloned();
+        self.publish(all);
+        settled.ok_or(AnswerError::Unknown)
+    }
+
+    /// Gives a question more time, but not beyond the end of its turn. Returns when it expires, in milliseconds of Unix time.
+    pub(crate) fn extend(&self, id: &str) -> Option<u64> {
+        let mut state = self.lock();
+        let open = state.open.get_mut(id)?;
+        open.extend(self.settings.ask_timeout);
+        Some(open.question.expires_at)
+    }
+
+    /// The remembered rules, the oldest first.
+    pub(crate) fn rules(&self) -> Vec<RememberedRule> {
+        self.lock().remembered.rules().to_vec()
+    }
+
+    /// Forgets a rule. Returns whether there was one.
+    pub(crate) fn revoke(&self, id: &str) -> bool {
+        let is_there = self.lock().remembered.revoke(id);
+        if is_there {
+            self.changed.notify_one();
+        }
+        is_there
+    }
+
+    /// Remembers that these tools may run, and allows their calls that wait.
+    pub(crate) fn allow_all(&self, tools: impl IntoIterator<Item = Arc<str>>) {
+        let settled = {
+            let mut state = self.lock();
+            for tool in tools {
+                state.remembered.allow_everywhere(&tool, unix_millis());
+            }
+            state.settle_by_rules()
+        };
+        self.changed.notify_one();
+        self.publish(settled);
+    }
+
+    /// Whether all questions are answered with yes.
+    pub(crate) fn auto_approve(&self) -> bool {
+        self.lock().remembered.auto_approve
+    }
+
+    /// Sets whether all questions are answered with yes, also those that are open.
+    pub(crate) fn set_auto_approve(&self, is_on: bool) {
+        let settled = {
+            let mut state = self.lock();
+            state.remembered.auto_approve = is_on;
+            state.settle_by_rules()
+        };
+        self.changed.notify_one();
+        self.publish(settled);
+    }
+
+    /// Notified when remembered rules have changed.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// What is to be written to the file; `None`: it is as it should be.
+    pub(crate) fn unsaved(&self) -> Option<Save> {
+        Some(Save { file: self.file.clone()?, text: self.lock().remembered.text_if_changed()? })
+    }
+
+    fn publish(&self, settled: impl IntoIterator<Item = Settled>) {
+        for settled in settled {
+            let subject = settled.subject.clone();
+            self.audit.publish(subject.as_ref(), AuditEvent::PermissionResult(settled));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Closes a question. `None`: it is not open.
+    fn settle(&mut self, id: &str, granted: bool, by: By) -> Option<Settled> {
+        let open = self.open.remove(id)?;
+        let settled = open.settled(granted, by);
+        if self.settled.len() == MAX_SETTLED {
+            self.settled.pop_front();
+        }
+        self.settled.push_back(settled.clone());
+        Some(settled)
+    }
+
+    /// Closes all questions that remembered rules answer.
+    fn settle_by_rules(&mut self) -> Vec<Settled> {
+        let now = unix_millis();
+        let Self { remembered, open, .. } = self;
+        let answered = open.values().filter_map(|open| {
+            let asked = open.question.asked();
+            remembered.answer(&asked, now).map(|granted| (open.question.id.clone(), granted))
+        });
+        let answered: Vec<_> = answered.collect();
+        answered.into_iter().filter_map(|(id, granted)| self.settle(&id, granted, By::Rule)).collect()
+    }
+}
+
+/// Closes a question whose call is gone.
+struct Withdrawn<'q> {
+    permissions: &'q Permissions,
+    id: &'q str,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        let settled = self.permissions.lock().settle(self.id, false, By::Cancelled);
+        self.permissions.publish(settled);
+    }
+}
+
+/// Writes what is not on disk yet.
+impl Drop for Permissions {
+    fn drop(&mut self) {
+        if let Some(save) = self.unsaved() {
+            save.write();
+        }
+    }
+}
+
+impl fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permissions").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+fn denied() -> ToolError {
+    ToolError::new(ErrorCode::PermissionDenied, "Permission denied: this call may not run.")
+}
+
+#[cfg(test)]
+mod tests;

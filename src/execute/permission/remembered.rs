@@ -1,0 +1,173 @@
+//! [`Remembered`]: answers that are kept as rules, in a file.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::Asked;
+
+/// Rules that are remembered. Beyond, those that were not used for the longest time are forgotten.
+const MAX_RULES: usize = 10_000;
+
+/// An answer that is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RememberedRule {
+    /// Its id.
+    pub(crate) id: String,
+    /// The tool's name.
+    pub(crate) tool: String,
+    /// The domain; `None`: all, and calls that address none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) domain: Option<String>,
+    /// Calls may run.
+    pub(crate) granted: bool,
+    /// When it was remembered, in milliseconds of Unix time.
+    pub(crate) granted_at: u64,
+    /// When it last answered a question.
+    #[serde(default)]
+    pub(crate) last_used: Option<u64>,
+    /// How many questions it has answered.
+    #[serde(default)]
+    pub(crate) use_count: u64,
+}
+
+/// The remembered rules.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    /// All questions are answered with yes.
+    #[serde(default)]
+    pub(super) auto_approve: bool,
+    #[serde(default)]
+    rules: Vec<RememberedRule>,
+    /// As it was written last.
+    #[serde(skip)]
+    written: String,
+}
+
+impl Remembered {
+    /// The rules in the file, or none. A file that cannot be understood is put aside.
+    pub(super) fn read(file: &Path) -> Self {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::default(),
+            Err(error) => {
+                tracing::error!(path = %file.display(), %error, "remembered permissions cannot be read");
+                return Self::default();
+            }
+        };
+        match serde_json::from_str::<Self>(&text) {
+            Ok(mut remembered) => {
+                remembered.written = text;
+                remembered
+            }
+            Err(error) => {
+                let aside = file.with_extension("unreadable");
+                tracing::error!(path = %file.display(), %error, aside = %aside.display(), "remembered permissions cannot be read");
+                // If that fails too, the file is overwritten.
+                let _ = fs::rename(file, aside);
+                Self::default()
+            }
+        }
+    }
+
+    /// The rules, the oldest first.
+    pub(super) fn rules(&self) -> &[RememberedRule] {
+        &self.rules
+    }
+
+    /// What is remembered for a call; `None`: nothing. A rule for the domain beats one for the tool.
+    pub(super) fn answer(&mut self, asked: &Asked<'_>, now: u64) -> Option<bool> {
+        if self.auto_approve {
+            return Some(true);
+        }
+        let of_tool = self.rules.iter_mut().filter(|rule| rule.tool == asked.tool);
+        let fitting = of_tool.filter(|rule| rule.domain.is_none() || rule.domain.as_deref() == asked.domain);
+        let rule = fitting.max_by_key(|rule| rule.domain.is_some())?;
+        rule.last_used = Some(now);
+        rule.use_count += 1;
+        Some(rule.granted)
+    }
+
+    /// Remembers an answer, in place of an earlier one for the same calls.
+    pub(super) fn remember(&mut self, tool: String, domain: Option<String>, granted: bool, now: u64) {
+        self.rules.retain(|rule| !(rule.tool == tool && rule.domain == domain));
+        if self.rules.len() >= MAX_RULES {
+            let used = |rule: &RememberedRule| rule.last_used.unwrap_or(rule.granted_at);
+            let least =
+                self.rules.iter().enumerate().min_by_key(|(_, rule)| used(rule)).map(|(place, _)| place);
+            if let Some(place) = least {
+                self.rules.remove(place);
+            }
+        }
+        let id = format!("rule_{:016x}", fastrand::u64(..));
+        self.rules.push(RememberedRule {
+            id,
+            tool,
+            domain,
+            granted,
+            granted_at: now,
+            last_used: None,
+            use_count: 0,
+        });
+    }
+
+    /// Remembers that a tool may run, for all domains.
+    pub(super) fn allow_everywhere(&mut self, tool: &str, now: u64) {
+        self.rules.retain(|rule| rule.tool != tool);
+        self.remember(tool.to_owned(), None, true, now);
+    }
+
+    /// Forgets a rule. Returns whether there was one.
+    pub(super) fn revoke(&mut self, id: &str) -> bool {
+        let before = self.rules.len();
+        self.rules.retain(|rule| rule.id != id);
+        self.rules.len() < before
+    }
+
+    /// The file's text, if it has changed since it was last taken.
+    pub(super) fn text_if_changed(&mut self) -> Option<String> {
+        // Serializing these types cannot fail.
+        let text = serde_json::to_string_pretty(self).ok()?;
+        let is_empty = self.written.is_empty() && self.rules.is_empty() && !self.auto_approve;
+        if is_empty || text == self.written {
+            return None;
+        }
+        self.written.clone_from(&text);
+        Some(text)
+    }
+}
+
+/// What to write, and where.
+#[derive(Debug)]
+pub(crate) struct Save {
+    pub(super) file: PathBuf,
+    pub(super) text: String,
+}
+
+impl Save {
+    /// Replaces the file at once, so that it is whole at any moment. Blocks on the disk.
+    pub(crate) fn write(self) {
+        if let Err(error) = self.try_write() {
+            tracing::error!(path = %self.file.display(), %error, "remembered permissions cannot be written");
+        }
+    }
+
+    fn try_write(&self) -> io::Result<()> {
+        if let Some(folder) = self.file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let new = self.file.with_extension("new");
+        let mut options = fs::OpenOptions::new();
+        options.create(true).truncate(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&new)?;
+        file.write_all(self.text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.file)
+    }
+}
