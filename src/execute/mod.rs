@@ -25,6 +25,8 @@ mod tool;
 
 pub(crate) mod address;
 pub(crate) mod audit;
+pub(crate) mod command_path;
+pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
 

@@ -15,6 +15,7 @@ use tokio::{
 
 use super::{
     audit::{Audit, Observer, write_file},
+    files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     permission::Permissions,
     provider::{Host, Invocation},
@@ -37,6 +38,7 @@ pub(crate) struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
+    files: Option<Arc<ImageFiles>>,
     runtime: Runtime,
 }
 
@@ -48,6 +50,8 @@ pub(crate) struct Surroundings {
     pub(crate) state_dir: Option<PathBuf>,
     /// Sees every event at once: the metrics.
     pub(crate) observer: Option<Observer>,
+    /// Show how many generated images are kept.
+    pub(crate) images: ImageGauges,
 }
 
 impl fmt::Debug for Surroundings {
@@ -59,7 +63,12 @@ impl fmt::Debug for Surroundings {
 /// Without secrets, state and observer.
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { redactor: Arc::new(Redactor::new([])), state_dir: None, observer: None }
+        Self {
+            redactor: Arc::new(Redactor::new([])),
+            state_dir: None,
+            observer: None,
+            images: ImageGauges::default(),
+        }
     }
 }
 
@@ -85,14 +94,17 @@ impl Execution {
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
+        let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
         let permissions = Arc::new(permissions);
         runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
         let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
+        let files = ImageFiles::new(&images, around.images).map(Arc::new);
         let mut providers = Vec::new();
         for entry in &settings.providers {
             let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
+            let host = host.with_files(files.clone());
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -112,12 +124,20 @@ impl Execution {
                 registry.refresh();
             }
         });
-        Ok(Self { settings, registry, permissions, audit, runtime })
+        if let Some(files) = files.clone() {
+            runtime.spawn(files::keep_clean(files));
+        }
+        Ok(Self { settings, registry, permissions, audit, files, runtime })
     }
 
     /// The settings.
     pub(crate) fn settings(&self) -> &ExecutionSettings {
         &self.settings
+    }
+
+    /// The generated images, if there is a folder for them.
+    pub(crate) fn files(&self) -> Option<&Arc<ImageFiles>> {
+        self.files.as_ref()
     }
 
     /// The tools of all providers.
