@@ -92,6 +92,11 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         Status::default()
     }
 
+    /// Whether its tool `web_search` searches the web, so that several such providers can share the tool.
+    fn is_search_engine(&self) -> bool {
+        false
+    }
+
     /// Starts what has to run in the background. Called once, on the runtime of the stage. Tasks end when the host does.
     fn start(self: Arc<Self>, _host: &Host) {}
 }

@@ -43,4 +43,5 @@ macro_rules! kinds {
 
 kinds! {
     Command "command": command;
+    Serper "serper": serper;
 }
