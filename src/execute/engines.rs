@@ -164,11 +164,7 @@ impl Provider for Further {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        future::pending,
-        sync::Mutex,
-        time::Duration,
-    };
+    use std::{future::pending, sync::Mutex, time::Duration};
 
     use serde_json::Map;
 
@@ -245,7 +241,8 @@ mod tests {
     }
 
     fn names(providers: &Providers) -> Vec<Vec<String>> {
-        let names = |provider: &Arc<dyn Provider>| provider.tools().iter().map(|spec| spec.name.clone()).collect();
+        let names =
+            |provider: &Arc<dyn Provider>| provider.tools().iter().map(|spec| spec.name.clone()).collect();
         providers.iter().map(|(_, provider)| names(provider)).collect()
     }
 
@@ -260,10 +257,25 @@ mod tests {
             ([("a", failing), ("b", Hangs), ("c", Answers)], None, "c web_search", vec!["a", "b", "c"]),
             ([("a", Answers), ("b", failing), ("c", Reports)], Some("c"), "a web_search", vec!["c", "a"]),
             ([("a", Answers), ("b", failing), ("c", failing)], Some("b"), "a web_search", vec!["b", "a"]),
-            ([("a", failing), ("b", failing), ("c", Fails(ErrorCode::RateLimited))], None, "rate_limited", vec!["a", "b", "c"]),
-            ([("a", failing), ("b", failing), ("c", Hangs)], Some("c"), "provider_error", vec!["c", "a", "b"]),
+            (
+                [("a", failing), ("b", failing), ("c", Fails(ErrorCode::RateLimited))],
+                None,
+                "rate_limited",
+                vec!["a", "b", "c"],
+            ),
+            (
+                [("a", failing), ("b", failing), ("c", Hangs)],
+                Some("c"),
+                "provider_error",
+                vec!["c", "a", "b"],
+            ),
             ([("a", failing), ("b", failing), ("c", Hangs)], None, "timeout", vec!["a", "b", "c"]),
-            ([("a", Fails(ErrorCode::InvalidArguments)), ("b", Answers), ("c", Answers)], None, "invalid_arguments", vec!["a"]),
+            (
+                [("a", Fails(ErrorCode::InvalidArguments)), ("b", Answers), ("c", Answers)],
+                None,
+                "invalid_arguments",
+                vec!["a"],
+            ),
             ([("a", OffersNothing), ("b", Answers), ("c", Answers)], Some("a"), "b web_search", vec!["b"]),
         ] {
             let (providers, asked) = engines(&list);

@@ -29,6 +29,8 @@ mod tool;
 pub(crate) mod address;
 pub(crate) mod ask;
 pub(crate) mod audit;
+pub(crate) mod command_path;
+pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
 
@@ -43,10 +45,7 @@ pub(crate) use self::{
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{
-        Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
-        Visibility,
-    },
+    settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},
     stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
 };

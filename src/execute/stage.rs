@@ -15,6 +15,8 @@ use tokio::{
 
 use super::{
     audit::{Audit, Observer, write_file},
+    engines,
+    files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     permission::Permissions,
     provider::{Host, Invocation},
@@ -26,6 +28,7 @@ use super::{
 use crate::{
     conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
     redact::Redactor,
+    rules::HostedRules,
     store::Owner,
 };
 
@@ -36,6 +39,7 @@ pub(crate) struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
+    files: Option<Arc<ImageFiles>>,
     runtime: Runtime,
 }
 
@@ -47,6 +51,8 @@ pub(crate) struct Surroundings {
     pub(crate) state_dir: Option<PathBuf>,
     /// Sees every event at once: the metrics.
     pub(crate) observer: Option<Observer>,
+    /// Show how many generated images are kept.
+    pub(crate) images: ImageGauges,
 }
 
 impl fmt::Debug for Surroundings {
@@ -58,7 +64,12 @@ impl fmt::Debug for Surroundings {
 /// Without secrets, state and observer.
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { redactor: Arc::new(Redactor::new([])), state_dir: None, observer: None }
+        Self {
+            redactor: Arc::new(Redactor::new([])),
+            state_dir: None,
+            observer: None,
+            images: ImageGauges::default(),
+        }
     }
 }
 
@@ -84,14 +95,17 @@ impl Execution {
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
+        let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
         let permissions = Arc::new(permissions);
         runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
         let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
+        let files = ImageFiles::new(&images, around.images).map(Arc::new);
         let mut providers = Vec::new();
         for entry in &settings.providers {
             let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
+            let host = host.with_files(files.clone());
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -102,7 +116,7 @@ impl Execution {
                 Err(reason) => tracing::error!(provider = entry.name, reason, "the provider cannot be used"),
             }
         }
-        let registry = Arc::new(Registry::new(Arc::clone(&settings), providers));
+        let registry = Arc::new(Registry::new(Arc::clone(&settings), engines::joined(providers)));
         let refreshed = Arc::downgrade(&registry);
         runtime.spawn(async move {
             loop {
@@ -111,12 +125,20 @@ impl Execution {
                 registry.refresh();
             }
         });
-        Ok(Self { settings, registry, permissions, audit, runtime })
+        if let Some(files) = files.clone() {
+            runtime.spawn(files::keep_clean(files));
+        }
+        Ok(Self { settings, registry, permissions, audit, files, runtime })
     }
 
     /// The settings.
     pub(crate) fn settings(&self) -> &ExecutionSettings {
         &self.settings
+    }
+
+    /// The generated images, if there is a folder for them.
+    pub(crate) fn files(&self) -> Option<&Arc<ImageFiles>> {
+        self.files.as_ref()
     }
 
     /// The tools of all providers.
@@ -210,6 +232,12 @@ pub(crate) struct Ran {
 }
 
 impl HostedTurn {
+    /// How the pipeline handles their calls.
+    pub(crate) fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = &*self.execution.settings;
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
     /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
     /// that says so. Dropping the future cancels what runs.
     pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {

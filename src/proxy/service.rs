@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -16,6 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
+    execute::{Execution, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -30,8 +32,8 @@ use super::{
     cors::{self, Grant},
     count,
     drain::{self, Drain},
-    exchange::{self, Exchange},
-    intake,
+    exchange::{self, Exchange, Known, Who},
+    images, intake,
     learned::{Learned, LearnedMeans},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
@@ -66,6 +68,8 @@ pub(super) struct Service {
     learned: Arc<Learned>,
     responses: Responses,
     states: Arc<TurnStates>,
+    /// The stage that runs hosted tools, if there is one.
+    execution: Option<Arc<Execution>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -78,7 +82,7 @@ impl Service {
     /// A service for `config`.
     ///
     /// # Errors
-    /// If no request to an upstream can be written.
+    /// If no request to an upstream can be written, or hosted tools have no thread.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
@@ -96,6 +100,13 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
+        let execution = config.execution.as_ref().map(|settings| {
+            let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
+            let around =
+                Surroundings { redactor, state_dir, images: metrics.images(), ..Surroundings::default() };
+            Execution::start(Arc::clone(settings), around)
+        });
+        let execution = execution.transpose().map_err(ServeError::Thread)?;
         Ok(Self {
             config,
             clients,
@@ -103,6 +114,7 @@ impl Service {
             learned,
             responses,
             states: Arc::new(states),
+            execution: execution.map(Arc::new),
             metrics,
             tap,
             redactor,
@@ -125,6 +137,7 @@ impl Service {
             learned: Arc::clone(&self.learned),
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
+            execution: self.execution.clone(),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -132,6 +145,14 @@ impl Service {
     /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
+    }
+
+    /// Takes note of the addresses on which the server listens: links to generated images lead there.
+    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
+        let files = self.execution.as_ref().and_then(|execution| execution.files());
+        if let (Some(files), Some(address)) = (files, addresses.first()) {
+            files.reached_at(&images::base_url(*address));
+        }
     }
 
     /// The configured limits.
@@ -177,7 +198,9 @@ impl Service {
         let path = request.uri().path();
         let route = Route::find_with(path, &self.config.passthrough);
         let name = route.as_ref().map_or("unknown", Route::name);
-        let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
+        let shown = route.as_ref().map_or(path, |route| route.shown(path));
+        let access =
+            Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name);
         let head = request.method() == Method::HEAD;
         let grant = Grant::new(&self.config.cors_origins, request.headers());
         let version = request.version();
@@ -258,6 +281,10 @@ impl Service {
                 Some(model) => reply::json(&model, access),
                 None => reply::error(dialect.side().unknown_model(&id), dialect, access),
             },
+            Route::Image(name) => {
+                let files = self.execution.as_ref().and_then(|execution| execution.files());
+                Box::pin(images::respond(files, name, access)).await
+            }
             Route::Health => text(StatusCode::OK, "ok\n", access),
             Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
@@ -324,7 +351,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange((dialect, client), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -427,16 +454,23 @@ impl Service {
 
     fn exchange(
         &self,
-        (dialect, client): (ClientDialect, ClientKey),
+        dialect: ClientDialect,
+        client: (ClientKey, Owner),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let known = Known {
+            config: &self.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: self.execution.as_ref(),
+        };
         let (asked, how) = ((body, conversation), (reasoning, stamp()));
-        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
+        let who = Who { key: client.0, owner: client.1, request: access.id() };
+        let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -469,6 +503,7 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            hosted,
             keeper,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
@@ -492,7 +527,10 @@ impl Service {
             .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
-        if let Some(keeper) = &keeper {
+        if let Some(hosted) = &hosted {
+            pipeline.host(hosted.rules());
+            pipeline.keep_state(model.wants_back());
+        } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());
         }
         let parts = answer::Parts {
