@@ -76,6 +76,10 @@ impl Provider for First {
         self.own.status()
     }
 
+    fn restart(&self) -> bool {
+        self.own.restart()
+    }
+
     fn start(self: Arc<Self>, host: &Host) {
         Arc::clone(&self.own).start(host);
     }
@@ -155,6 +159,10 @@ impl Provider for Further {
 
     fn status(&self) -> Status {
         self.own.status()
+    }
+
+    fn restart(&self) -> bool {
+        self.own.restart()
     }
 
     fn start(self: Arc<Self>, host: &Host) {

@@ -41,8 +41,11 @@ macro_rules! kinds {
     };
 }
 
+pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
+
 kinds! {
     Command "command": command;
     Serper "serper": serper;
+    Registered "http": registered;
     Images "images": images;
 }
