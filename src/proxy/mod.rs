@@ -15,6 +15,7 @@ mod answer;
 mod auth;
 mod budget;
 mod catalogue;
+mod command;
 mod cors;
 mod count;
 mod deadlines;
