@@ -38,7 +38,7 @@ pub(crate) use self::{
         key_mark,
     },
     provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
-    providers::{KINDS, ProviderOptions},
+    providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
     settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},

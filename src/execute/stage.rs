@@ -14,11 +14,12 @@ use tokio::{
 };
 
 use super::{
+    Registrations,
     audit::{Audit, Observer, write_file},
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     permission::Permissions,
-    provider::{Host, Invocation},
+    provider::{Host, Invocation, Provider},
     registry::{Registry, Snapshot},
     runtime::Runtime,
     settings::{ExecutionSettings, Injection, Permission},
@@ -155,6 +156,34 @@ impl Execution {
         &self.audit
     }
 
+    /// Where hosted tools run.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The provider `name`.
+    pub(crate) fn provider(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let mut providers = self.registry.providers().iter();
+        providers.find(|(own, _)| **own == *name).map(|(_, provider)| Arc::clone(provider))
+    }
+
+    /// The programs that may register at run time, one for each provider that lets them.
+    pub(crate) fn registrations(&self) -> Vec<Arc<Registrations>> {
+        let providers = self.registry.providers().iter();
+        providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
+    }
+
+    /// A turn in which a person calls tools by hand, under the rules that hold for models.
+    pub(crate) fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
+        HostedTurn {
+            execution: Arc::clone(self),
+            snapshot: self.registry.snapshot(),
+            asker,
+            deadline: Instant::now() + self.settings.deadline,
+            state: Mutex::default(),
+        }
+    }
+
     /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
     /// gets none.
     pub(crate) fn offer(
@@ -168,8 +197,9 @@ impl Execution {
         let snapshot = self.registry.snapshot();
         for hosted in snapshot.tools() {
             let is_declared = conversation.tools.iter().any(|tool| *tool.name == *hosted.name);
-            let is_off =
-                hosted.rules.injection == Injection::Off || hosted.rules.permission == Permission::Deny;
+            let is_off = !hosted.is_enabled
+                || hosted.rules.injection == Injection::Off
+                || hosted.rules.permission == Permission::Deny;
             if is_declared || is_off {
                 continue;
             }

@@ -86,6 +86,12 @@ impl Reply {
         self.response.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
+    /// All values of a header.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        let values = self.response.headers().get_all(name).iter();
+        values.map(|value| value.to_str().unwrap()).collect()
+    }
+
     /// Reads until `text` has arrived. Panics if the body ends before it.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         while !contains(&self.unread, text) {
