@@ -218,6 +218,15 @@ impl Execution {
     }
 }
 
+impl Execution {
+    /// A turn in which toolwire itself calls tools, by their own names: for commands.
+    pub(crate) fn turn(self: &Arc<Self>, asker: Asker) -> HostedTurn {
+        let deadline = Instant::now() + self.settings.deadline;
+        let snapshot = self.registry.snapshot();
+        HostedTurn { execution: Arc::clone(self), snapshot, asker, deadline, state: Mutex::default() }
+    }
+}
+
 /// Keeps remembered permissions on disk, until the runtime ends. What is not written by then is written when they are dropped.
 async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     /// Changes that are this close are written together.
