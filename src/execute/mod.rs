@@ -14,6 +14,7 @@
 
 mod connect;
 mod deferred;
+mod engines;
 pub(crate) mod permission;
 mod process;
 mod provider;
@@ -22,9 +23,12 @@ mod runtime;
 mod settings;
 mod stage;
 mod stderr;
+#[cfg(test)]
+mod test_server;
 mod tool;
 
 pub(crate) mod address;
+pub(crate) mod ask;
 pub(crate) mod audit;
 pub(crate) mod command_path;
 pub(crate) mod files;

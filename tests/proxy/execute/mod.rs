@@ -2,6 +2,7 @@
 
 mod clients;
 mod hops;
+mod images;
 mod limits;
 mod mixed;
 mod script;
