@@ -17,7 +17,11 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    execute::{Execution, Surroundings},
+    execute::{
+        Execution, Surroundings,
+        ask::Ask,
+        vision::{self, Vision},
+    },
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -28,9 +32,10 @@ use super::{
     ServeError,
     admin::{self, Admin},
     answer::{self, AnswerBody},
+    asking::ConfiguredModels,
     auth::{self, ClientKey},
     budget::{Budget, Reservation},
-    command,
+    command::{self, Command},
     cors::{self, Grant},
     count,
     drain::{self, Drain},
@@ -74,6 +79,10 @@ pub(super) struct Service {
     states: Arc<TurnStates>,
     /// The stage that runs hosted tools, if there is one.
     execution: Option<Arc<Execution>>,
+    /// Describes images for models that cannot see.
+    vision: Arc<Vision>,
+    /// Asks models from inside, on this thread.
+    asking: Arc<dyn Ask>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
@@ -98,12 +107,13 @@ impl Service {
                 .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
-        let clients = clients.collect::<Result<_, ServeError>>()?;
+        let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
+        let asking = ConfiguredModels::new(&config, &learned, clients.clone(), stamp);
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
@@ -122,6 +132,8 @@ impl Service {
             responses,
             states: Arc::new(states),
             execution,
+            vision: Arc::default(),
+            asking: Arc::new(asking),
             admin,
             metrics,
             tap,
@@ -134,9 +146,13 @@ impl Service {
     /// A service for another thread, with its own connections to upstreams and everything else shared.
     pub(super) fn sibling(&self) -> Self {
         let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
+        let clients: HashMap<_, _> = clients.collect();
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone(), stamp);
         Self {
             config: Arc::clone(&self.config),
-            clients: clients.collect(),
+            clients,
+            vision: Arc::clone(&self.vision),
+            asking: Arc::new(asking),
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             redactor: Arc::clone(&self.redactor),
@@ -452,7 +468,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access).await {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -553,7 +569,7 @@ impl Service {
         )
     }
 
-    fn exchange(
+    async fn exchange(
         &self,
         dialect: ClientDialect,
         client: (ClientKey, Owner),
@@ -561,8 +577,19 @@ impl Service {
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
-        let conversation = exchange::decode(dialect, body)?;
+        let mut conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
+        let describer = self.config.model(&conversation.model).and_then(|model| model.vision.as_deref());
+        let is_command = || {
+            let execution = self.execution.as_ref();
+            execution.is_some_and(|execution| Command::parts(execution, &conversation).is_some())
+        };
+        let describer = describer.filter(|_| vision::has_images(&conversation) && !is_command());
+        if let Some(describer) = describer {
+            self.vision.describe(&mut conversation, (&self.asking, describer), client.1).await;
+        }
+        // A later hop must not find the images again.
+        let body = describer.is_none().then_some(body);
         let known = Known {
             config: &self.config,
             learned: &self.learned,
