@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::{
     exchange,
     learned::Learned,
+    service,
     upstream::{Admission, BodyRead, Client, Opened},
 };
 use crate::{
@@ -30,7 +31,6 @@ pub(super) struct ConfiguredModels {
     learned: Arc<Learned>,
     /// By the upstreams' names. Their connections belong to the thread on which questions are asked.
     clients: HashMap<String, Arc<Client>>,
-    stamp: fn() -> Stamp,
 }
 
 /// The dialect in which answers are written, before they are taken apart.
@@ -42,9 +42,8 @@ impl ConfiguredModels {
         config: &Arc<Config>,
         learned: &Arc<Learned>,
         clients: HashMap<String, Arc<Client>>,
-        stamp: fn() -> Stamp,
     ) -> Self {
-        Self { config: Arc::clone(config), learned: Arc::clone(learned), clients, stamp }
+        Self { config: Arc::clone(config), learned: Arc::clone(learned), clients }
     }
 
     async fn answer(&self, question: Question) -> Result<ModelAnswer, Failure> {
@@ -53,8 +52,8 @@ impl ConfiguredModels {
         let client = self.clients.get(&model.upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", model.upstream.name))
         })?;
-        let stamp = (self.stamp)();
-        let now = stamp.created;
+        let now = service::unix_time();
+        let stamp = Stamp { seed: service::seed(), created: now };
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
         let (options, means) = self.learned.about(model, &conversation.model);

@@ -13,12 +13,14 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     config::{Config, Limits},
+    conversation::Conversation,
     dialect::{ClientDialect, Ids, Stamp},
     execute::{
-        Execution, Surroundings,
+        Execution, Started, Surroundings,
         ask::Ask,
         vision::{self, Vision},
     },
@@ -78,7 +80,7 @@ pub(super) struct Service {
     responses: Responses,
     states: Arc<TurnStates>,
     /// The stage that runs hosted tools, if there is one.
-    execution: Option<Arc<Execution>>,
+    execution: Option<Arc<Started>>,
     /// Describes images for models that cannot see.
     vision: Arc<Vision>,
     /// Asks models from inside, on this thread.
@@ -113,7 +115,7 @@ impl Service {
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
-        let asking = ConfiguredModels::new(&config, &learned, clients.clone(), stamp);
+        let asking = ConfiguredModels::new(&config, &learned, clients.clone());
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
@@ -123,7 +125,7 @@ impl Service {
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
-        let admin = Admin::new(&config, execution.as_ref()).map(Arc::new);
+        let admin = Admin::new(&config, execution.as_deref().map(|started| &**started)).map(Arc::new);
         Ok(Self {
             config,
             clients,
@@ -147,7 +149,7 @@ impl Service {
     pub(super) fn sibling(&self) -> Self {
         let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
         let clients: HashMap<_, _> = clients.collect();
-        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone(), stamp);
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
         Self {
             config: Arc::clone(&self.config),
             clients,
@@ -579,24 +581,20 @@ impl Service {
         let reasoning = checks::reasoning(headers)?;
         let mut conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let describer = self.config.model(&conversation.model).and_then(|model| model.vision.as_deref());
-        let is_command = || {
-            let execution = self.execution.as_ref();
-            execution.is_some_and(|execution| Command::parts(execution, &conversation).is_some())
+        let is_completed = match &self.execution {
+            Some(execution) => execution.complete(&mut conversation, client.1).await,
+            None => false,
         };
-        let describer = describer.filter(|_| vision::has_images(&conversation) && !is_command());
-        if let Some(describer) = describer {
-            self.vision.describe(&mut conversation, (&self.asking, describer), client.1).await;
-        }
-        // A later hop must not find the images again.
-        let body = describer.is_none().then_some(body);
+        let is_described = self.describe_images(&mut conversation, client.1).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
             states: &self.states,
-            execution: self.execution.as_ref(),
+            execution: self.execution.as_deref().map(|started| &**started),
         };
-        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        // Later hops must find what was added, too, and the images not again.
+        let body = (!is_completed && !is_described).then_some(body);
+        let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
         let who = Who { key: client.0, owner: client.1, request: access.id() };
         let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
@@ -611,6 +609,27 @@ impl Service {
             access.left_out(model, &exchange.left_out);
         }
         Ok((exchange, Arc::clone(client)))
+    }
+
+    /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
+    async fn describe_images(&self, conversation: &mut Conversation, client: Owner) -> bool {
+        let model = self.config.model(&conversation.model);
+        let Some(describer) = model.and_then(|model| model.vision.as_deref()) else { return false };
+        let execution = self.execution.as_ref();
+        let is_command =
+            || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
+        if !vision::has_images(conversation) || is_command() {
+            return false;
+        }
+        self.vision.describe(conversation, (&self.asking, describer), client).await;
+        true
+    }
+
+    /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
+    /// later, so that these must be secret.
+    fn stamp(&self) -> Stamp {
+        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
+        Stamp { seed, created: unix_time() }
     }
 
     /// Sends the request to the upstream, then prepares what the response needs while the upstream works.
@@ -717,16 +736,20 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-/// Time and randomness for the core, which has no access to either.
-fn stamp() -> Stamp {
-    Stamp { seed: seed(), created: unix_time() }
-}
-
-fn unix_time() -> u64 {
+pub(super) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Ids must differ, not be secret.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     fastrand::u64(..)
+}
+
+/// A seed that nobody can guess from earlier ones.
+fn secret_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => seed(),
+    }
 }

@@ -28,23 +28,25 @@ struct Asked {
 async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked>>) {
     let asked = Arc::<Mutex<Asked>>::default();
     let shared = (Arc::clone(&asked), streams.to_vec());
-    let upstream = Upstream::start_sharing(shared, move |mut exchange: Exchange, (asked, streams)| async move {
-        let body: Value = serde_json::from_slice(&exchange.body).unwrap();
-        let number = {
-            let mut asked = asked.lock().unwrap();
-            let of_model = if body["model"] == "theirs" { &mut asked.describer } else { &mut asked.model };
-            of_model.push(body.clone());
-            of_model.len() - 1
-        };
-        if body["model"] != "theirs" {
-            return exchange.stream(streams.get(number).cloned().unwrap_or_default()).await;
-        }
-        if fails {
-            exchange.whole("500 Internal Server Error", "", "RAW").await;
-            return exchange;
-        }
-        exchange.stream(text("a red fox") + &end("stop")).await
-    });
+    let upstream =
+        Upstream::start_sharing(shared, move |mut exchange: Exchange, (asked, streams)| async move {
+            let body: Value = serde_json::from_slice(&exchange.body).unwrap();
+            let number = {
+                let mut asked = asked.lock().unwrap();
+                let of_model =
+                    if body["model"] == "theirs" { &mut asked.describer } else { &mut asked.model };
+                of_model.push(body.clone());
+                of_model.len() - 1
+            };
+            if body["model"] != "theirs" {
+                return exchange.stream(streams.get(number).cloned().unwrap_or_default()).await;
+            }
+            if fails {
+                exchange.whole("500 Internal Server Error", "", "RAW").await;
+                return exchange;
+            }
+            exchange.stream(text("a red fox") + &end("stop")).await
+        });
     (upstream.await, asked)
 }
 
@@ -56,7 +58,8 @@ async fn start(upstream: &Upstream, execution: &str) -> Proxy {
 }
 
 fn request(fields: Value) -> Value {
-    let content = json!([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": IMAGE}}]);
+    let content =
+        json!([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": IMAGE}}]);
     let mut request = json!({"model": "m", "messages": [{"role": "user", "content": content}]});
     let fields = if let Value::Object(fields) = fields { fields } else { serde_json::Map::new() };
     request.as_object_mut().unwrap().extend(fields);
@@ -79,11 +82,15 @@ async fn image_is_described_once_for_clients_of_every_dialect() {
     let proxy = start(&upstream, "").await;
     let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgphYmM="});
     let messages = json!([{"type": "text", "text": "What is it?"}, {"type": "image", "source": source}]);
-    let responses = json!([{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": IMAGE}]);
+    let responses =
+        json!([{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": IMAGE}]);
     for (path, body) in [
         ("/v1/chat/completions", request(json!({}))),
         ("/v1/chat/completions", request(json!({}))),
-        ("/v1/messages", json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": messages}]})),
+        (
+            "/v1/messages",
+            json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": messages}]}),
+        ),
         ("/v1/responses", json!({"model": "m", "input": [{"role": "user", "content": responses}]})),
     ] {
         let response = post(&proxy, path, &body).await;
@@ -150,5 +157,9 @@ async fn model_that_sees_and_requests_without_images_need_no_description() {
     let asked = asked.lock().unwrap();
     assert_eq!((asked.describer.len(), asked.model.len()), (1, 1));
     assert!(asked.describer[0]["messages"].to_string().contains(IMAGE));
-    assert_eq!(asked.describer[0]["messages"].as_array().unwrap().len(), 1, "the client's own request was changed");
+    assert_eq!(
+        asked.describer[0]["messages"].as_array().unwrap().len(),
+        1,
+        "the client's own request was changed"
+    );
 }
