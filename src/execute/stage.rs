@@ -203,7 +203,7 @@ impl Execution {
         providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
     }
 
-    /// A turn in which a person calls tools by hand, under the rules that hold for models.
+    /// A turn in which a person calls tools by hand or by a command, under the rules that hold for models.
     pub(crate) fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
         HostedTurn {
             execution: Arc::clone(self),
@@ -244,15 +244,6 @@ impl Execution {
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
         is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
-    }
-}
-
-impl Execution {
-    /// A turn in which toolwire itself calls tools, by their own names: for commands.
-    pub(crate) fn turn(self: &Arc<Self>, asker: Asker) -> HostedTurn {
-        let deadline = Instant::now() + self.settings.deadline;
-        let snapshot = self.registry.snapshot();
-        HostedTurn { execution: Arc::clone(self), snapshot, asker, deadline, state: Mutex::default() }
     }
 }
 
