@@ -144,12 +144,13 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// All configured secrets: clients' keys, upstreams' keys, and the values of upstreams' headers, except
+    /// All configured secrets: clients' keys, upstreams' keys, providers' keys, and the values of upstreams' headers, except
     /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
-        keys.map(|key| key.expose_secret()).chain(headers)
+        let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
+        keys.chain(providers).map(|key| key.expose_secret()).chain(headers)
     }
 }
 

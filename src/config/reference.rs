@@ -69,5 +69,8 @@ pub fn reference() -> Vec<Section> {
         sections.push(Section::new(name, |keys| default().settings(keys)));
     }
     sections.push(Section::new("[[tools]]", |keys| execution::tool_keys(keys, &mut ToolRules::default())));
+    sections.push(Section::new("[[permissions]]", |keys| {
+        execution::permission_keys(keys, &mut execution::PermissionDraft::default());
+    }));
     sections
 }

@@ -105,6 +105,15 @@ impl Permissions {
         decide(&self.settings.rules, asked).unwrap_or(self.settings.default)
     }
 
+    /// Whether a call of the tool may run for at least some domain.
+    pub(crate) fn may_ever_run(&self, asked: &Asked<'_>) -> bool {
+        let allows_domain = |rule: &PermissionRule| {
+            let asked = Asked { domain: rule.domain.as_deref(), ..*asked };
+            rule.domain.is_some() && self.configured(&asked) != Permission::Deny
+        };
+        self.configured(asked) != Permission::Deny || self.settings.rules.iter().any(allows_domain)
+    }
+
     async fn ask(
         &self,
         asked: &Asked<'_>,
