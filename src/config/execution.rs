@@ -14,9 +14,10 @@ use super::{
 };
 use crate::{
     execute::{
-        CacheRule, Clash, ExecutionSettings, Injection, Intent, KINDS, MixedTurns, Permission,
-        PermissionRule, ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
+        CacheRule, Clash, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
+        ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
     },
+    rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings},
     store::Owner,
 };
@@ -99,7 +100,8 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
     rate_key(
         keys,
-        Key::new("rate_limit", "hosted calls of one client: `\"60/1m\"` is 60 in each minute").or("`\"off\"`"),
+        Key::new("rate_limit", "hosted calls of one client: `\"60/1m\"` is 60 in each minute")
+            .or("`\"off\"`"),
         &mut settings.rate_limit,
     );
     keys.key(
@@ -145,7 +147,8 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         Field::Word(&mut OneOf(&mut settings.clash, &CLASHES)),
     );
     keys.special(
-        Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line").or("none"),
+        Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
+            .or("none"),
         &mut settings.audit,
         |cell| text(cell).map(|path| Some(path.into())),
         |path| path.as_deref().and_then(|path| path.to_str()).map(string),
@@ -308,7 +311,7 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
         )
         .or("those of a web search, or the tool's name"),
         &mut rules.intent,
-        list(intent),
+        |cell| list(intent)(cell),
         |intents| (!intents.is_empty()).then(|| strings(intents.iter().map(Intent::as_str))),
     );
     keys.special(
@@ -322,7 +325,10 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
         Key::new("description", "for the model: what it does, and when to call it").or("the provider's"),
         Field::OptionalText(&mut rules.description),
     );
-    keys.key(Key::new("label", "for people: its name").or("the provider's"), Field::OptionalText(&mut rules.label));
+    keys.key(
+        Key::new("label", "for people: its name").or("the provider's"),
+        Field::OptionalText(&mut rules.label),
+    );
     tool_limits(keys, rules);
 }
 
@@ -419,7 +425,11 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         Field::OptionalText(&mut draft.tool),
     );
     keys.key(
-        Key::new("domain", "the domain that the call addresses, with its subdomains; for tools that open web pages").or("all"),
+        Key::new(
+            "domain",
+            "the domain that the call addresses, with its subdomains; for tools that open web pages",
+        )
+        .or("all"),
         Field::OptionalText(&mut draft.domain),
     );
 }

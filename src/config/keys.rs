@@ -8,7 +8,9 @@ use toml::Value;
 use super::{
     show::MASK,
     table::{Cell, Table},
-    value::{base_url, choice, count, duration, duration_or_off, json, list, secret, size, switch, text},
+    value::{
+        base_url, choice, count, duration, duration_or_off, json, list, secret, secrets, size, switch, text,
+    },
 };
 use crate::settings::{Field, Key, Settings};
 
@@ -49,6 +51,7 @@ impl Settings for Reading<'_, '_> {
             }
             Field::Json(value) => put(value, json(cell).map(Some)),
             Field::Secret(value) => put(value, secret(cell).map(Some)),
+            Field::Secrets(value) => put(value, secrets(cell)),
             Field::Address(value) => put(value, base_url(cell).map(Some)),
         }
     }
@@ -124,6 +127,10 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Word(value) => string(value.word()),
         Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,
         Field::Secret(value) => value.as_ref().map(|_| string(MASK))?,
+        Field::Secrets(value) if value.is_empty() => return None,
+        Field::Secrets(value) => {
+            Value::Table(value.keys().map(|name| (name.clone(), string(MASK))).collect())
+        }
         Field::Address(value) => string(value.as_ref()?.to_string().trim_end_matches('/')),
     })
 }

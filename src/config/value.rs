@@ -1,6 +1,6 @@
 //! Readers of single values: text, sizes, durations, choices, secrets, URLs.
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use bytesize::ByteSize;
 use http::{HeaderValue, Uri};
@@ -198,6 +198,12 @@ pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
         cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
     }
     Some(SecretString::from(value))
+}
+
+/// A table of secrets by names.
+pub(super) fn secrets(cell: Cell<'_>) -> Option<BTreeMap<String, SecretString>> {
+    let entries = cell.entries().into_iter();
+    entries.map(|(name, _, cell)| Some((name.to_owned(), secret(cell)?))).collect()
 }
 
 /// The base URL of an API.

@@ -20,7 +20,11 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
     let schema = schema.view().raw();
     let own: Map<String, Value> = match serde_json::from_str(written) {
         Ok(own) => own,
-        Err(_) => return Err(invalid(&arguments_fault(None, written).unwrap_or_else(|| "they are nested too deeply".to_owned()))),
+        Err(_) => {
+            return Err(invalid(
+                &arguments_fault(None, written).unwrap_or_else(|| "they are nested too deeply".to_owned()),
+            ));
+        }
     };
     let completed = with_defaults(own.clone(), schema);
     if completed.len() > own.len()
@@ -109,7 +113,10 @@ mod tests {
     #[test]
     fn equal_arguments_have_the_same_canonical_form() {
         let of = |text: &str| canonical(&serde_json::from_str(text).unwrap());
-        assert_eq!(of("{\"b\":{\"y\":1,\"x\":2},\"a\":[1, 2]}"), of("{ \"a\":[1,2],\"b\":{\"x\":2,\"y\":1} }"));
+        assert_eq!(
+            of("{\"b\":{\"y\":1,\"x\":2},\"a\":[1, 2]}"),
+            of("{ \"a\":[1,2],\"b\":{\"x\":2,\"y\":1} }")
+        );
         assert_ne!(of("{\"a\":[1,2]}"), of("{\"a\":[2,1]}"));
         assert_ne!(of("{\"a\":1}"), of("{\"a\":\"1\"}"));
     }

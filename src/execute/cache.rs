@@ -38,6 +38,13 @@ impl Expiry<CacheKey, Kept> for Ttl {
     }
 }
 
+/// What is not kept.
+enum Unkept {
+    /// The tool says that it failed.
+    Output(Arc<Output>),
+    Error(ToolError),
+}
+
 /// A result, and whether an earlier or simultaneous equal call gave it.
 pub(super) type Found = (Arc<Output>, bool);
 
@@ -45,7 +52,8 @@ impl Cache {
     /// A cache of results with at most `max_bytes` bytes.
     pub(super) fn new(max_bytes: usize) -> Self {
         let weight = |key: &CacheKey, kept: &Kept| {
-            let details = if kept.output.details.is_null() { 0 } else { kept.output.details.to_string().len() };
+            let details =
+                if kept.output.details.is_null() { 0 } else { kept.output.details.to_string().len() };
             let Output { content, summary, .. } = &*kept.output;
             let bytes = key.arguments.len() + content.len() + summary.len() + details + 256;
             u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -68,13 +76,22 @@ impl Cache {
             self.kept.invalidate(&key).await;
         }
         let run = async {
-            let output = Arc::new(run.await?);
-            Ok::<_, ToolError>(Kept { output, expires: Instant::now() + ttl })
+            match run.await {
+                Ok(output) if output.is_error => Err(Unkept::Output(Arc::new(output))),
+                Ok(output) => Ok(Kept { output: Arc::new(output), expires: Instant::now() + ttl }),
+                Err(error) => Err(Unkept::Error(error)),
+            }
         };
-        let entry = self.kept.entry(key).or_try_insert_with(run).await;
-        let entry = entry.map_err(|error| ToolError::clone(&error))?;
-        let is_fresh = entry.is_fresh();
-        Ok((entry.into_value().output, !is_fresh))
+        match self.kept.entry(key).or_try_insert_with(run).await {
+            Ok(entry) => {
+                let is_fresh = entry.is_fresh();
+                Ok((entry.into_value().output, !is_fresh))
+            }
+            Err(unkept) => match &*unkept {
+                Unkept::Output(output) => Ok((Arc::clone(output), false)),
+                Unkept::Error(error) => Err(error.clone()),
+            },
+        }
     }
 }
 

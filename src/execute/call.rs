@@ -61,7 +61,10 @@ impl HostedCall {
         let found = timeout_at(self.turn.deadline, self.found().instrument(span)).await.map_err(late);
         let found = found.and_then(|found| found);
         reporting.outcome = Some(match &found {
-            Ok((output, is_cached)) => (audit.content(&output.content), None, *is_cached),
+            Ok((output, is_cached)) => {
+                let code = output.is_error.then_some(ErrorCode::ProviderError);
+                (audit.content(&output.content), code, *is_cached)
+            }
             Err(error) => (audit.content(&error.message), Some(error.code), false),
         });
         found.map(|(output, _)| output)
@@ -97,7 +100,8 @@ impl HostedCall {
                 let mut list = list.iter().map(|own| own.trim_start_matches("*.").to_ascii_lowercase());
                 list.any(|own| is_within(domain, own.trim_matches('.')))
             };
-            if is_in(&rules.deny_domains) || !(rules.allow_domains.is_empty() || is_in(&rules.allow_domains)) {
+            if is_in(&rules.deny_domains) || !(rules.allow_domains.is_empty() || is_in(&rules.allow_domains))
+            {
                 let message = format!("Addresses at {domain} may not be used.");
                 return Err(ToolError::new(ErrorCode::BlockedUrl, message));
             }
@@ -110,17 +114,24 @@ impl HostedCall {
         };
         let params = Value::Object(self.arguments.clone()).to_string();
         let shown = (&*self.hosted.spec.label, &*params);
-        self.turn.execution.permissions().check(&asked, shown, (Some(&self.subject), self.turn.deadline)).await
+        self.turn
+            .execution
+            .permissions()
+            .check(&asked, shown, (Some(&self.subject), self.turn.deadline))
+            .await
     }
 
     /// The domain that the call addresses, in lower case. `None`: it addresses none.
     fn domain(&self) -> Result<Option<String>, ToolError> {
         let Some(argument) = self.hosted.spec.url_argument else { return Ok(None) };
         let Some(Value::String(written)) = self.arguments.get(argument) else { return Ok(None) };
-        let host = url::Url::parse(written.trim()).ok().and_then(|url| url.host_str().map(str::to_ascii_lowercase));
+        let host =
+            url::Url::parse(written.trim()).ok().and_then(|url| url.host_str().map(str::to_ascii_lowercase));
         match host {
             Some(host) => Ok(Some(host.trim_end_matches('.').to_owned())),
-            None => Err(ToolError::new(ErrorCode::BlockedUrl, format!("`{argument}` is not a URL with a host."))),
+            None => {
+                Err(ToolError::new(ErrorCode::BlockedUrl, format!("`{argument}` is not a URL with a host.")))
+            }
         }
     }
 
@@ -185,7 +196,7 @@ impl HostedCall {
     /// The output without configured secrets, and not longer than it may be.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
-        let Output { content, summary, details } = output;
+        let Output { content, summary, details, is_error } = output;
         let limit = self.hosted.rules.max_result.unwrap_or(self.turn.execution.settings().max_result);
         let content = shrink(secrets.text(&content).into_owned(), limit).ok_or_else(too_large)?;
         let details = match details {
@@ -198,7 +209,7 @@ impl HostedCall {
                 }
             }
         };
-        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details })
+        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, is_error })
     }
 
     fn record(&self) -> CallRecord {

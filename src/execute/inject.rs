@@ -1,6 +1,6 @@
 //! Which hosted tools the model gets in a request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     intent::{Intent, plain},
@@ -63,12 +63,12 @@ fn may_be_chosen(choice: &ToolChoice, hosted: &Hosted) -> bool {
     }
 }
 
-fn wants(conversation: &Conversation, chain: &Chain<'_>, hosted: &Hosted) -> bool {
+fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
     match hosted.rules.injection {
         Injection::Off => false,
         Injection::Force => true,
         Injection::Selective => {
-            is_named(conversation, hosted) || chain.calls.contains(&&*hosted.name) || {
+            is_named(conversation, hosted) || chain.calls.contains(&*hosted.name) || {
                 let own = &hosted.rules.intent;
                 let defaults = || Intent::default_for(&hosted.name, &hosted.spec.label);
                 let matches = |rule: &Intent| chain.texts.iter().any(|text| rule.matches(text));
@@ -92,16 +92,16 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
 
 /// The turns since the model's last answer without calls. What was asked for or called in them stays available until the next
 /// such answer, so a model does not lose a tool in the middle of its work.
-struct Chain<'t> {
+struct Chain {
     /// What the user wrote, in the form of [`plain`].
     texts: Vec<String>,
     /// The names of the tools that were called.
-    calls: Vec<&'t str>,
+    calls: HashSet<String>,
 }
 
-impl<'t> Chain<'t> {
-    fn of(turns: &'t [Turn]) -> Self {
-        let mut chain = Self { texts: Vec::new(), calls: Vec::new() };
+impl Chain {
+    fn of(turns: &[Turn]) -> Self {
+        let mut chain = Self { texts: Vec::new(), calls: HashSet::new() };
         for turn in turns.iter().rev() {
             match turn.role {
                 Role::User => {
@@ -110,15 +110,13 @@ impl<'t> Chain<'t> {
                     chain.texts.push(plain(text));
                 }
                 Role::Assistant => {
-                    let calls = turn.parts.iter().filter_map(|part| match part {
-                        Part::Call(call) => Some(call.name.as_str()),
+                    let mut calls = turn.parts.iter().filter_map(|part| match part {
+                        Part::Call(call) => Some(call.name.clone()),
                         _ => None,
                     });
-                    let before = chain.calls.len();
+                    let Some(first) = calls.next() else { break };
+                    chain.calls.insert(first);
                     chain.calls.extend(calls);
-                    if chain.calls.len() == before {
-                        break;
-                    }
                 }
                 Role::System | Role::Developer | Role::Tool => {}
             }
@@ -129,9 +127,8 @@ impl<'t> Chain<'t> {
 
 /// The name under which the model gets the tool. If the client has declared a tool of this name, that depends on the settings.
 fn free_name(conversation: &mut Conversation, hosted: &Hosted, clash: Clash) -> Option<String> {
-    let is_declared = |conversation: &Conversation, name: &str| {
-        conversation.tools.iter().any(|tool| tool.name == name)
-    };
+    let is_declared =
+        |conversation: &Conversation, name: &str| conversation.tools.iter().any(|tool| tool.name == name);
     let name = hosted.name.to_string();
     if !is_declared(conversation, &name) {
         return Some(name);

@@ -36,9 +36,11 @@ impl Intent {
     pub(crate) fn default_for(tool: &str, label: &str) -> Vec<Self> {
         match tool {
             "web_search" => WEB_SEARCH.into_iter().filter_map(Self::parse).collect(),
-            _ => Self::parse(&format!("{tool}|{}|{}", tool.replace(['_', '-'], " "), label.replace('+', " ")))
-                .into_iter()
-                .collect(),
+            _ => {
+                Self::parse(&format!("{tool}|{}|{}", tool.replace(['_', '-'], " "), label.replace('+', " ")))
+                    .into_iter()
+                    .collect()
+            }
         }
     }
 

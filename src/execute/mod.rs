@@ -12,14 +12,26 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod arguments;
+mod cache;
+mod call;
+mod connect;
+mod inject;
+mod intent;
 pub(crate) mod permission;
+mod process;
 mod provider;
+mod rates;
 mod registry;
 mod runtime;
 mod settings;
+mod shrink;
 mod stage;
+mod stderr;
 mod tool;
+mod turn;
 
+pub(crate) mod address;
 pub(crate) mod audit;
 pub(crate) mod http;
 pub(crate) mod providers;
@@ -27,18 +39,20 @@ pub(crate) mod providers;
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
     audit::{Audit, AuditEvent, CallRecord, Record, Subject},
+    intent::Intent,
     permission::{
-        Answer, AnswerError, By, Permissions, Question, QuestionContext, RememberedRule, Scope, Settled,
-        key_mark,
+        Answer, AnswerError, By, PermissionRule, Permissions, Question, QuestionContext, RememberedRule,
+        Scope, Settled, key_mark,
     },
-    provider::{Host, Invocation, Provider, Running, Testing, Verdict},
+    provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{KINDS, ProviderOptions},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
     settings::{
-        Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
+        CacheRule, Clash, Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
         Visibility,
     },
-    stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
+    stage::{Asker, Execution, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
+    turn::{HostedTurn, Ran},
 };

@@ -35,6 +35,43 @@ pub(crate) enum Verdict {
     RateLimited,
 }
 
+/// How a provider is, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Whether it can be used.
+    pub(crate) state: ProviderState,
+    /// Why not. It contains nothing that is secret.
+    pub(crate) reason: Option<String>,
+    /// The last lines that its program wrote to stderr, without secrets.
+    pub(crate) stderr: Vec<String>,
+}
+
+/// Whether a provider can be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ProviderState {
+    /// Its server is being started or connected to, for the first time.
+    Starting,
+    /// It can.
+    #[default]
+    Ready,
+    /// Its server ended, and will be started again.
+    Restarting,
+    /// The last attempt to start its server failed. The next one follows.
+    Failed,
+}
+
+impl ProviderState {
+    /// Its name, for programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Restarting => "restarting",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Offers tools and runs their calls.
 pub(crate) trait Provider: fmt::Debug + Send + Sync {
     /// What it offers now. Empty if it cannot run anything: no key is set, its server is not reachable. When that changes, it calls
@@ -48,6 +85,11 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
     /// `None`: there is nothing to ask.
     fn test<'a>(&'a self, _key: Option<&'a SecretString>) -> Testing<'a> {
         Box::pin(ready(None))
+    }
+
+    /// Whether it can be used now.
+    fn status(&self) -> Status {
+        Status::default()
     }
 
     /// Starts what has to run in the background. Called once, on the runtime of the stage. Tasks end when the host does.
@@ -89,6 +131,13 @@ impl Host {
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
         Self { name: name.into(), http, audit, changed }
+    }
+
+    /// One without a stage, for tests of the provider `name`.
+    #[cfg(test)]
+    pub(super) fn detached(name: &str) -> Self {
+        let redactor = Arc::new(crate::redact::Redactor::new([]));
+        Self::new(name, HttpClient::new(), Arc::new(Audit::new(redactor, None)), Arc::default())
     }
 
     /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use governor::{Quota, RateLimiter, clock::Clock, middleware::NoOpMiddleware, state::keyed::HashMapStateStore};
+use governor::{
+    Quota, RateLimiter, clock::Clock, middleware::NoOpMiddleware, state::keyed::HashMapStateStore,
+};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -58,7 +60,12 @@ impl Rates {
     ///
     /// # Errors
     /// It would have to wait for too long, or too many wait already.
-    pub(super) async fn take(&self, hosted: &Hosted, client: Owner, deadline: Instant) -> Result<(), ToolError> {
+    pub(super) async fn take(
+        &self,
+        hosted: &Hosted,
+        client: Owner,
+        deadline: Instant,
+    ) -> Result<(), ToolError> {
         let end = deadline.min(Instant::now() + self.wait);
         if let Some(clients) = &self.clients {
             self.take_from(clients, client, end).await?;

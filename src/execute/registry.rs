@@ -166,7 +166,10 @@ impl Registry {
             };
             if !is_known {
                 let hint = suggest(written, &names, None);
-                tracing::warn!(tool = written, "[[tools]] has rules for a tool that no provider offers; {hint}");
+                tracing::warn!(
+                    tool = written,
+                    "[[tools]] has rules for a tool that no provider offers; {hint}"
+                );
             }
         }
     }
@@ -181,7 +184,8 @@ impl Registry {
         for (provider_name, provider) in &self.providers {
             let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
             let offered = provider.tools();
-            let allowed = offered.into_iter().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)));
+            let allowed =
+                offered.into_iter().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)));
             for (number, spec) in allowed.enumerate() {
                 let name = normalized(&spec.name);
                 if number == MAX_TOOLS {
@@ -196,9 +200,17 @@ impl Registry {
                 let is_enabled = !state.disabled.contains(&name);
                 let spec = as_ruled(spec, &rules);
                 let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
-                let text =
-                    format!("provider {provider_name}: another tool has the name `{name}`; this one is left out");
-                if !snapshot.add(Hosted { name: name.into(), spec, provider_name, provider, rules, is_enabled }) {
+                let text = format!(
+                    "provider {provider_name}: another tool has the name `{name}`; this one is left out"
+                );
+                if !snapshot.add(Hosted {
+                    name: name.into(),
+                    spec,
+                    provider_name,
+                    provider,
+                    rules,
+                    is_enabled,
+                }) {
                     warn(text);
                 }
             }

@@ -35,6 +35,13 @@ impl Runtime {
         Ok(Self { handle, _wanted: wanted })
     }
 
+    /// The runtime of the test that calls this.
+    #[cfg(test)]
+    pub(crate) fn here() -> Self {
+        let (wanted, _) = oneshot::channel();
+        Self { handle: runtime::Handle::current(), _wanted: wanted }
+    }
+
     /// Runs `work` there. Dropping what is returned cancels it. `None`: it panicked, or the runtime has ended.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task(self.handle.spawn(work))

@@ -11,6 +11,7 @@ use super::{
     registry::normalized,
     tool::Rate,
 };
+use crate::rules::MixedTurns;
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
@@ -117,17 +118,6 @@ pub(crate) enum Visibility {
     Items,
 }
 
-/// What happens when a hop calls hosted tools and the client's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MixedTurns {
-    /// The client gets its calls; the results of the others are added when it sends its own.
-    Defer,
-    /// The hosted calls run; the model is told to repeat the others.
-    ServerFirst,
-    /// The hosted calls are dropped.
-    ClientOnly,
-}
-
 /// One entry of `[[providers]]`.
 #[derive(Debug, Clone)]
 pub(crate) struct ProviderEntry {
@@ -153,7 +143,9 @@ impl ProviderEntry {
     pub(crate) fn allows(&self, name: &str) -> bool {
         let short = name.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix("__"));
         let is_in = |patterns: &[String]| {
-            patterns.iter().any(|pattern| glob(pattern, name) || short.is_some_and(|short| glob(pattern, short)))
+            patterns
+                .iter()
+                .any(|pattern| glob(pattern, name) || short.is_some_and(|short| glob(pattern, short)))
         };
         (self.tools.is_empty() || is_in(&self.tools)) && !is_in(&self.deny)
     }

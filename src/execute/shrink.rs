@@ -61,7 +61,8 @@ fn longest_allowed(lengths: &[usize], excess: usize) -> Option<usize> {
         sum = sum.saturating_add(*length);
         let next = place.checked_sub(1).and_then(|place| lengths.get(place)).copied().unwrap_or(0);
         // With the `longer` longest strings cut to `most` bytes and marked.
-        let most = sum.checked_sub(excess).map(|left| left / longer).and_then(|most| most.checked_sub(MARK.len()));
+        let most =
+            sum.checked_sub(excess).map(|left| left / longer).and_then(|most| most.checked_sub(MARK.len()));
         if let Some(most) = most.filter(|most| *most + MARK.len() >= next && *most >= MIN_STRING) {
             return Some(most);
         }
@@ -116,7 +117,8 @@ mod tests {
 
     #[test]
     fn json_stays_json_and_loses_its_longest_strings() {
-        let content = json!({"title": "short", "pages": [{"text": "a".repeat(5000)}, {"text": "é\n".repeat(900)}, 7]});
+        let content =
+            json!({"title": "short", "pages": [{"text": "a".repeat(5000)}, {"text": "é\n".repeat(900)}, 7]});
         for limit in [600, 1000, 3000, 6000] {
             let short = shrink(content.to_string(), limit).unwrap();
             assert!(short.len() <= limit, "{limit}: {}", short.len());

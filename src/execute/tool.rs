@@ -71,9 +71,16 @@ pub(crate) struct Output {
     pub(crate) summary: String,
     /// What user interfaces show beside the text: `images`, `results`, … by kind; `Null` without.
     pub(crate) details: Value,
+    /// The tool ran and reports that it failed; `content` says why. Never kept for equal calls.
+    pub(crate) is_error: bool,
 }
 
 impl Output {
+    /// The tool's own report that it failed.
+    pub(crate) fn failed(content: impl Into<String>) -> Self {
+        Self { content: content.into(), summary: "failed".to_owned(), is_error: true, ..Self::default() }
+    }
+
     /// A result for the model only.
     pub(crate) fn text(content: impl Into<String>) -> Self {
         Self { content: content.into(), ..Self::default() }
@@ -91,12 +98,25 @@ pub(crate) struct ToolError {
     pub(crate) is_retryable: bool,
     /// When a provider wants to be asked again.
     pub(crate) retry_after: Option<Duration>,
+    /// Nothing has reached the provider, so that the call may be repeated whatever it does.
+    pub(crate) is_unsent: bool,
 }
 
 impl ToolError {
     /// An error with the retryability that its code has.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), is_retryable: code.is_retryable(), retry_after: None }
+        Self {
+            code,
+            message: message.into(),
+            is_retryable: code.is_retryable(),
+            retry_after: None,
+            is_unsent: false,
+        }
+    }
+
+    /// The same for a call of which nothing has reached the provider.
+    pub(crate) fn unsent(self) -> Self {
+        Self { is_unsent: true, ..self }
     }
 
     /// The result that tells the model.

@@ -15,12 +15,14 @@ use super::{
     call::HostedCall,
     inject::Offered,
     registry::{Hosted, Snapshot},
+    settings::ExecutionSettings,
     shrink::shrink,
     stage::{Asker, Execution},
     tool::{ErrorCode, Output, ToolError},
 };
 use crate::{
     conversation::{Call, CallOutput},
+    rules::HostedRules,
     wire::text::boundary_upto,
 };
 
@@ -84,6 +86,12 @@ impl HostedTurn {
         Self { execution, snapshot, offered, asker, deadline, running, state: Mutex::default() }
     }
 
+    /// How the pipeline handles their calls.
+    pub(crate) fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = self.execution.settings();
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
     /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
     /// that says so. Dropping the future cancels what runs.
     pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
@@ -121,7 +129,8 @@ impl HostedTurn {
             hosted.rules.max_uses.is_some_and(|most| uses >= most)
         };
         let offered = self.offered.iter().flatten();
-        let exhausted = offered.filter(|(_, place)| self.snapshot.tools().get(**place).is_some_and(is_exhausted));
+        let exhausted =
+            offered.filter(|(_, place)| self.snapshot.tools().get(**place).is_some_and(is_exhausted));
         exhausted.map(|(name, _)| name.as_str()).collect()
     }
 
@@ -168,7 +177,8 @@ impl HostedTurn {
     fn admit(self: &Arc<Self>, call: &Call, subject: &Subject) -> Result<HostedCall, ToolError> {
         let settings = self.execution.settings();
         let hosted = self.tool(&call.name);
-        let unknown = || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
+        let unknown =
+            || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
         let read = hosted.ok_or_else(unknown).and_then(|hosted| {
             let arguments = arguments::read(&call.arguments, &hosted.spec.parameters);
             Ok((hosted, arguments))
@@ -217,7 +227,8 @@ impl HostedTurn {
     fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
         let audit = self.execution.audit();
         let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
-        let call = CallRecord::new(&call.id, clipped(&call.name), &call.arguments, audit.json(&call.arguments));
+        let call =
+            CallRecord::new(&call.id, clipped(&call.name), &call.arguments, audit.json(&call.arguments));
         if let Some(provider) = provider.clone() {
             audit.publish(Some(subject), AuditEvent::ToolUse { call: call.clone(), provider });
         }
@@ -241,23 +252,28 @@ impl HostedTurn {
                 Ok(Arc::new(Output { content, ..Output::clone(&output) }))
             }
         });
-        let is_error = result.is_err();
+        let is_error = result.as_ref().map_or(true, |output| output.is_error);
         let label = self.tool(&call.name).map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
         let (content, note, details) = match result {
             Ok(output) => {
-                let Output { content, summary, details } = Output::clone(&output);
+                let Output { content, summary, details, .. } = Output::clone(&output);
                 (content, if summary.is_empty() { "done".to_owned() } else { summary }, details)
             }
             Err(error) => (error.content(&call.name), error.message, Value::Null),
         };
-        state.bytes += if is_error { 0 } else { content.len() };
+        state.bytes += content.len();
         drop(state);
         let arguments = match call.arguments.trim() {
             "" | "null" => "{}".to_owned(),
             _ => call.arguments,
         };
         let note = one_line(&format!("{label}: {note}"));
-        Ran { output: CallOutput { id: call.id, name: call.name, content, is_error }, arguments, note, details }
+        Ran {
+            output: CallOutput { id: call.id, name: call.name, content, is_error },
+            arguments,
+            note,
+            details,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {

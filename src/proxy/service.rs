@@ -16,6 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
+    execute::{Execution, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -30,7 +31,7 @@ use super::{
     cors::{self, Grant},
     count,
     drain::{self, Drain},
-    exchange::{self, Exchange},
+    exchange::{self, Exchange, Known, Who},
     intake,
     learned::{Learned, LearnedMeans},
     models::Models,
@@ -66,6 +67,8 @@ pub(super) struct Service {
     learned: Arc<Learned>,
     responses: Responses,
     states: Arc<TurnStates>,
+    /// The stage that runs hosted tools, if there is one.
+    execution: Option<Arc<Execution>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -78,7 +81,7 @@ impl Service {
     /// A service for `config`.
     ///
     /// # Errors
-    /// If no request to an upstream can be written.
+    /// If no request to an upstream can be written, or hosted tools have no thread.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
@@ -96,6 +99,12 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
+        let execution = config.execution.as_ref().map(|settings| {
+            let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
+            let around = Surroundings { redactor, state_dir, ..Surroundings::default() };
+            Execution::start(Arc::clone(settings), around)
+        });
+        let execution = execution.transpose().map_err(ServeError::Thread)?;
         Ok(Self {
             config,
             clients,
@@ -103,6 +112,7 @@ impl Service {
             learned,
             responses,
             states: Arc::new(states),
+            execution: execution.map(Arc::new),
             metrics,
             tap,
             redactor,
@@ -125,6 +135,7 @@ impl Service {
             learned: Arc::clone(&self.learned),
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
+            execution: self.execution.clone(),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -324,7 +335,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange((dialect, client), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -427,16 +438,23 @@ impl Service {
 
     fn exchange(
         &self,
-        (dialect, client): (ClientDialect, ClientKey),
+        dialect: ClientDialect,
+        client: (ClientKey, Owner),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let known = Known {
+            config: &self.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: self.execution.as_ref(),
+        };
         let (asked, how) = ((body, conversation), (reasoning, stamp()));
-        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
+        let who = Who { key: client.0, owner: client.1, request: access.id() };
+        let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -469,6 +487,7 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            hosted,
             keeper,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
@@ -492,7 +511,10 @@ impl Service {
             .redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
-        if let Some(keeper) = &keeper {
+        if let Some(hosted) = &hosted {
+            pipeline.host(hosted.rules());
+            pipeline.keep_state(model.wants_back());
+        } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());
         }
         let parts = answer::Parts {

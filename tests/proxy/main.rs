@@ -18,6 +18,7 @@ mod cors;
 mod drain;
 mod enforce;
 mod exchanges;
+mod execute;
 mod failures;
 mod hops;
 mod hosts;

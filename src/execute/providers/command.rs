@@ -2,29 +2,43 @@
 //!
 //! The program gets the arguments as JSON on stdin and writes the result, JSON or text, to stdout. It is started without a shell, in
 //! an environment that has only the variables that the settings name. Exit status 0 means success. What it writes to stderr goes
-//! to the log.
+//! to the log. With its end, and with that of the call, all that it has started is ended too.
 
-use std::{process::Stdio, sync::Arc, time::Duration};
+mod output;
+mod template;
+
+use std::{
+    process::ExitStatus,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    process::Command,
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    time::timeout,
 };
 
+use self::template::Template;
 use crate::{
-    execute::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec},
+    execute::{
+        ErrorCode, Host, Invocation, Output, Provider, Running, Status, ToolError, ToolSpec,
+        process::{Process, Program},
+        stderr::StderrLog,
+    },
     settings::{Field, Key, Settings},
     wire::json::Raw,
 };
 
+/// How long stdout may stay open after the program and its group have ended. Only a process that has left the group can hold it.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// The settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    command: Vec<String>,
+    program: Program,
     description: String,
     parameters: Option<Value>,
-    environment: Vec<String>,
     timeout: Duration,
     max_output: usize,
 }
@@ -32,10 +46,9 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            command: Vec::new(),
+            program: Program::default(),
             description: String::new(),
             parameters: None,
-            environment: vec!["PATH".to_owned(), "HOME".to_owned(), "LANG".to_owned()],
             timeout: Duration::from_secs(60),
             max_output: 1 << 20,
         }
@@ -45,10 +58,12 @@ impl Default for Options {
 impl Options {
     /// The keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new("command", "the program and its arguments; no shell reads them").or(Key::REQUIRED),
-            Field::Texts(&mut self.command),
+        let command = Key::new(
+            "command",
+            "the program and its arguments; no shell reads them. An element `{NAME}` is replaced by the call's argument of that \
+             name, or left out without one",
         );
+        self.program.settings(keys, command.or(Key::REQUIRED));
         keys.key(
             Key::new("description", "what the tool does, for the model").or(" "),
             Field::Text(&mut self.description),
@@ -56,10 +71,6 @@ impl Options {
         keys.key(
             Key::new("parameters", "JSON Schema of the arguments, as a table").or("no arguments"),
             Field::Json(&mut self.parameters),
-        );
-        keys.key(
-            Key::new("environment", "names of variables that the program gets from toolwire's environment"),
-            Field::Texts(&mut self.environment),
         );
         keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
         keys.key(
@@ -70,10 +81,8 @@ impl Options {
 
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        if self.command.is_empty() {
-            return Err("`command` is missing: the program and its arguments".to_owned());
-        }
         let parameters = self.parameters.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+        let template = Template::new(&self.program.command, &parameters)?;
         let spec = ToolSpec {
             name: host.name.to_string(),
             label: host.name.to_string(),
@@ -82,17 +91,28 @@ impl Options {
             timeout: self.timeout,
             ..ToolSpec::default()
         };
-        Ok(Arc::new(Program { options: self.clone(), spec: Arc::new(spec) }))
+        Ok(Arc::new(CommandTool {
+            program: self.program.clone(),
+            template,
+            max_output: self.max_output,
+            spec: Arc::new(spec),
+            name: Arc::clone(&host.name),
+            stderr: OnceLock::new(),
+        }))
     }
 }
 
 #[derive(Debug)]
-struct Program {
-    options: Options,
+struct CommandTool {
+    program: Program,
+    template: Template,
+    max_output: usize,
     spec: Arc<ToolSpec>,
+    name: Arc<str>,
+    stderr: OnceLock<StderrLog>,
 }
 
-impl Provider for Program {
+impl Provider for CommandTool {
     fn tools(&self) -> Vec<Arc<ToolSpec>> {
         vec![Arc::clone(&self.spec)]
     }
@@ -100,45 +120,93 @@ impl Provider for Program {
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
         Box::pin(self.call(call))
     }
-}
 
-impl Program {
-    async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
-        let failed = |message: &str| ToolError::new(ErrorCode::ProviderError, message);
-        let (program, arguments) = self.options.command.split_first().ok_or_else(|| failed("There is no program."))?;
-        let variables = std::env::vars_os()
-            .filter(|(name, _)| name.to_str().is_some_and(|name| self.options.environment.iter().any(|own| own == name)));
-        let mut child = Command::new(program)
-            .args(arguments)
-            .env_clear()
-            .envs(variables)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|_| failed("The program could not be started."))?;
-        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(failed("The program could not be started."));
-        };
-        let input = Value::Object(call.arguments.clone()).to_string();
-        let writing = async move {
-            // A program that does not read its input closes the pipe.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        };
-        let limit = u64::try_from(self.options.max_output).unwrap_or(u64::MAX);
-        let mut output = Vec::new();
-        let mut limited = stdout.take(limit.saturating_add(1));
-        let (_, read) = tokio::join!(writing, limited.read_to_end(&mut output));
-        read.map_err(|_| failed("The program's output could not be read."))?;
-        if output.len() > self.options.max_output {
-            return Err(ToolError::new(ErrorCode::TooLarge, "The program wrote more than it may."));
-        }
-        let status = child.wait().await.map_err(|_| failed("The program was lost."))?;
-        if !status.success() {
-            return Err(failed("The program failed."));
-        }
-        let text = String::from_utf8(output).map_err(|_| failed("The program wrote text that is not UTF-8."))?;
-        Ok(Output::text(text.trim_end()))
+    fn status(&self) -> Status {
+        let stderr = self.stderr.get().map(StderrLog::last).unwrap_or_default();
+        Status { stderr, ..Status::default() }
     }
 }
+
+impl CommandTool {
+    async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
+        let arguments = self.template.fill(&call.arguments)?;
+        let process = self.program.spawn(arguments.iter().map(String::as_str)).map_err(|error| {
+            tracing::warn!(provider = %self.name, %error, "the program cannot be started");
+            failed("The program could not be started.")
+        })?;
+        let stderr = self.stderr.get_or_init(|| StderrLog::new(Arc::clone(&self.name), self.program.secrets()));
+        let input = Value::Object(call.arguments.clone()).to_string();
+        let (status, output) = exchange(process, input, self.max_output, stderr).await?;
+        let text = String::from_utf8(output)
+            .map_err(|_| failed("The program wrote text that is not UTF-8."))?;
+        match status.success() {
+            true => Ok(output::read(text.trim_end())),
+            false if text.trim().is_empty() => Err(failed(&ending(status))),
+            false => Ok(Output::failed(text.trim_end())),
+        }
+    }
+}
+
+fn failed(message: &str) -> ToolError {
+    ToolError::new(ErrorCode::ProviderError, message)
+}
+
+/// How a program that failed has ended.
+fn ending(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("The program failed with exit status {code}."),
+        None => "The program was killed by a signal.".to_owned(),
+    }
+}
+
+/// Gives a program its input and reads its output until it has ended. Other processes that it has started are killed then, so they
+/// cannot keep its output open.
+async fn exchange(
+    process: Process,
+    input: String,
+    max_output: usize,
+    stderr: &StderrLog,
+) -> Result<(ExitStatus, Vec<u8>), ToolError> {
+    let Process { mut group, mut child, mut stdin, stdout, stderr: messages } = process;
+    let mut writing = Box::pin(async move {
+        // A program that does not read its input closes the pipe.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    });
+    let mut reading = Box::pin(read_limited(stdout, max_output));
+    let mut logging = Box::pin(stderr.read(messages));
+    let (mut is_written, mut is_logged, mut output) = (false, false, None);
+    let status = loop {
+        tokio::select! {
+            () = &mut writing, if !is_written => is_written = true,
+            () = &mut logging, if !is_logged => is_logged = true,
+            read = &mut reading, if output.is_none() => output = Some(read?),
+            status = child.wait() => break status,
+        }
+    };
+    group.kill();
+    if !is_logged {
+        // Best effort: the log of a call is not worth waiting for.
+        let _ = timeout(GRACE, logging).await;
+    }
+    let output = match output {
+        Some(output) => output,
+        None => timeout(GRACE, reading)
+            .await
+            .unwrap_or_else(|_| Err(failed("The program ended, but its output was not closed.")))?,
+    };
+    Ok((status.map_err(|_| failed("The program was lost."))?, output))
+}
+
+async fn read_limited(stdout: impl AsyncRead + Unpin, limit: usize) -> Result<Vec<u8>, ToolError> {
+    let mut output = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let read = stdout.take(most).read_to_end(&mut output).await;
+    read.map_err(|_| failed("The program's output could not be read."))?;
+    match output.len() > limit {
+        true => Err(ToolError::new(ErrorCode::TooLarge, "The program wrote more than it may.")),
+        false => Ok(output),
+    }
+}
+
+#[cfg(test)]
+mod tests;

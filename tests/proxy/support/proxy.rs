@@ -145,8 +145,7 @@ impl Setup {
 /// What `[execution]` and its tables say in `text`.
 fn execution(text: &str) -> Option<Arc<ExecutionSettings>> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let upstream =
-        "\n[[upstreams]]\nname = \"up\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
     file.write_all((text.to_owned() + upstream).as_bytes()).unwrap();
     let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
     load(&overrides, &|_| None).unwrap().config.execution

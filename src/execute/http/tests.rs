@@ -1,0 +1,261 @@
+use std::{
+    net::SocketAddr,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::header::AUTHORIZATION;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+};
+
+use super::*;
+
+/// A server that gives one response to each connection, in order; the last one to all that follow.
+struct Server {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    async fn start(responses: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let responses: Vec<_> =
+            responses.iter().map(|&text| text.replace("PORT", &address.port().to_string())).collect();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, mut tasks) = (Arc::clone(&requests), JoinSet::new());
+        tasks.spawn(async move {
+            for turn in 0.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    let mut piece = [0; 4096];
+                    let length = stream.read(&mut piece).await.unwrap();
+                    if length == 0 {
+                        break;
+                    }
+                    request.extend_from_slice(&piece[..length]);
+                }
+                seen.lock().unwrap().push(String::from_utf8(request).unwrap().to_ascii_lowercase());
+                let response = responses.get(turn).or(responses.last()).unwrap();
+                let _ = stream.write_all(response.as_bytes()).await;
+            }
+        });
+        Self { address, requests, _tasks: tasks }
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("http://{host}:{}/start", self.address.port())
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+fn ok(body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn moved(location: &str) -> String {
+    format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+fn private() -> AddressRules {
+    AddressRules { allow_private: true, ..AddressRules::default() }
+}
+
+/// All names resolve to these addresses, one list after the other.
+fn resolving(answers: &'static [&'static [&'static str]]) -> (Lookup, Arc<AtomicUsize>) {
+    let lookups = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&lookups);
+    let lookup: Lookup = Arc::new(move |_| {
+        let place = counter.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1);
+        Box::pin(async move {
+            Ok(answers[place].iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect())
+        })
+    });
+    (lookup, lookups)
+}
+
+fn download(url: &str) -> Download<'_> {
+    Download { url, headers: HeaderMap::new(), max_body: 100, content_types: &["text/", "application/json"] }
+}
+
+#[tokio::test]
+async fn private_addresses_are_not_connected_to() {
+    let server = Server::start(&[&ok("secret")]).await;
+    let client =
+        HttpClient::guarded(AddressRules { ports: vec![server.address.port()], ..AddressRules::default() });
+    for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
+        let url = server.url(host);
+        let result = client.get(download(&url)).await;
+        assert!(matches!(result, Err(HttpError::Blocked(Blocked::Private))), "{host}: {result:?}");
+        if let Ok(uri) = url.parse::<http::Uri>() {
+            let result = client.send(Request::get(uri).body(Bytes::new()).unwrap(), 100).await;
+            assert!(matches!(result, Err(HttpError::Blocked(Blocked::Private))), "{host}: {result:?}");
+        }
+    }
+    assert_eq!(server.requests(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn names_that_resolve_to_a_private_address_are_not_connected_to() {
+    let server = Server::start(&[&ok("secret")]).await;
+    let rules = AddressRules { ports: vec![server.address.port()], ..AddressRules::default() };
+    for addresses in [
+        &["127.0.0.1"] as &'static [&'static str],
+        &["::1"],
+        &["::ffff:127.0.0.1"],
+        &["93.184.216.34", "127.0.0.1"],
+        &["0.0.0.0"],
+        &["fe80::1"],
+    ] {
+        let lookup: Lookup = Arc::new(move |_| {
+            Box::pin(async move {
+                Ok(addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect())
+            })
+        });
+        let client = HttpClient::with(Some(Arc::new(rules.clone())), lookup);
+        let result = client.get(download(&server.url("site.example"))).await;
+        assert!(matches!(result, Err(HttpError::Blocked(Blocked::Private))), "{addresses:?}: {result:?}");
+    }
+    assert_eq!(server.requests(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_once_and_the_checked_address_is_used() {
+    let server = Server::start(&[&ok("page")]).await;
+    let (lookup, lookups) = resolving(&[&["127.0.0.1"], &["169.254.169.254"]]);
+    let client = HttpClient::with(Some(Arc::new(private())), lookup);
+    let response = client.get(download(&server.url("site.example"))).await.unwrap();
+    assert_eq!(response.body(), "page");
+    assert_eq!(lookups.load(Ordering::SeqCst), 1);
+    let host = format!("\r\nhost: site.example:{}\r\n", server.address.port());
+    assert!(server.requests()[0].contains(&host), "{:?}", server.requests());
+    // The next connection resolves the name anew, and to a forbidden address.
+    let result = client.get(download(&server.url("site.example"))).await;
+    assert!(matches!(result, Err(HttpError::Blocked(Blocked::Private))), "{result:?}");
+    assert_eq!(lookups.load(Ordering::SeqCst), 2);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn redirects_are_checked_like_the_first_address() {
+    for location in [
+        "http://169.254.169.254/latest/meta-data/",
+        "//metadata.google.internal/",
+        "http://user@site.example/",
+        "file:///etc/passwd",
+        "http://[fe80::1]/",
+    ] {
+        let server = Server::start(&[&moved(location), &ok("secret")]).await;
+        let client = HttpClient::guarded(private());
+        let result = client.get(download(&server.url("127.0.0.1"))).await;
+        assert!(matches!(result, Err(HttpError::Blocked(_))), "{location}: {result:?}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn five_redirects_are_followed_and_no_more() {
+    let step = moved("/next?a=b#c");
+    let page = ok("page");
+    let five = Server::start(&[&step, &step, &step, &step, &step, &page]).await;
+    let client = HttpClient::guarded(private());
+    let response = client.get(download(&five.url("127.0.0.1"))).await.unwrap();
+    assert_eq!(response.body(), "page");
+    assert!(five.requests()[5].starts_with("get /next?a=b http/1.1"));
+    let endless = Server::start(&[&step]).await;
+    let result = client.get(download(&endless.url("127.0.0.1"))).await;
+    assert!(matches!(result, Err(HttpError::Redirect)), "{result:?}");
+    assert_eq!(endless.requests().len(), 6);
+}
+
+#[tokio::test]
+async fn credentials_stay_with_the_server_that_they_are_for() {
+    let server = Server::start(&[
+        &moved("/own"),
+        &moved("http://other.example:PORT/"),
+        &moved("http://site.example:PORT/"),
+        &ok("page"),
+    ])
+    .await;
+    let (lookup, _) = resolving(&[&["127.0.0.1"]]);
+    let client = HttpClient::with(Some(Arc::new(private())), lookup);
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+    let url = server.url("site.example");
+    client.get(Download { headers, ..download(&url) }).await.unwrap();
+    let shown: Vec<_> = server.requests().iter().map(|request| request.contains("secret")).collect();
+    assert_eq!(shown, [true, true, false, false]);
+}
+
+#[test]
+fn redirects_lead_neither_nowhere_nor_to_http() {
+    let url = Url::parse("https://example.com/a/b").unwrap();
+    for (location, expected) in [
+        ("c", Some("https://example.com/a/c")),
+        ("//example.org/", Some("https://example.org/")),
+        ("https://example.org", Some("https://example.org/")),
+        ("http://example.com/", None),
+        ("HTTP://example.com/", None),
+        ("http://[", None),
+    ] {
+        let found = redirected(&url, &HeaderValue::from_str(location).unwrap()).ok();
+        assert_eq!(found.as_ref().map(Url::as_str), expected, "{location}");
+    }
+}
+
+#[tokio::test]
+async fn sizes_and_types_of_responses_are_limited() {
+    let full = "a".repeat(100);
+    let chunked = |length: usize| {
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{length:x}\r\n{}\r\n0\r\n\r\n",
+            "a".repeat(length)
+        )
+    };
+    let with = |fields: &str| {
+        format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\nConnection: close\r\n\r\n{{}}")
+    };
+    let head = format!("X: {}\r\nContent-Type: text/plain\r\n", "a".repeat(2 * MAX_HEAD));
+    let missing =
+        "HTTP/1.1 404 Not Found\r\nContent-Type: image/png\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            .to_owned();
+    for (response, expected) in [
+        (ok(&full), "200"),
+        (ok(&format!("{full}a")), "TooLarge"),
+        (chunked(100), "200"),
+        (chunked(101), "TooLarge"),
+        (with("Content-Type: APPLICATION/JSON\r\n"), "200"),
+        (with("Content-Type: text/plain\r\nContent-Encoding: identity\r\n"), "200"),
+        (with("Content-Type: application/jsonp\r\n"), "ContentType"),
+        (with("Content-Type: image/png\r\n"), "ContentType"),
+        (with(""), "ContentType"),
+        (with("Content-Type: text/html\r\nContent-Encoding: gzip\r\n"), "ContentType"),
+        (with(&head), "Broken"),
+        ("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\ncut".to_owned(), "Broken"),
+        ("220 mail.example ESMTP\r\n".to_owned(), "Broken"),
+        // The status tells why there is no page.
+        (missing, "404"),
+    ] {
+        let server = Server::start(&[&response]).await;
+        let result = HttpClient::guarded(private()).get(download(&server.url("127.0.0.1"))).await;
+        let shown = match result {
+            Ok(response) => response.status().as_str().to_owned(),
+            Err(error) => format!("{error:?}"),
+        };
+        assert!(shown.starts_with(expected), "{response:.200}\nexpected {expected}, got {shown}");
+        assert!(server.requests()[0].contains("accept-encoding: identity"));
+    }
+}

@@ -1,0 +1,4 @@
+//! Hosted tools: toolwire runs them, and the client sees one response.
+
+mod hops;
+mod script;
