@@ -153,6 +153,23 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         |cell| text(cell).map(|path| Some(path.into())),
         |path| path.as_deref().and_then(|path| path.to_str()).map(string),
     );
+    images(keys, settings);
+}
+
+/// Generated images.
+fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    settings.images.keys(keys);
+    let off = || "off".to_owned();
+    let mut command = settings.image_command.take().unwrap_or_else(off);
+    keys.key(
+        Key::new(
+            "image_command",
+            "a message of the user that begins with this asks for an image of what follows, without a model: \
+             `/generate-image a red fox`. `off`: there is no such command",
+        ),
+        Field::Text(&mut command),
+    );
+    settings.image_command = Some(command).filter(|command| *command != off());
 }
 
 /// Whether calls may run.

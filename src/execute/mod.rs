@@ -16,6 +16,8 @@ mod arguments;
 mod cache;
 mod call;
 mod connect;
+#[cfg(test)]
+mod double;
 mod inject;
 mod intent;
 pub(crate) mod permission;
@@ -33,6 +35,8 @@ mod turn;
 
 pub(crate) mod address;
 pub(crate) mod audit;
+pub(crate) mod command_path;
+pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
 

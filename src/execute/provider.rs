@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     audit::{Audit, AuditEvent, unix_millis},
+    files::ImageFiles,
     http::HttpClient,
     tool::{Output, ToolError, ToolSpec},
 };
@@ -118,6 +119,8 @@ pub(crate) struct Host {
     pub(crate) name: Arc<str>,
     /// Sends HTTP requests to addresses of the configuration.
     pub(crate) http: HttpClient,
+    /// Keeps generated images. `None`: there is no folder for them.
+    pub(crate) files: Option<Arc<ImageFiles>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
 }
@@ -130,7 +133,12 @@ impl Host {
         audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, audit, changed }
+        Self { name: name.into(), http, files: None, audit, changed }
+    }
+
+    /// The same with a folder for generated images.
+    pub(super) fn with_files(self, files: Option<Arc<ImageFiles>>) -> Self {
+        Self { files, ..self }
     }
 
     /// One without a stage, for tests of the provider `name`.

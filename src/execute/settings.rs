@@ -6,6 +6,7 @@ use secrecy::SecretString;
 
 use super::{
     ProviderOptions,
+    files::ImageSettings,
     intent::Intent,
     permission::{PermissionRule, glob},
     registry::normalized,
@@ -46,6 +47,10 @@ pub struct ExecutionSettings {
     pub(crate) rate_wait: Duration,
     /// Bytes of all results that are kept for equal calls.
     pub(crate) cache_size: usize,
+    /// Where generated images are kept.
+    pub(crate) images: ImageSettings,
+    /// Begins messages that ask for an image without a model. `None`: there is no such command.
+    pub(crate) image_command: Option<String>,
     /// Whether calls may run.
     pub(crate) permissions: PermissionSettings,
     /// The file that gets all events of the stage, as JSON lines.
@@ -98,6 +103,8 @@ impl Default for ExecutionSettings {
             rate_limit: None,
             rate_wait: Duration::from_secs(5),
             cache_size: 64 << 20,
+            images: ImageSettings::default(),
+            image_command: Some("/generate-image".to_owned()),
             permissions: PermissionSettings::default(),
             audit: None,
             providers: Vec::new(),

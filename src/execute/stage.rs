@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     audit::{Audit, Observer, write_file},
     cache::Cache,
+    files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     inject::inject,
     permission::Permissions,
@@ -35,6 +36,7 @@ pub(crate) struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
+    files: Option<Arc<ImageFiles>>,
     cache: Cache,
     rates: Rates,
     places: Places,
@@ -50,6 +52,8 @@ pub(crate) struct Surroundings {
     pub(crate) state_dir: Option<PathBuf>,
     /// Sees every event at once: the metrics.
     pub(crate) observer: Option<Observer>,
+    /// Show how many generated images are kept.
+    pub(crate) images: ImageGauges,
 }
 
 impl fmt::Debug for Surroundings {
@@ -61,7 +65,12 @@ impl fmt::Debug for Surroundings {
 /// Without secrets, state and observer.
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { redactor: Arc::new(Redactor::new([])), state_dir: None, observer: None }
+        Self {
+            redactor: Arc::new(Redactor::new([])),
+            state_dir: None,
+            observer: None,
+            images: ImageGauges::default(),
+        }
     }
 }
 
@@ -82,57 +91,69 @@ impl Execution {
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
     pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Self> {
-        let changed = Arc::new(Notify::new());
         let (http, given) = (HttpClient::new(), Arc::clone(&settings));
-        let execution = Self::assembled(settings, around, (Runtime::start()?, &changed), |audit, runtime| {
+        let build = |means: &Means<'_>| {
             let mut providers = Vec::new();
             for entry in &given.providers {
-                let host = Host::new(&entry.name, http.clone(), Arc::clone(audit), Arc::clone(&changed));
+                let (audit, changed) = (Arc::clone(means.audit), Arc::clone(means.changed));
+                let host =
+                    Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
                 match entry.options.build(&host) {
                     Ok(provider) => {
                         let starting = Arc::clone(&provider);
                         let name = Arc::clone(&host.name);
-                        runtime.spawn(async move { starting.start(&host) });
+                        means.runtime.spawn(async move { starting.start(&host) });
                         providers.push((name, provider));
                     }
                     Err(reason) => {
-                        tracing::error!(provider = entry.name, reason, "the provider cannot be used")
+                        tracing::error!(provider = entry.name, reason, "the provider cannot be used");
                     }
                 }
             }
             providers
-        });
-        Ok(execution)
+        };
+        Ok(Self::assembled(settings, around, Runtime::start()?, build))
     }
 
     /// The stage with the providers that `build` gives, on `runtime`.
     pub(super) fn assembled(
         settings: Arc<ExecutionSettings>,
         around: Surroundings,
-        (runtime, changed): (Runtime, &Arc<Notify>),
-        build: impl FnOnce(&Arc<Audit>, &Runtime) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
+        runtime: Runtime,
+        build: impl FnOnce(&Means<'_>) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
     ) -> Self {
         let secrets = around.redactor.of_configured();
         let audit = Arc::new(Audit::new(around.redactor, around.observer));
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
+        let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
+        let files = ImageFiles::new(&images, around.images).map(Arc::new);
+        if let Some(files) = files.clone() {
+            runtime.spawn(files::keep_clean(files));
+        }
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = Permissions::new(settings.all_permissions(), Arc::clone(&audit), file);
         let permissions = Arc::new(permissions);
         runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
-        let providers = build(&audit, &runtime);
+        let changed = Arc::new(Notify::new());
+        let providers = build(&Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime });
         let registry = Arc::new(Registry::new(Arc::clone(&settings), providers, Arc::clone(&audit)));
-        runtime.spawn(refresh(Arc::clone(changed), Arc::downgrade(&registry)));
+        runtime.spawn(refresh(changed, Arc::downgrade(&registry)));
         runtime.spawn(warn_of_unknown(Arc::downgrade(&registry)));
         let (cache, rates) = (Cache::new(settings.cache_size), Rates::new(&settings));
         let places = Places::new(&settings);
-        Self { settings, registry, permissions, audit, cache, rates, places, secrets, runtime }
+        Self { settings, registry, permissions, audit, files, cache, rates, places, secrets, runtime }
     }
 
     /// The settings.
     pub(crate) fn settings(&self) -> &ExecutionSettings {
         &self.settings
+    }
+
+    /// The generated images, if there is a folder for them.
+    pub(crate) fn files(&self) -> Option<&Arc<ImageFiles>> {
+        self.files.as_ref()
     }
 
     /// The tools of all providers.
@@ -198,6 +219,14 @@ impl Execution {
         let is_offered = !offered.is_empty();
         is_offered.then(|| HostedTurn::new(Arc::clone(self), (snapshot, Some(offered)), asker))
     }
+}
+
+/// What providers are made with.
+pub(super) struct Means<'m> {
+    audit: &'m Arc<Audit>,
+    changed: &'m Arc<Notify>,
+    files: &'m Option<Arc<ImageFiles>>,
+    runtime: &'m Runtime,
 }
 
 /// How many calls run at once, at each provider and altogether.

@@ -322,3 +322,6 @@ fn one_line(text: &str) -> String {
     }
     line
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ mod deadlines;
 mod drain;
 mod exchange;
 mod hops;
+mod images;
 mod intake;
 mod learned;
 mod listen;

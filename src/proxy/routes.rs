@@ -7,6 +7,7 @@ use http::Method;
 use crate::{
     config::Passthrough,
     dialect::ClientDialect,
+    execute::files,
     failure::{Failure, Kind},
     observe::untrusted::clip,
 };
@@ -63,6 +64,8 @@ pub(super) enum Route {
     Model(String),
     /// A path of the configuration, whose requests go to the upstream unread.
     Passthrough(String),
+    /// GET `/api/images/{name}`: a generated image, by its name as the path has it.
+    Image(String),
     /// GET `/healthz`: the process is alive.
     Health,
     /// GET `/readyz`: it accepts requests.
@@ -98,6 +101,9 @@ impl Route {
                 None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
             };
         }
+        if let Some(name) = path.strip_prefix(files::PATH).filter(|name| !name.is_empty()) {
+            return Some(Self::Image(name.to_owned()));
+        }
         match path.as_ref() {
             "/" => Some(Self::Root),
             "/v1/models" | "/v1/models/" => Some(Self::Models),
@@ -119,10 +125,16 @@ impl Route {
             Self::Models => "models",
             Self::Model(_) => "model",
             Self::Passthrough(_) => "passthrough",
+            Self::Image(_) => "image",
             Self::Health => "healthz",
             Self::Ready => "readyz",
             Self::Metrics => "metrics",
         }
+    }
+
+    /// The path as the log shows it. Who knows the name of an image may see it.
+    pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
+        if matches!(self, Self::Image(_)) { files::PATH } else { path }
     }
 
     /// What clients speak at this path.
@@ -151,7 +163,7 @@ impl Route {
 
     /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
-        !matches!(self, Self::Root | Self::Health | Self::Ready | Self::Metrics)
+        !matches!(self, Self::Root | Self::Image(_) | Self::Health | Self::Ready | Self::Metrics)
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -32,7 +33,7 @@ use super::{
     count,
     drain::{self, Drain},
     exchange::{self, Exchange, Known, Who},
-    intake,
+    images, intake,
     learned::{Learned, LearnedMeans},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
@@ -101,7 +102,8 @@ impl Service {
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
-            let around = Surroundings { redactor, state_dir, ..Surroundings::default() };
+            let around =
+                Surroundings { redactor, state_dir, images: metrics.images(), ..Surroundings::default() };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?;
@@ -143,6 +145,14 @@ impl Service {
     /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
+    }
+
+    /// Takes note of the addresses on which the server listens: links to generated images lead there.
+    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
+        let files = self.execution.as_ref().and_then(|execution| execution.files());
+        if let (Some(files), Some(address)) = (files, addresses.first()) {
+            files.reached_at(&images::base_url(*address));
+        }
     }
 
     /// The configured limits.
@@ -188,7 +198,9 @@ impl Service {
         let path = request.uri().path();
         let route = Route::find_with(path, &self.config.passthrough);
         let name = route.as_ref().map_or("unknown", Route::name);
-        let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
+        let shown = route.as_ref().map_or(path, |route| route.shown(path));
+        let access =
+            Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name);
         let head = request.method() == Method::HEAD;
         let grant = Grant::new(&self.config.cors_origins, request.headers());
         let version = request.version();
@@ -269,6 +281,10 @@ impl Service {
                 Some(model) => reply::json(&model, access),
                 None => reply::error(dialect.side().unknown_model(&id), dialect, access),
             },
+            Route::Image(name) => {
+                let files = self.execution.as_ref().and_then(|execution| execution.files());
+                Box::pin(images::respond(files, name, access)).await
+            }
             Route::Health => text(StatusCode::OK, "ok\n", access),
             Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),

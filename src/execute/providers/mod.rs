@@ -4,7 +4,7 @@
 /// declares their keys, and `build`, which makes the provider.
 macro_rules! kinds {
     ($($variant:ident $name:literal: $module:ident;)*) => {
-        $(mod $module;)*
+        $(pub(crate) mod $module;)*
 
         /// The settings of a provider, by its kind.
         #[derive(Debug, Clone)]
@@ -43,4 +43,5 @@ macro_rules! kinds {
 
 kinds! {
     Command "command": command;
+    Images "images": images;
 }

@@ -172,10 +172,8 @@ impl Calls {
     /// itself change it.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
-            Finish::Length | Finish::Filter => said,
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            Finish::Stop | Finish::Calls if self.client_calls > self.broken_calls => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
+            said => said.of_calls(self.client_calls > self.broken_calls),
         }
     }
 }

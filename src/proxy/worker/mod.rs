@@ -11,6 +11,7 @@ mod streaming;
 use std::{
     future::poll_fn,
     io,
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -57,6 +58,11 @@ impl Worker {
     /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         self.service.drain()
+    }
+
+    /// Takes note of the addresses on which the server listens.
+    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
+        self.service.listens_on(addresses);
     }
 
     /// Serves until the drain begins, then drains. Dropping the future ends everything at once.

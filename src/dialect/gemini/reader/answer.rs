@@ -283,12 +283,7 @@ impl AnswerState {
         }
         self.end_streamed_call(true, out)?;
         self.grounding.cite(out);
-        let any = self.calls.any();
-        out.event(Event::Finish(match finish {
-            Finish::Stop | Finish::Calls if any => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }));
+        out.event(Event::Finish(finish.of_calls(self.calls.any())));
         if let Some(usage) =
             Json::parse(&self.usage).ok().map(|json| json.get("usageMetadata").unwrap_or(json))
         {

@@ -231,11 +231,7 @@ impl AnswerState {
                 }
             },
         };
-        Ok(match finish {
-            Finish::Stop | Finish::Calls if self.calls.any() => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        })
+        Ok(finish.of_calls(self.calls.any()))
     }
 
     /// Learns the template of a line with one piece of text or reasoning and nothing else.

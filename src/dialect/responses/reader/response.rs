@@ -304,11 +304,7 @@ impl ResponseReader {
         self.open.clear();
         self.plain.forget();
         self.progress.is_finished = true;
-        out.event(Event::Finish(match finish {
-            Finish::Stop | Finish::Calls if self.calls.has_client_call() => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }));
+        out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
     /// The response has ended. Without a last event, its content implies how.

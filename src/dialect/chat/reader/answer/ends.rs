@@ -66,11 +66,7 @@ impl AnswerState {
 
     /// `stop` after calls means `tool_calls`, and `tool_calls` without a call means `stop`.
     fn promoted(&self, finish: Finish) -> Finish {
-        match finish {
-            Finish::Stop | Finish::Calls if self.calls.any => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }
+        finish.of_calls(self.calls.any)
     }
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {

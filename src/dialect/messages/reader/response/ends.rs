@@ -118,12 +118,7 @@ impl ResponseReader {
         self.blocks.clear();
         self.plain.forget();
         self.progress.is_finished = true;
-        let finish = match finish {
-            Finish::Stop | Finish::Calls if self.calls.has_client_call() => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        };
-        emit(out, frame, Event::Finish(finish));
+        emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
     /// The response has ended. Without a stop reason, its content implies one.
