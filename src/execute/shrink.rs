@@ -41,19 +41,20 @@ fn json_within(mut value: Value, limit: usize) -> Option<String> {
         members.insert("shortened".to_owned(), Value::Bool(true));
     }
     let excess = value.to_string().len().checked_sub(limit)?;
-    let most = longest_allowed(&lengths, excess)?;
-    cut(&mut value, most);
-    // Escapes are not spread evenly, so the estimate may be off.
-    let text = value.to_string();
-    if text.len() <= limit {
-        return Some(text);
+    let mut most = longest_allowed(&lengths, excess)?;
+    // The estimate counts escapes as if they were spread evenly.
+    while most >= MIN_STRING {
+        cut(&mut value, most);
+        let text = value.to_string();
+        if text.len() <= limit {
+            return Some(text);
+        }
+        most /= 2;
     }
-    let most = Some(most / 2).filter(|most| *most >= MIN_STRING)?;
-    cut(&mut value, most);
-    Some(value.to_string()).filter(|text| text.len() <= limit)
+    None
 }
 
-/// To how many bytes strings must be cut so that all together lose `excess` bytes. `lengths` is sorted.
+/// To how many bytes strings must be cut so that all together lose `excess` bytes. `lengths` are those in JSON, sorted.
 fn longest_allowed(lengths: &[usize], excess: usize) -> Option<usize> {
     let (mut longer, mut sum) = (0, 0_usize);
     for (place, length) in lengths.iter().enumerate().rev() {
@@ -72,10 +73,19 @@ fn longest_allowed(lengths: &[usize], excess: usize) -> Option<usize> {
 
 fn measure(value: &Value, lengths: &mut Vec<usize>) {
     match value {
-        Value::String(text) => lengths.push(text.len()),
+        Value::String(text) => lengths.push(text.bytes().map(written).sum()),
         Value::Array(elements) => elements.iter().for_each(|element| measure(element, lengths)),
         Value::Object(members) => members.values().for_each(|member| measure(member, lengths)),
         _ => {}
+    }
+}
+
+/// Bytes of a byte of a string in JSON.
+fn written(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..0x20 => 6,
+        _ => 1,
     }
 }
 

@@ -305,7 +305,8 @@ fn large_results_are_shortened_and_all_together_have_a_limit() {
         let calls = (0..4).map(|n| call(&n.to_string(), "tool", &n.to_string())).collect();
         let ran = turn.run(calls).await;
         let lengths: Vec<_> = ran.iter().map(|ran| ran.output.content.len()).collect();
-        assert!(lengths[0] <= 1000 && lengths[1] <= 1000 && lengths[2] <= 500, "{lengths:?}");
+        assert!(lengths[..3].iter().all(|length| *length <= 1000), "{lengths:?}");
+        assert!(lengths[..3].iter().sum::<usize>() <= 2500, "{lengths:?}");
         assert!(ran[2].output.content.contains("[Shortened"));
         assert_eq!(code(&ran[3]).as_deref(), Some("too_large"));
         assert!(!turn.may_call());
