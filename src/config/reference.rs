@@ -1,7 +1,7 @@
 //! [`reference()`]: every key of a configuration file, as the declarations describe it.
 
 use super::{
-    Limits, Metrics, execution, format,
+    AdminSettings, Limits, Metrics, admin, execution, format,
     keys::{Documenting, Row},
     model, read, upstream,
 };
@@ -72,5 +72,6 @@ pub fn reference() -> Vec<Section> {
     sections.push(Section::new("[[permissions]]", |keys| {
         execution::permission_keys(keys, &mut execution::PermissionDraft::default());
     }));
+    sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
     sections
 }

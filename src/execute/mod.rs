@@ -42,14 +42,14 @@ pub(crate) mod providers;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
-    audit::{Audit, AuditEvent, CallRecord, Record, Subject},
+    audit::{Audit, AuditEvent, CallRecord, Observer, Record, Subject},
     intent::Intent,
     permission::{
         Answer, AnswerError, By, PermissionRule, Permissions, Question, QuestionContext, RememberedRule,
         Scope, Settled, key_mark,
     },
     provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
-    providers::{KINDS, ProviderOptions},
+    providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
     settings::{

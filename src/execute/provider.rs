@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
+    Registrations,
     audit::{Audit, AuditEvent, unix_millis},
     files::ImageFiles,
     http::HttpClient,
@@ -93,6 +94,21 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         Status::default()
     }
 
+    /// Starts its server again. Returns whether it has one.
+    fn restart(&self) -> bool {
+        false
+    }
+
+    /// Whether its tools never displace those of other providers, wherever it stands in the configuration.
+    fn yields(&self) -> bool {
+        false
+    }
+
+    /// The programs that may register with it at run time.
+    fn registrations(self: Arc<Self>) -> Option<Arc<Registrations>> {
+        None
+    }
+
     /// Starts what has to run in the background. Called once, on the runtime of the stage. Tasks end when the host does.
     fn start(self: Arc<Self>, _host: &Host) {}
 }
@@ -157,6 +173,11 @@ impl Host {
     /// `text` from the provider with the configured secrets covered, for logs.
     pub(crate) fn redacted(&self, text: &str) -> String {
         self.audit.redacted(text)
+    }
+
+    /// Runs `work` until it ends, or the stage does. For [`Provider::start`] only.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        tokio::runtime::Handle::current().spawn(work);
     }
 
     /// The provider offers other tools than before.

@@ -119,6 +119,8 @@ impl Registry {
         providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
         audit: Arc<Audit>,
     ) -> Self {
+        let mut providers = providers;
+        providers.sort_by_key(|(_, provider)| provider.yields());
         let (snapshot, state) = (RwLock::default(), Mutex::default());
         let registry = Self { providers, settings, audit, snapshot, state };
         registry.refresh();

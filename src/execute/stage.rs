@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::{
+    Registrations,
     audit::{Audit, Observer, write_file},
     cache::Cache,
     files::{self, ImageFiles, ImageGauges},
@@ -182,6 +183,12 @@ impl Execution {
         providers.find(|(own, _)| **own == *name).map(|(_, provider)| Arc::clone(provider))
     }
 
+    /// The programs that may register at run time, one for each provider that lets them.
+    pub(crate) fn registrations(&self) -> Vec<Arc<Registrations>> {
+        let providers = self.registry.providers().iter();
+        providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
+    }
+
     /// Results for equal calls.
     pub(super) fn cache(&self) -> &Cache {
         &self.cache
@@ -202,7 +209,7 @@ impl Execution {
         &self.secrets
     }
 
-    /// A turn in which a person calls tools by hand, under the rules that hold for models.
+    /// A turn in which tools are called by their own names, without a model: by a person or a command. The rules are the same.
     pub(crate) fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
         HostedTurn::new(Arc::clone(self), (self.registry.snapshot(), None), asker)
     }

@@ -10,6 +10,7 @@
 
 mod support;
 
+mod admin;
 mod bodies;
 mod cancel;
 mod completions;

@@ -41,7 +41,10 @@ macro_rules! kinds {
     };
 }
 
+pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
+
 kinds! {
     Command "command": command;
+    Registered "http": registered;
     Images "images": images;
 }

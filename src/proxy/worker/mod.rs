@@ -80,8 +80,8 @@ impl Worker {
             tokio::select! {
                 () = &mut stopped => break,
                 accepted = poll_fn(|cx| poll_accept(&listeners, cx)) => match accepted {
-                    Ok(stream) => {
-                        connections.spawn(connection::serve(stream, Arc::clone(&self.service)));
+                    Ok(accepted) => {
+                        connections.spawn(connection::serve(accepted, Arc::clone(&self.service)));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
@@ -110,10 +110,10 @@ async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration)
 }
 
 /// The next connection on any of the listeners.
-fn poll_accept(listeners: &[TcpListener], cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
+fn poll_accept(listeners: &[TcpListener], cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
     for listener in listeners {
         if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-            return Poll::Ready(accepted.map(|(stream, _peer)| stream));
+            return Poll::Ready(accepted);
         }
     }
     Poll::Pending
