@@ -16,8 +16,10 @@ mod arguments;
 mod cache;
 mod call;
 mod connect;
+mod deferred;
 #[cfg(test)]
 mod double;
+mod engines;
 mod inject;
 mod intent;
 pub(crate) mod permission;
@@ -30,10 +32,13 @@ mod settings;
 mod shrink;
 mod stage;
 mod stderr;
+#[cfg(test)]
+mod test_server;
 mod tool;
 mod turn;
 
 pub(crate) mod address;
+pub(crate) mod ask;
 pub(crate) mod audit;
 pub(crate) mod command_path;
 pub(crate) mod files;
@@ -56,7 +61,7 @@ pub(crate) use self::{
         CacheRule, Clash, Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
         Visibility,
     },
-    stage::{Asker, Execution, Surroundings},
+    stage::{Asker, Execution, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
     turn::{HostedTurn, Ran},
 };

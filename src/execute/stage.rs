@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fmt, io,
+    ops::Deref,
     path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
@@ -10,13 +11,15 @@ use std::{
 
 use tokio::{
     sync::{Notify, Semaphore},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use super::{
     Registrations,
     audit::{Audit, Observer, write_file},
     cache::Cache,
+    deferred::Deferred,
+    engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     inject::inject,
@@ -37,12 +40,31 @@ pub(crate) struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
+    deferred: Arc<Deferred>,
     files: Option<Arc<ImageFiles>>,
     cache: Cache,
     rates: Rates,
     places: Places,
     secrets: Redactor,
     runtime: Runtime,
+}
+
+/// The stage while a server uses it. When it is dropped, everything that runs is cancelled.
+#[derive(Debug)]
+pub(crate) struct Started(Arc<Execution>);
+
+impl Deref for Started {
+    type Target = Arc<Execution>;
+
+    fn deref(&self) -> &Arc<Execution> {
+        &self.0
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.runtime.stop();
+    }
 }
 
 /// What the stage gets from the server.
@@ -91,7 +113,7 @@ impl Execution {
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
-    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
         let (http, given) = (HttpClient::new(), Arc::clone(&settings));
         let build = |means: &Means<'_>| {
             let mut providers = Vec::new();
@@ -113,7 +135,7 @@ impl Execution {
             }
             providers
         };
-        Ok(Self::assembled(settings, around, Runtime::start()?, build))
+        Ok(Started(Arc::new(Self::assembled(settings, around, Runtime::start()?, build))))
     }
 
     /// The stage with the providers that `build` gives, on `runtime`.
@@ -128,6 +150,7 @@ impl Execution {
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
+        let deferred = Arc::new(Deferred::new(around.state_dir.clone()));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let files = ImageFiles::new(&images, around.images).map(Arc::new);
         if let Some(files) = files.clone() {
@@ -139,12 +162,25 @@ impl Execution {
         runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
         let changed = Arc::new(Notify::new());
         let providers = build(&Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime });
-        let registry = Arc::new(Registry::new(Arc::clone(&settings), providers, Arc::clone(&audit)));
+        let registry =
+            Arc::new(Registry::new(Arc::clone(&settings), engines::joined(providers), Arc::clone(&audit)));
         runtime.spawn(refresh(changed, Arc::downgrade(&registry)));
         runtime.spawn(warn_of_unknown(Arc::downgrade(&registry)));
         let (cache, rates) = (Cache::new(settings.cache_size), Rates::new(&settings));
         let places = Places::new(&settings);
-        Self { settings, registry, permissions, audit, files, cache, rates, places, secrets, runtime }
+        Self {
+            settings,
+            registry,
+            permissions,
+            audit,
+            deferred,
+            files,
+            cache,
+            rates,
+            places,
+            secrets,
+            runtime,
+        }
     }
 
     /// The settings.
@@ -170,6 +206,17 @@ impl Execution {
     /// What happens in the stage.
     pub(crate) fn audit(&self) -> &Arc<Audit> {
         &self.audit
+    }
+
+    /// Completes the turns of the history that the client knows only in part. Returns whether there was one.
+    pub(crate) async fn complete(&self, conversation: &mut Conversation, client: Owner) -> bool {
+        let deadline = Instant::now() + self.settings.deadline;
+        self.deferred.restore(conversation, client, deadline).await
+    }
+
+    /// Results of hosted calls for the client's next request.
+    pub(super) fn deferred(&self) -> &Arc<Deferred> {
+        &self.deferred
     }
 
     /// Where hosted tools run.

@@ -13,15 +13,17 @@ use super::{
     arguments,
     audit::{AuditEvent, CallRecord, Subject},
     call::HostedCall,
+    deferred::Record,
     inject::Offered,
     registry::{Hosted, Snapshot},
-    settings::ExecutionSettings,
+    settings::{ExecutionSettings, Visibility},
     shrink::shrink,
     stage::{Asker, Execution},
     tool::{ErrorCode, Output, ToolError},
 };
 use crate::{
-    conversation::{Call, CallOutput},
+    conversation::{Call, CallOutput, Turn},
+    pipeline::DeferredTurn,
     rules::HostedRules,
     wire::text::boundary_upto,
 };
@@ -109,6 +111,27 @@ impl HostedTurn {
                 None => calls.into_iter().map(|call| turn.ran(call, Err(lost()))).collect(),
             }
         }
+    }
+
+    /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
+    /// left. `before`: the turns of earlier hops.
+    pub(crate) fn defer(self: &Arc<Self>, before: Vec<Turn>, DeferredTurn { turn, hosted }: DeferredTurn) {
+        let ids = hosted.iter().map(|call| call.id.clone()).collect();
+        let record = Record { before, turn, hosted: ids, results: Vec::new() };
+        let pending = self.execution.deferred().begin(self.asker.owner, record);
+        if hosted.is_empty() {
+            return;
+        }
+        let running = self.run(hosted);
+        self.execution.runtime().spawn(async move {
+            let ran = running.await;
+            pending.finish(ran.into_iter().map(|ran| ran.output).collect());
+        });
+    }
+
+    /// What clients see of the calls.
+    pub(crate) fn visibility(&self) -> Visibility {
+        self.execution.settings().visibility
     }
 
     /// Whether a further hop may call hosted tools. If not, the model must answer without them.
