@@ -310,6 +310,18 @@ pub enum Finish {
     Filter,
 }
 
+impl Finish {
+    /// The finish of a response that has calls for the client, or has none, whichever of the two words the upstream used.
+    #[must_use]
+    pub fn of_calls(self, has_calls: bool) -> Self {
+        match self {
+            Self::Stop | Self::Calls if has_calls => Self::Calls,
+            Self::Stop | Self::Calls => Self::Stop,
+            Self::Length | Self::Filter => self,
+        }
+    }
+}
+
 impl Event<'_> {
     /// The same event with owned contents. A frame to be forwarded unchanged becomes its meaning; one without
     /// a meaning becomes an empty ping.

@@ -261,6 +261,33 @@ impl Enforce {
     }
 }
 
+/// How the calls of hosted tools are handled in one response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostedRules {
+    /// What happens when a hop calls hosted tools and the client's.
+    pub mixed_turns: MixedTurns,
+    /// The text between those of two hops.
+    pub separator: String,
+}
+
+impl Default for HostedRules {
+    fn default() -> Self {
+        Self { mixed_turns: MixedTurns::Defer, separator: "\n\n".to_owned() }
+    }
+}
+
+/// `mixed_turns`: what happens when a hop calls hosted tools and the client's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MixedTurns {
+    /// The client gets its calls; the results of the others are added when it sends its own.
+    #[default]
+    Defer,
+    /// The hosted calls run; the model is told to repeat the others.
+    ServerFirst,
+    /// The hosted calls are dropped.
+    ClientOnly,
+}
+
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -314,6 +341,15 @@ impl Limits {
     pub(crate) fn arguments_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         let message = format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)");
+        Failure::new(Kind::Limit, message)
+    }
+
+    /// Calls of hosted tools with more than may be kept until they run.
+    pub(crate) fn hosted_calls_too_long(&self) -> Failure {
+        let limit = self.max_hold.max(self.max_arguments);
+        let message = format!(
+            "the tool calls of one turn are longer than {limit} bytes (limits.max_hold, limits.max_arguments)"
+        );
         Failure::new(Kind::Limit, message)
     }
 

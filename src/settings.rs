@@ -62,6 +62,9 @@ pub enum Field<'v> {
     /// A secret: the text itself, `"env:NAME"` or `"file:PATH"`; or not given. It is never shown.
     #[cfg(feature = "proxy")]
     Secret(&'v mut Option<secrecy::SecretString>),
+    /// Secrets, in the same forms.
+    #[cfg(feature = "proxy")]
+    SecretList(&'v mut Vec<secrecy::SecretString>),
     /// A table of secrets by names, each in the forms of `Secret`.
     #[cfg(feature = "proxy")]
     Secrets(&'v mut std::collections::BTreeMap<String, secrecy::SecretString>),

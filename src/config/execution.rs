@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     execute::{
-        ExecutionSettings, Injection, KINDS, MixedTurns, Permission, ProviderEntry, ProviderOptions,
-        ToolRules, Visibility,
+        ExecutionSettings, Injection, KINDS, Permission, ProviderEntry, ProviderOptions, ToolRules,
+        Visibility,
     },
+    rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings},
 };
 
@@ -81,6 +82,18 @@ pub(super) fn keys(keys: &mut dyn Settings, settings: &mut ExecutionSettings) {
             .or("a blank line"),
         Field::AnyText(&mut settings.separator),
     );
+    settings.images.keys(keys);
+    let off = || "off".to_owned();
+    let mut command = settings.image_command.take().unwrap_or_else(off);
+    keys.key(
+        Key::new(
+            "image_command",
+            "a message of the user that begins with this asks for an image of what follows, without a model: \
+             `/generate-image a red fox`. `off`: there is no such command",
+        ),
+        Field::Text(&mut command),
+    );
+    settings.image_command = Some(command).filter(|command| *command != off());
 }
 
 /// The keys that all kinds of `[[providers]]` have.

@@ -51,6 +51,7 @@ impl Settings for Reading<'_, '_> {
             }
             Field::Json(value) => put(value, json(cell).map(Some)),
             Field::Secret(value) => put(value, secret(cell).map(Some)),
+            Field::SecretList(value) => put(value, list(secret)(cell)),
             Field::Secrets(value) => put(value, secrets(cell)),
             Field::Address(value) => put(value, base_url(cell).map(Some)),
         }
@@ -127,6 +128,7 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Word(value) => string(value.word()),
         Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,
         Field::Secret(value) => value.as_ref().map(|_| string(MASK))?,
+        Field::SecretList(value) => strings(value.iter().map(|_| MASK)),
         Field::Secrets(value) if value.is_empty() => return None,
         Field::Secrets(value) => {
             Value::Table(value.keys().map(|name| (name.clone(), string(MASK))).collect())

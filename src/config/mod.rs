@@ -9,6 +9,7 @@
 //! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
 //! value.
 
+mod admin;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
@@ -28,6 +29,8 @@ mod table;
 mod upstream;
 mod value;
 
+pub use admin::AdminSettings;
+pub(crate) use admin::Capture;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
 #[cfg(feature = "cli")]
@@ -135,6 +138,8 @@ pub struct Config {
     pub threads: usize,
     /// The stage that runs hosted tools. `None`: there is none.
     pub execution: Option<Arc<ExecutionSettings>>,
+    /// The admin API. `None`: there is none.
+    pub admin: Option<Arc<AdminSettings>>,
 }
 
 impl Config {
@@ -144,10 +149,11 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// All configured secrets: clients' keys, upstreams' keys, and the values of upstreams' headers, except
+    /// All configured secrets: keys of clients, of upstreams and of the admin API, and the values of upstreams' headers, except
     /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
+        let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         keys.map(|key| key.expose_secret()).chain(headers)
     }

@@ -14,7 +14,7 @@ use super::{
     value::{count_or_off, listed_choice, referred, text},
 };
 use crate::{
-    conversation::Conversation,
+    conversation::{Conversation, WantsBack},
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
     rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
@@ -114,6 +114,14 @@ impl Model {
             example_turns: self.settings.showing.examples_as == ExamplesAs::Turns,
             signatures: self.settings.showing.tool_list == ToolList::Signatures,
             max_instructions: self.settings.showing.max_instructions,
+        }
+    }
+
+    /// What its upstream wants back of its turns: nothing if their calls are text for it.
+    pub(crate) fn wants_back(&self) -> WantsBack {
+        match self.tools {
+            ToolStyle::Native => self.upstream.options.side().wants_back(),
+            ToolStyle::Format(_) => WantsBack::Nothing,
         }
     }
 

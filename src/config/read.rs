@@ -11,7 +11,7 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, execution, format,
+    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, admin, execution, format,
     keys::{Keys, Reading, size_value, string, strings},
     model, model_rules, origins, passthrough,
     show::MASK,
@@ -157,6 +157,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
         let execution = execution::read(table);
+        let admin = admin::read(table);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -172,6 +173,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             drain_timeout: top.drain_timeout,
             threads: top.threads,
             execution,
+            admin,
         })
     })
 }

@@ -1,7 +1,7 @@
 //! [`reference()`]: every key of a configuration file, as the declarations describe it.
 
 use super::{
-    Limits, Metrics, execution, format,
+    AdminSettings, Limits, Metrics, admin, execution, format,
     keys::{Documenting, Row},
     model, read, upstream,
 };
@@ -69,5 +69,6 @@ pub fn reference() -> Vec<Section> {
         sections.push(Section::new(name, |keys| default().settings(keys)));
     }
     sections.push(Section::new("[[tools]]", |keys| execution::tool_keys(keys, &mut ToolRules::default())));
+    sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
     sections
 }

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::{
-    Config, execution,
+    Config, admin, execution,
     keys::table_of,
     read::{self, Root},
 };
@@ -41,6 +41,7 @@ impl Config {
             .into_iter()
             .filter(|(key, entries): &(_, Vec<_>)| *key != "formats" || !entries.is_empty());
         shown.extend(arrays.map(|(key, entries)| (key.to_owned(), Value::Array(entries))));
+        shown.extend(self.admin.iter().map(|admin| ("admin".to_owned(), Value::Table(admin::shown(admin)))));
         shown.extend(self.execution.iter().flat_map(|settings| execution::shown(settings)));
         shown
     }

@@ -25,6 +25,8 @@ mod tool;
 
 pub(crate) mod address;
 pub(crate) mod audit;
+pub(crate) mod command_path;
+pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
 
@@ -36,13 +38,10 @@ pub(crate) use self::{
         key_mark,
     },
     provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
-    providers::{KINDS, ProviderOptions},
+    providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{
-        Injection, MixedTurns, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
-        Visibility,
-    },
+    settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},
     stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
 };

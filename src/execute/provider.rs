@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
+    Registrations,
     audit::{Audit, AuditEvent, unix_millis},
+    files::ImageFiles,
     http::HttpClient,
     tool::{Output, ToolError, ToolSpec},
 };
@@ -92,6 +94,21 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         Status::default()
     }
 
+    /// Starts its server again. Returns whether it has one.
+    fn restart(&self) -> bool {
+        false
+    }
+
+    /// Whether its tools never displace those of other providers, wherever it stands in the configuration.
+    fn yields(&self) -> bool {
+        false
+    }
+
+    /// The programs that may register with it at run time.
+    fn registrations(self: Arc<Self>) -> Option<Arc<Registrations>> {
+        None
+    }
+
     /// Starts what has to run in the background. Called once, on the runtime of the stage. Tasks end when the host does.
     fn start(self: Arc<Self>, _host: &Host) {}
 }
@@ -118,6 +135,8 @@ pub(crate) struct Host {
     pub(crate) name: Arc<str>,
     /// Sends HTTP requests to addresses of the configuration.
     pub(crate) http: HttpClient,
+    /// Keeps generated images. `None`: there is no folder for them.
+    pub(crate) files: Option<Arc<ImageFiles>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
 }
@@ -130,7 +149,12 @@ impl Host {
         audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, audit, changed }
+        Self { name: name.into(), http, files: None, audit, changed }
+    }
+
+    /// The same with a folder for generated images.
+    pub(super) fn with_files(self, files: Option<Arc<ImageFiles>>) -> Self {
+        Self { files, ..self }
     }
 
     /// One without a stage, for tests of the provider `name`.
@@ -149,6 +173,11 @@ impl Host {
     /// `text` from the provider with the configured secrets covered, for logs.
     pub(crate) fn redacted(&self, text: &str) -> String {
         self.audit.redacted(text)
+    }
+
+    /// Runs `work` until it ends, or the stage does. For [`Provider::start`] only.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        tokio::runtime::Handle::current().spawn(work);
     }
 
     /// The provider offers other tools than before.

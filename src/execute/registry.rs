@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use super::{
@@ -28,6 +28,8 @@ pub(crate) struct Hosted {
     pub(crate) provider: Arc<dyn Provider>,
     /// The rules for it.
     pub(crate) rules: ToolRules,
+    /// Whether models get it. A person may switch it off.
+    pub(crate) is_enabled: bool,
 }
 
 /// The tools at one moment. A turn keeps the one that it began with.
@@ -46,7 +48,8 @@ impl Snapshot {
 
     /// The tool with this name or alias, however a model wrote it.
     pub(crate) fn find(&self, name: &str) -> Option<&Hosted> {
-        self.places.get(&normalized(name)).and_then(|place| self.tools.get(*place))
+        let place = self.places.get(&normalized(name))?;
+        self.tools.get(*place).filter(|tool| tool.is_enabled)
     }
 }
 
@@ -55,6 +58,8 @@ pub(crate) struct Registry {
     providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
     settings: Arc<ExecutionSettings>,
     snapshot: RwLock<Arc<Snapshot>>,
+    /// The names of the tools that are switched off.
+    disabled: Mutex<HashSet<String>>,
 }
 
 impl Registry {
@@ -63,7 +68,10 @@ impl Registry {
         settings: Arc<ExecutionSettings>,
         providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
     ) -> Self {
-        let registry = Self { providers, settings, snapshot: RwLock::default() };
+        let mut providers = providers;
+        providers.sort_by_key(|(_, provider)| provider.yields());
+        let (snapshot, disabled) = (RwLock::default(), Mutex::default());
+        let registry = Self { providers, settings, snapshot, disabled };
         registry.refresh();
         registry
     }
@@ -73,10 +81,30 @@ impl Registry {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The providers with their names.
+    pub(crate) fn providers(&self) -> &[(Arc<str>, Arc<dyn Provider>)] {
+        &self.providers
+    }
+
+    /// Switches a tool on or off. Returns whether there is such a tool.
+    pub(crate) fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
+        let snapshot = self.snapshot();
+        let Some(tool) = snapshot.tools().iter().find(|tool| *tool.name == *name) else { return false };
+        let mut disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_enabled {
+            true => _ = disabled.remove(&*tool.name),
+            false => _ = disabled.insert(tool.name.to_string()),
+        }
+        drop(disabled);
+        self.refresh();
+        true
+    }
+
     /// Asks the providers what they offer.
     pub(crate) fn refresh(&self) {
         let mut snapshot = Snapshot::default();
         let mut taken = HashSet::new();
+        let disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (provider_name, provider) in &self.providers {
             for spec in provider.tools() {
                 let name = normalized(&spec.name);
@@ -84,6 +112,7 @@ impl Registry {
                     tracing::warn!(tool = name, provider = %provider_name, "another provider offers a tool of this name");
                     continue;
                 }
+                let is_enabled = !disabled.contains(&name);
                 let place = snapshot.tools.len();
                 let names =
                     std::iter::once(name.clone()).chain(spec.aliases.iter().map(|alias| normalized(alias)));
@@ -92,7 +121,14 @@ impl Registry {
                 }
                 let rules = self.settings.tools.get(&name).cloned().unwrap_or_default();
                 let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
-                snapshot.tools.push(Hosted { name: name.into(), spec, provider_name, provider, rules });
+                snapshot.tools.push(Hosted {
+                    name: name.into(),
+                    spec,
+                    provider_name,
+                    provider,
+                    rules,
+                    is_enabled,
+                });
             }
         }
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);

@@ -2,7 +2,8 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use super::{ProviderOptions, permission::PermissionRule};
+use super::{ProviderOptions, files::ImageSettings, permission::PermissionRule};
+use crate::rules::MixedTurns;
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
@@ -25,6 +26,10 @@ pub struct ExecutionSettings {
     pub(crate) mixed_turns: MixedTurns,
     /// Between the texts of two hops.
     pub(crate) separator: String,
+    /// Where generated images are kept.
+    pub(crate) images: ImageSettings,
+    /// Begins messages that ask for an image without a model. `None`: there is no such command.
+    pub(crate) image_command: Option<String>,
     /// Whether calls may run.
     pub(crate) permissions: PermissionSettings,
     /// The file that gets all events of the stage, as JSON lines.
@@ -47,6 +52,8 @@ impl Default for ExecutionSettings {
             visibility: Visibility::Off,
             mixed_turns: MixedTurns::Defer,
             separator: "\n\n".to_owned(),
+            images: ImageSettings::default(),
+            image_command: Some("/generate-image".to_owned()),
             permissions: PermissionSettings::default(),
             audit: None,
             providers: Vec::new(),
@@ -64,17 +71,6 @@ pub(crate) enum Visibility {
     Reasoning,
     /// Calls that the server ran, in the form that the client's dialect has for them.
     Items,
-}
-
-/// What happens when a hop calls hosted tools and the client's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MixedTurns {
-    /// The client gets its calls; the results of the others are added when it sends its own.
-    Defer,
-    /// The hosted calls run; the model is told to repeat the others.
-    ServerFirst,
-    /// The hosted calls are dropped.
-    ClientOnly,
 }
 
 /// One entry of `[[providers]]`.

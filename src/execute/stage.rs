@@ -14,10 +14,12 @@ use tokio::{
 };
 
 use super::{
+    Registrations,
     audit::{Audit, Observer, write_file},
+    files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     permission::Permissions,
-    provider::{Host, Invocation},
+    provider::{Host, Invocation, Provider},
     registry::{Registry, Snapshot},
     runtime::Runtime,
     settings::{ExecutionSettings, Injection, Permission},
@@ -26,6 +28,7 @@ use super::{
 use crate::{
     conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
     redact::Redactor,
+    rules::HostedRules,
     store::Owner,
 };
 
@@ -36,6 +39,7 @@ pub(crate) struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
+    files: Option<Arc<ImageFiles>>,
     runtime: Runtime,
 }
 
@@ -47,6 +51,8 @@ pub(crate) struct Surroundings {
     pub(crate) state_dir: Option<PathBuf>,
     /// Sees every event at once: the metrics.
     pub(crate) observer: Option<Observer>,
+    /// Show how many generated images are kept.
+    pub(crate) images: ImageGauges,
 }
 
 impl fmt::Debug for Surroundings {
@@ -58,7 +64,12 @@ impl fmt::Debug for Surroundings {
 /// Without secrets, state and observer.
 impl Default for Surroundings {
     fn default() -> Self {
-        Self { redactor: Arc::new(Redactor::new([])), state_dir: None, observer: None }
+        Self {
+            redactor: Arc::new(Redactor::new([])),
+            state_dir: None,
+            observer: None,
+            images: ImageGauges::default(),
+        }
     }
 }
 
@@ -84,14 +95,17 @@ impl Execution {
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
+        let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
         let permissions = Arc::new(permissions);
         runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
         let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
+        let files = ImageFiles::new(&images, around.images).map(Arc::new);
         let mut providers = Vec::new();
         for entry in &settings.providers {
             let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
+            let host = host.with_files(files.clone());
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);
@@ -111,12 +125,20 @@ impl Execution {
                 registry.refresh();
             }
         });
-        Ok(Self { settings, registry, permissions, audit, runtime })
+        if let Some(files) = files.clone() {
+            runtime.spawn(files::keep_clean(files));
+        }
+        Ok(Self { settings, registry, permissions, audit, files, runtime })
     }
 
     /// The settings.
     pub(crate) fn settings(&self) -> &ExecutionSettings {
         &self.settings
+    }
+
+    /// The generated images, if there is a folder for them.
+    pub(crate) fn files(&self) -> Option<&Arc<ImageFiles>> {
+        self.files.as_ref()
     }
 
     /// The tools of all providers.
@@ -134,6 +156,34 @@ impl Execution {
         &self.audit
     }
 
+    /// Where hosted tools run.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The provider `name`.
+    pub(crate) fn provider(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let mut providers = self.registry.providers().iter();
+        providers.find(|(own, _)| **own == *name).map(|(_, provider)| Arc::clone(provider))
+    }
+
+    /// The programs that may register at run time, one for each provider that lets them.
+    pub(crate) fn registrations(&self) -> Vec<Arc<Registrations>> {
+        let providers = self.registry.providers().iter();
+        providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
+    }
+
+    /// A turn in which a person calls tools by hand, under the rules that hold for models.
+    pub(crate) fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
+        HostedTurn {
+            execution: Arc::clone(self),
+            snapshot: self.registry.snapshot(),
+            asker,
+            deadline: Instant::now() + self.settings.deadline,
+            state: Mutex::default(),
+        }
+    }
+
     /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
     /// gets none.
     pub(crate) fn offer(
@@ -147,8 +197,9 @@ impl Execution {
         let snapshot = self.registry.snapshot();
         for hosted in snapshot.tools() {
             let is_declared = conversation.tools.iter().any(|tool| *tool.name == *hosted.name);
-            let is_off =
-                hosted.rules.injection == Injection::Off || hosted.rules.permission == Permission::Deny;
+            let is_off = !hosted.is_enabled
+                || hosted.rules.injection == Injection::Off
+                || hosted.rules.permission == Permission::Deny;
             if is_declared || is_off {
                 continue;
             }
@@ -163,6 +214,15 @@ impl Execution {
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
         is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
+    }
+}
+
+impl Execution {
+    /// A turn in which toolwire itself calls tools, by their own names: for commands.
+    pub(crate) fn turn(self: &Arc<Self>, asker: Asker) -> HostedTurn {
+        let deadline = Instant::now() + self.settings.deadline;
+        let snapshot = self.registry.snapshot();
+        HostedTurn { execution: Arc::clone(self), snapshot, asker, deadline, state: Mutex::default() }
     }
 }
 
@@ -210,6 +270,12 @@ pub(crate) struct Ran {
 }
 
 impl HostedTurn {
+    /// How the pipeline handles their calls.
+    pub(crate) fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = &*self.execution.settings;
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
     /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
     /// that says so. Dropping the future cancels what runs.
     pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {

@@ -17,7 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{dialect::Skipped, failure::Kind, pipeline::Tally};
+use crate::{dialect::Skipped, execute::files::ImageGauges, failure::Kind, pipeline::Tally};
 
 /// The most tool names that become labels in one process; the others are `other`.
 const MAX_NAMES: usize = 256;
@@ -51,6 +51,7 @@ pub(crate) struct Metrics {
     tools_left_out: Family<ModelLabel, Counter>,
     store_failures: Counter,
     constraints_failed: Family<ConstraintLabels, Counter>,
+    images: ImageGauges,
     /// `None` if tool names are not a label.
     names: Option<Names>,
 }
@@ -148,6 +149,7 @@ impl Metrics {
             tools_left_out: Family::default(),
             store_failures: Counter::default(),
             constraints_failed: Family::default(),
+            images: ImageGauges::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -156,6 +158,12 @@ impl Metrics {
 
     fn register(&mut self) {
         let registry = &mut self.registry;
+        registry.register("images", "Generated images that are kept", self.images.count.clone());
+        registry.register(
+            "image_bytes",
+            "Bytes of the generated images that are kept",
+            self.images.bytes.clone(),
+        );
         registry.register("requests", "Finished requests", self.requests.clone());
         registry.register("streams_in_flight", "Responses in progress", self.streams.clone());
         registry.register(
@@ -321,6 +329,11 @@ impl Metrics {
             let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
             self.skipped.get_or_create(&labels).inc_by(count);
         }
+    }
+
+    /// What shows how many generated images are kept.
+    pub(crate) fn images(&self) -> ImageGauges {
+        self.images.clone()
     }
 
     /// The gauge of requests that wait for a free slot at `upstream`; its queue updates it.

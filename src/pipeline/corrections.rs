@@ -98,6 +98,11 @@ impl Corrections {
         self.faults.clear();
     }
 
+    /// A call that was required has been made: the rest of the response need not have another one.
+    pub(super) fn waive_required(&mut self) {
+        (self.required, self.retries_missing) = (Vec::new(), false);
+    }
+
     /// A call that the client is to run begins.
     pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
         if is_declared {

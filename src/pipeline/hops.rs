@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value, value::RawValue};
 
 use crate::{
-    conversation::{Part, Role, Turn},
+    conversation::{Call, Part, Role, Turn},
     event::{RawUsage, Usage},
 };
 
@@ -13,15 +13,21 @@ use crate::{
 pub struct FollowUp {
     /// Why the response does not end here.
     pub reason: Reason,
-    /// The turns to append to the conversation for the next request.
+    /// The turns to append to the conversation for the next request. Behind them come the results of `hosted`.
     pub turns: Vec<Turn>,
+    /// The calls of hosted tools that are to run first. They are in the last turn, maybe among calls that nobody runs.
+    pub hosted: Vec<Call>,
 }
 
 impl FollowUp {
     /// Asks the model again, which wrote `text` in this hop, with this message.
     pub(super) fn new(reason: Reason, text: &str, message: String) -> Self {
         let text = (!text.is_empty()).then(|| Turn::text(Role::Assistant, text));
-        Self { reason, turns: text.into_iter().chain([Turn::text(Role::User, message)]).collect() }
+        Self {
+            reason,
+            turns: text.into_iter().chain([Turn::text(Role::User, message)]).collect(),
+            hosted: Vec::new(),
+        }
     }
 
     /// Adds the reasoning behind what the model wrote in this hop. A turn of reasoning alone is not sent: some APIs reject it.
@@ -43,6 +49,8 @@ pub enum Reason {
     UnknownTool,
     /// The arguments of a call break their schema (`invalid_arguments = "retry"`).
     InvalidArguments,
+    /// Hosted tools were called.
+    Hosted,
 }
 
 impl Reason {
@@ -53,12 +61,13 @@ impl Reason {
             Self::MissingCall => "missing_call",
             Self::UnknownTool => "unknown_tool",
             Self::InvalidArguments => "invalid_arguments",
+            Self::Hosted => "hosted",
         }
     }
 
     /// Whether the next hop replaces what the last one gave, which the client has not received.
     pub(super) fn replaces(self) -> bool {
-        self != Self::Misrouted
+        !matches!(self, Self::Misrouted | Self::Hosted)
     }
 }
 

@@ -28,6 +28,7 @@ mod withheld;
 
 #[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
+pub use calls::DeferredTurn;
 pub use hops::{FollowUp, Reason};
 
 use std::sync::Arc;
@@ -46,10 +47,10 @@ use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
-    event::{Event, Sink},
+    event::{Event, Sink, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
-    rules::{Limits, Rules},
+    rules::{HostedRules, Limits, Rules},
     tools::DeclaredTools,
 };
 
@@ -141,6 +142,31 @@ impl Pipeline {
         if !tools.is_empty() {
             self.stages.calls.warn(corrections::left_out(tools));
         }
+    }
+
+    /// Handles the calls of hosted tools by these rules. Call it before the first bytes.
+    pub fn host(&mut self, rules: HostedRules) {
+        self.stages.calls.set_hosted_rules(rules);
+    }
+
+    /// In [`State::Done`]: the turn whose calls of hosted tools are to be run for the client's next request, if there is one. It can
+    /// be taken once.
+    pub fn take_deferred(&mut self) -> Option<DeferredTurn> {
+        if self.state == State::Done { self.stages.calls.deferred.take() } else { None }
+    }
+
+    /// In [`State::HopEnded`]: shows the client something that happened between two hops. In other states, does nothing.
+    pub fn show(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        if self.state == State::HopEnded {
+            let (_, mut next) = self.stages.calls_and_writer(out);
+            next.release();
+            next.write(event);
+        }
+    }
+
+    /// Adds a warning to the response, which it gets with its end.
+    pub fn warn(&mut self, warning: Warning<'static>) {
+        self.stages.calls.warn(warning);
     }
 
     /// The upstream wants this back when the client replays the calls of the response. Call it before the first bytes.

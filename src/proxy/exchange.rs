@@ -17,15 +17,18 @@ use crate::{
     conversation::{Constraint, Conversation, NameForm, Tool},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest},
     enforce::{Enforced, Means},
+    execute::{Asker, Execution, HostedTurn},
     failure::{Failure, Kind},
     format::{self, Instructed},
     pipeline::Pipeline,
     rules::{Reasoning, Rules},
+    store::Owner,
 };
 
 use super::{
     auth::ClientKey,
-    hops::{AskAgain, DecideHop},
+    command::{self, Command},
+    hops::{AskAgain, Asked, DecideHop},
     learned::{Kind as MeansKind, Learned, Subject},
     turn_states::{Keeper, OwnStates, TurnStates},
 };
@@ -49,8 +52,30 @@ pub(super) struct Exchange<'a> {
     pub(super) answering: Answering,
     /// Decides what follows a hop, if the model's rules allow several.
     pub(super) hops: Option<Box<dyn DecideHop>>,
+    /// The hosted tools that the model gets, if it gets any.
+    pub(super) hosted: Option<Arc<HostedTurn>>,
     /// Keeps what the upstream wants back of the response.
     pub(super) keeper: Option<Keeper>,
+    /// The newest message is a command, which is answered without the upstream.
+    pub(super) command: Option<Command>,
+}
+
+/// What requests have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'c, 's> {
+    pub(super) config: &'c Arc<Config>,
+    pub(super) learned: &'s Arc<Learned>,
+    pub(super) states: &'s Arc<TurnStates>,
+    pub(super) execution: Option<&'s Arc<Execution>>,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Who<'r> {
+    pub(super) key: ClientKey,
+    pub(super) owner: Owner,
+    /// The id of the request.
+    pub(super) request: &'r str,
 }
 
 /// Decodes a request for a model's response.
@@ -73,8 +98,8 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
-    (config, learned): (&'c Arc<Config>, &Arc<Learned>),
-    (states, client): (&Arc<TurnStates>, ClientKey),
+    Known { config, learned, states, execution }: Known<'c, '_>,
+    Who { key: client, owner, request }: Who<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (&Bytes, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
@@ -93,25 +118,37 @@ pub(super) fn prepare<'c>(
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
+    let execution = execution.filter(|_| model.execution && conversation.choices.unwrap_or(1) <= 1);
+    let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
+    let command = execution.and_then(|execution| Command::find(execution, &conversation, &asker));
+    let execution = execution.filter(|_| command.is_none());
+    if command.is_some() {
+        command::drop_tools(&mut conversation);
+    }
+    let hosted = execution.and_then(|execution| execution.offer(&mut conversation, asker)).map(Arc::new);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let hops = (may_follow_up || constrained.is_some()).then(|| {
+    let hops = (may_follow_up || constrained.is_some() || hosted.is_some()).then(|| {
         let shared = (Arc::clone(config), Arc::clone(learned));
+        let asked = match &hosted {
+            Some(_) => Asked::Conversation(Box::new(conversation.clone())),
+            None => Asked::Body(body.as_ref().into(), states.clone()),
+        };
         let subject = Subject::new(model, &conversation.model);
         let requires_call = conversation.tool_choice.requires_call();
         let asking = AskAgain::new(
             shared,
-            (dialect, states.clone()),
-            (body, now),
+            (dialect, hosted.clone()),
+            (asked, now),
             (subject, requires_call, constrained),
         );
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
-    let keeper = states.map(|states| states.keeper(&conversation));
+    let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation));
     Ok(Exchange {
         model,
         dialect,
@@ -121,15 +158,15 @@ pub(super) fn prepare<'c>(
         starts_in_reasoning,
         answering,
         hops,
+        hosted,
         keeper,
+        command,
     })
 }
 
 /// What `client` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
 fn own_states(model: &Model, (states, client): (&Arc<TurnStates>, ClientKey)) -> Option<OwnStates> {
-    let wants = model.upstream.options.side().wants_back();
-    let own = states.of(client, &model.upstream.name, wants);
-    own.filter(|_| model.tools == ToolStyle::Native)
+    states.of(client, &model.upstream.name, model.wants_back())
 }
 
 /// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.

@@ -7,16 +7,18 @@
 //! The future may take as long as it needs. Meanwhile the client gets keep-alives, `total_timeout` applies, and the slot at
 //! the upstream is free for others; if the client disconnects, the future is dropped.
 
-use std::{fmt, future::ready, pin::Pin, sync::Arc};
+use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
 use http::StatusCode;
 
 use crate::{
     config::Config,
-    conversation::Turn,
+    conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
     dialect::{ClientDialect, Reader, UpstreamRequest},
+    event::{Event, Warning},
+    execute::{HostedTurn, Ran},
     failure::Failure,
-    pipeline::{FollowUp, Tally},
+    pipeline::{FollowUp, Reason, Tally},
 };
 
 use super::{
@@ -29,6 +31,14 @@ use super::{
 pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called after each hop that is not the last; the next hop begins when the future is ready.
     fn decide(&mut self, follow_up: FollowUp) -> Deciding;
+
+    /// Called with the results of hosted tools that a decision gave.
+    ///
+    /// # Errors
+    /// The response fails.
+    fn ran(&mut self, _ran: Vec<Ran>) -> Result<Continuation, Failure> {
+        Ok(Continuation::End(None))
+    }
 
     /// Called when the upstream has refused a hop's request with `status` and this body. `None`: the response fails.
     fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {
@@ -50,12 +60,13 @@ pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Fail
 
 /// How a response goes on.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "so far, the model is always asked again"))]
 pub(super) enum Continuation {
     /// With another request to the upstream.
     Ask(Box<NextHop>),
-    /// It ends with what the hops so far gave.
-    End,
+    /// Hosted tools have run: with what [`DecideHop::ran`] makes of their results.
+    Ran(Vec<Ran>),
+    /// It ends with what the hops so far gave, and a warning that says why.
+    End(Option<Warning<'static>>),
 }
 
 /// A request to the upstream that continues a response.
@@ -66,16 +77,31 @@ pub(super) struct NextHop {
     pub(super) reader: Reader,
     /// What the request has more than the one before.
     pub(super) turns: Vec<Turn>,
+    /// What the client gets before the response to it.
+    pub(super) shown: Vec<Event<'static>>,
 }
 
-/// Asks the model again, at once. It is kept until the response ends, so it holds the request's bytes and not the larger
-/// forms made of them.
+/// The client's request.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// As it was sent. It is kept until the response ends, so it is smaller than the forms made of it.
+    Body(Box<[u8]>, Option<OwnStates>),
+    /// With what toolwire has added to it: hosted tools, what upstreams want back. Nothing is taught in it.
+    Conversation(Box<Conversation>),
+}
+
+/// Asks the model again: at once because of what it wrote, or with the results of hosted tools when they have run.
 #[derive(Debug)]
 pub(super) struct AskAgain {
     config: Arc<Config>,
     dialect: ClientDialect,
-    states: Option<OwnStates>,
-    body: Box<[u8]>,
+    asked: Asked,
+    /// The hosted tools, if the model has any.
+    hosted: Option<Arc<HostedTurn>>,
+    /// The hop whose calls of hosted tools are running.
+    running: Option<FollowUp>,
+    /// Hosted tools have run.
+    has_run: bool,
     /// The time of the request, in seconds of Unix time.
     now: u64,
     /// The turns of all follow-ups so far.
@@ -109,20 +135,21 @@ impl AskAgain {
     /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
     pub(super) fn new(
         (config, learned): (Arc<Config>, Arc<Learned>),
-        (dialect, states): (ClientDialect, Option<OwnStates>),
-        (body, now): (&[u8], u64),
+        (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
+        (asked, now): (Asked, u64),
         (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
     ) -> Self {
-        let (body, turns, dropped) = (body.into(), Vec::new(), Vec::new());
         Self {
             config,
             dialect,
-            states,
-            body,
+            asked,
+            hosted,
+            running: None,
+            has_run: false,
             now,
-            turns,
+            turns: Vec::new(),
             constrained,
-            dropped,
+            dropped: Vec::new(),
             subject,
             requires_call,
             learned,
@@ -134,9 +161,9 @@ impl AskAgain {
     /// # Errors
     /// Only those that the first request would have had.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
-        let mut conversation = exchange::decode(self.dialect, &self.body)?;
-        if let Some(states) = &self.states {
-            states.restore(&mut conversation);
+        let mut conversation = self.conversation()?;
+        if let Some(hosted) = self.hosted.as_ref().filter(|_| self.has_run) {
+            after_calls(&mut conversation, hosted);
         }
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
         let (options, left) = self.learned.about(model, &conversation.model);
@@ -148,16 +175,82 @@ impl AskAgain {
         Ok((request, exchange::reader(model, self.dialect)))
     }
 
-    fn ask(&mut self, follow_up: FollowUp) -> Result<Continuation, Failure> {
-        self.turns.extend(follow_up.turns.iter().cloned());
-        let (request, reader) = self.request()?;
-        Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns: follow_up.turns })))
+    /// The client's request with what toolwire has added to it.
+    fn conversation(&self) -> Result<Conversation, Failure> {
+        match &self.asked {
+            Asked::Conversation(conversation) => Ok(Conversation::clone(conversation)),
+            Asked::Body(body, states) => {
+                let mut conversation = exchange::decode(self.dialect, body)?;
+                if let Some(states) = states {
+                    states.restore(&mut conversation);
+                }
+                Ok(conversation)
+            }
+        }
     }
+
+    fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Result<Continuation, Failure> {
+        self.turns.extend(turns.iter().cloned());
+        let (request, reader) = self.request()?;
+        Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns, shown })))
+    }
+}
+
+/// The request after hosted tools have run: a call that the client requires has been made, and tools may be exhausted.
+fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
+    match &mut conversation.tool_choice {
+        choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
+        ToolChoice::Allowed { required, .. } => *required = false,
+        ToolChoice::Auto | ToolChoice::None => {}
+    }
+    if !hosted.may_call() {
+        let hosted = std::mem::take(&mut conversation.hosted_tools);
+        conversation.tools.retain(|tool| !hosted.contains(&tool.name));
+    }
+}
+
+/// The results of the calls in the last of `turns`, in their order.
+fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
+    let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Call(call) => Some(call),
+        _ => None,
+    });
+    let result = |call: &Call| {
+        let own = ran.iter().find(|ran| ran.output.id == call.id).map(|ran| ran.output.clone());
+        own.unwrap_or_else(|| CallOutput {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            content: "This call was not executed. If it is still needed, call the tool again.".to_owned(),
+            is_error: true,
+        })
+    };
+    calls.map(|call| Turn::of(Role::Tool, vec![Part::Result(result(call))])).collect()
 }
 
 impl DecideHop for AskAgain {
     fn decide(&mut self, follow_up: FollowUp) -> Deciding {
-        Box::pin(ready(self.ask(follow_up)))
+        if follow_up.reason != Reason::Hosted {
+            return Box::pin(ready(self.ask(follow_up.turns, Vec::new())));
+        }
+        let Some(hosted) = self.hosted.as_ref().filter(|hosted| hosted.may_call()) else {
+            let message =
+                "the model called tools of the server more often than it may; those calls were not run";
+            let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Borrowed(message) };
+            return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
+        };
+        let running = hosted.run(follow_up.hosted.clone());
+        self.running = Some(follow_up);
+        Box::pin(async { Ok(Continuation::Ran(running.await)) })
+    }
+
+    fn ran(&mut self, ran: Vec<Ran>) -> Result<Continuation, Failure> {
+        let Some(FollowUp { mut turns, .. }) = self.running.take() else {
+            return Ok(Continuation::End(None));
+        };
+        let results = results(&turns, &ran);
+        turns.extend(results);
+        self.has_run = true;
+        self.ask(turns, Vec::new())
     }
 
     fn refused(&mut self, status: StatusCode, body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {

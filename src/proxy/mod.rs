@@ -11,16 +11,20 @@
 //! either releases everything that belongs to the request: its place in the upstream's queue, its connection, its log
 //! line.
 
+mod admin;
 mod answer;
 mod auth;
 mod budget;
 mod catalogue;
+mod command;
 mod cors;
 mod count;
 mod deadlines;
 mod drain;
 mod exchange;
+mod feed_body;
 mod hops;
+mod images;
 mod intake;
 mod learned;
 mod listen;
@@ -29,6 +33,7 @@ mod passthrough;
 mod permits;
 #[cfg(feature = "bench")]
 mod preview;
+mod programs;
 mod reply;
 mod request;
 mod routes;

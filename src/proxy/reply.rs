@@ -18,6 +18,7 @@ use crate::{
 
 use super::{
     answer::AnswerBody,
+    feed_body::FeedBody,
     passthrough::{BrokenOff, PassedBody},
 };
 
@@ -36,6 +37,8 @@ pub(super) enum ReplyBody {
     AnswerBody(Pin<Box<AnswerBody>>),
     /// An upstream's response that nobody reads, as it arrives.
     Passed(Box<PassedBody>),
+    /// Events of toolwire's own.
+    Feed(Box<FeedBody>),
     /// An upstream's response that is sent without hyper. This body never yields anything.
     Elsewhere,
 }
@@ -105,6 +108,13 @@ pub(super) fn passed_error(
     response
 }
 
+/// A stream of toolwire's own events.
+pub(super) fn feed(body: FeedBody) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Feed(Box::new(body)));
+    put_stream_headers(response.headers_mut());
+    response
+}
+
 /// The head of the response whose body is `answer`: 200, or the status of a failure before any content, for which the
 /// body is made the error body.
 pub(super) fn answer(
@@ -150,7 +160,13 @@ pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyB
     response
 }
 
-fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) -> Response<ReplyBody> {
+/// A response with this body, and how the request ended.
+pub(super) fn said(
+    status: StatusCode,
+    bytes: Bytes,
+    outcome: Outcome,
+    mut access: Access,
+) -> Response<ReplyBody> {
     access.status(status.as_u16());
     let mut plain = Plain { bytes, outcome: Some(outcome), access };
     if plain.bytes.is_empty() {
@@ -199,6 +215,7 @@ impl ReplyBody {
         match self {
             Self::AnswerBody(answer) => answer.as_mut().stalled(),
             Self::Passed(passed) => passed.stalled(),
+            Self::Feed(feed) => feed.stalled(),
             Self::Plain(_) | Self::Elsewhere => {}
         }
     }
@@ -218,6 +235,7 @@ impl http_body::Body for ReplyBody {
                 Poll::Ready(frame.map(|frame| frame.map_err(|never: Infallible| match never {})))
             }
             Self::Passed(passed) => passed.poll_piece(cx),
+            Self::Feed(feed) => feed.poll_piece(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
             Self::Elsewhere => Poll::Pending,
             Self::Plain(plain) if plain.bytes.is_empty() => Poll::Ready(None),
             Self::Plain(plain) => {
@@ -233,6 +251,7 @@ impl http_body::Body for ReplyBody {
             Self::Plain(plain) => plain.bytes.is_empty(),
             Self::AnswerBody(answer) => answer.is_end_stream(),
             Self::Passed(passed) => passed.is_over(),
+            Self::Feed(feed) => feed.is_over(),
             Self::Elsewhere => false,
         }
     }
@@ -241,7 +260,7 @@ impl http_body::Body for ReplyBody {
         match self {
             Self::Plain(plain) => SizeHint::with_exact(plain.bytes.len() as u64),
             Self::AnswerBody(answer) => answer.size_hint(),
-            Self::Passed(_) | Self::Elsewhere => SizeHint::default(),
+            Self::Passed(_) | Self::Feed(_) | Self::Elsewhere => SizeHint::default(),
         }
     }
 }

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use super::admin;
 use crate::{
     config::Passthrough,
     dialect::ClientDialect,
+    execute::files,
     failure::{Failure, Kind},
     observe::untrusted::clip,
 };
@@ -63,6 +65,12 @@ pub(super) enum Route {
     Model(String),
     /// A path of the configuration, whose requests go to the upstream unread.
     Passthrough(String),
+    /// A path of the admin API.
+    Admin,
+    /// A path at which programs register their tools.
+    Programs(ProgramPath),
+    /// GET `/api/images/{name}`: a generated image, by its name as the path has it.
+    Image(String),
     /// GET `/healthz`: the process is alive.
     Health,
     /// GET `/readyz`: it accepts requests.
@@ -98,6 +106,15 @@ impl Route {
                 None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
             };
         }
+        if path.starts_with(admin::BASE) {
+            return Some(Self::Admin);
+        }
+        if let Some(program) = below.and_then(ProgramPath::find) {
+            return Some(Self::Programs(program));
+        }
+        if let Some(name) = path.strip_prefix(files::PATH).filter(|name| !name.is_empty()) {
+            return Some(Self::Image(name.to_owned()));
+        }
         match path.as_ref() {
             "/" => Some(Self::Root),
             "/v1/models" | "/v1/models/" => Some(Self::Models),
@@ -119,10 +136,18 @@ impl Route {
             Self::Models => "models",
             Self::Model(_) => "model",
             Self::Passthrough(_) => "passthrough",
+            Self::Admin => "admin",
+            Self::Programs(_) => "providers",
+            Self::Image(_) => "image",
             Self::Health => "healthz",
             Self::Ready => "readyz",
             Self::Metrics => "metrics",
         }
+    }
+
+    /// The path as the log shows it. Who knows the name of an image may see it.
+    pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
+        if matches!(self, Self::Image(_)) { files::PATH } else { path }
     }
 
     /// What clients speak at this path.
@@ -140,6 +165,7 @@ impl Route {
             Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
             Self::Stored(..) => "GET, HEAD, DELETE, OPTIONS",
             Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
+            Self::Programs(program) => program.methods(),
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -151,12 +177,55 @@ impl Route {
 
     /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
-        !matches!(self, Self::Root | Self::Health | Self::Ready | Self::Metrics)
+        !matches!(
+            self,
+            Self::Programs(_) | Self::Root | Self::Image(_) | Self::Health | Self::Ready | Self::Metrics
+        )
+    }
+}
+
+/// A path below `/v1/providers`, with ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ProgramPath {
+    /// Where programs register.
+    Register,
+    /// A registration.
+    Registration(String),
+    /// Where it is renewed.
+    Heartbeat(String),
+    /// The stream of its calls.
+    Calls(String),
+    /// The result of one of them.
+    Result(String, String),
+}
+
+impl ProgramPath {
+    /// The path below [`BASE`].
+    fn find(below: &str) -> Option<Self> {
+        let segments: Vec<_> = below.strip_prefix("/providers")?.split('/').collect();
+        let id = |written: &str| percent_decoded(written).filter(|id| !id.is_empty());
+        Some(match segments.as_slice() {
+            [""] => Self::Register,
+            ["", registration] => Self::Registration(id(registration)?),
+            ["", registration, "heartbeat"] => Self::Heartbeat(id(registration)?),
+            ["", registration, "calls"] => Self::Calls(id(registration)?),
+            ["", registration, "results", call] => Self::Result(id(registration)?, id(call)?),
+            _ => return None,
+        })
+    }
+
+    /// The methods, as an `Allow` header lists them.
+    fn methods(&self) -> &'static str {
+        match self {
+            Self::Register | Self::Heartbeat(_) | Self::Result(..) => "POST, OPTIONS",
+            Self::Registration(_) => "DELETE, OPTIONS",
+            Self::Calls(_) => "GET, OPTIONS",
+        }
     }
 }
 
 /// A client whose base URL ends with a slash sends two.
-fn without_doubled_slash(path: &str) -> Cow<'_, str> {
+pub(super) fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }
 
@@ -216,7 +285,7 @@ const MODELS: &str = "/models";
 const MAX_SHOWN: usize = 128;
 
 /// Decodes percent-encoding. `None`: the result is not UTF-8.
-fn percent_decoded(text: &str) -> Option<String> {
+pub(super) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

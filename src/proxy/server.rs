@@ -79,6 +79,7 @@ impl Server {
             first.listeners.push(one);
             others.iter_mut().zip(more).for_each(|(other, listener)| other.listeners.push(listener));
         }
+        first.listens_on(&addresses);
         Ok(Self { first, others, addresses })
     }
 

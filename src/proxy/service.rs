@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
@@ -16,6 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
+    execute::{Execution, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -24,21 +26,25 @@ use crate::{
 
 use super::{
     ServeError,
+    admin::{self, Admin},
     answer::{self, AnswerBody},
     auth::{self, ClientKey},
     budget::{Budget, Reservation},
+    command,
     cors::{self, Grant},
     count,
     drain::{self, Drain},
-    exchange::{self, Exchange},
-    intake,
+    exchange::{self, Exchange, Known, Who},
+    feed_body::FeedBody,
+    images, intake,
     learned::{Learned, LearnedMeans},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
     permits::Queue,
+    programs,
     reply::{self, ReplyBody},
     request as checks,
-    routes::{self, Route},
+    routes::{self, ProgramPath, Route},
     servers::Servers,
     stored::{self, Part, ResponseKeeper, Responses},
     tap::{Opening, Tap},
@@ -66,6 +72,10 @@ pub(super) struct Service {
     learned: Arc<Learned>,
     responses: Responses,
     states: Arc<TurnStates>,
+    /// The stage that runs hosted tools, if there is one.
+    execution: Option<Arc<Execution>>,
+    /// The admin API, if there is one.
+    admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -78,7 +88,7 @@ impl Service {
     /// A service for `config`.
     ///
     /// # Errors
-    /// If no request to an upstream can be written.
+    /// If no request to an upstream can be written, or hosted tools have no thread.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let clients = config.upstreams.iter().map(|upstream| {
@@ -96,6 +106,14 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
+        let execution = config.execution.as_ref().map(|settings| {
+            let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
+            let around =
+                Surroundings { redactor, state_dir, images: metrics.images(), ..Surroundings::default() };
+            Execution::start(Arc::clone(settings), around)
+        });
+        let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
+        let admin = Admin::new(&config, execution.as_ref()).map(Arc::new);
         Ok(Self {
             config,
             clients,
@@ -103,6 +121,8 @@ impl Service {
             learned,
             responses,
             states: Arc::new(states),
+            execution,
+            admin,
             metrics,
             tap,
             redactor,
@@ -125,6 +145,8 @@ impl Service {
             learned: Arc::clone(&self.learned),
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
+            execution: self.execution.clone(),
+            admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
         }
     }
@@ -132,6 +154,14 @@ impl Service {
     /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain
+    }
+
+    /// Takes note of the addresses on which the server listens: links to generated images lead there.
+    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
+        let files = self.execution.as_ref().and_then(|execution| execution.files());
+        if let (Some(files), Some(address)) = (files, addresses.first()) {
+            files.reached_at(&images::base_url(*address));
+        }
     }
 
     /// The configured limits.
@@ -153,8 +183,9 @@ impl Service {
     pub(super) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
+        peer: IpAddr,
     ) -> Result<Response<ReplyBody>, Infallible> {
-        Ok(match self.begin(request).await {
+        Ok(match self.begin(request, peer).await {
             Ok(mut answer) => {
                 let committed = poll_fn(|cx| answer.as_mut().poll_commit(cx)).await;
                 let (head, answer) = reply::answer(answer, committed);
@@ -164,7 +195,7 @@ impl Service {
         })
     }
 
-    /// Handles one request as far as that does not depend on an upstream.
+    /// Handles one request of `peer` as far as that does not depend on an upstream.
     ///
     /// # Errors
     /// The response, if it does not come from an upstream. Otherwise the upstream was asked, and the request itself has been
@@ -172,17 +203,23 @@ impl Service {
     pub(super) async fn begin(
         self: &Arc<Self>,
         request: Request<Incoming>,
+        peer: IpAddr,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let id = request_id(request.headers());
         let path = request.uri().path();
-        let route = Route::find_with(path, &self.config.passthrough);
+        let route = Route::find_with(path, &self.config.passthrough).filter(|route| self.has(route));
         let name = route.as_ref().map_or("unknown", Route::name);
-        let access = Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), path, name);
+        let shown = route.as_ref().map_or(path, |route| route.shown(path));
+        let access =
+            Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name);
         let head = request.method() == Method::HEAD;
-        let grant = Grant::new(&self.config.cors_origins, request.headers());
+        let grant = match route {
+            Some(Route::Admin) => Grant::default(),
+            _ => Grant::new(&self.config.cors_origins, request.headers()),
+        };
         let version = request.version();
         let mut rest = if request.body().is_end_stream() { Rest::None } else { Rest::Unread };
-        match self.respond(route, request, &grant, &mut rest, access).await {
+        match self.respond(route, (request, peer), &grant, &mut rest, access).await {
             Ok(mut answer) => {
                 answer.as_mut().grant(grant);
                 Ok(answer)
@@ -202,7 +239,7 @@ impl Service {
     async fn respond(
         &self,
         route: Option<Route>,
-        request: Request<Incoming>,
+        (request, peer): (Request<Incoming>, IpAddr),
         grant: &Grant,
         rest: &mut Rest,
         access: Access,
@@ -212,6 +249,9 @@ impl Service {
         if let Err(failure) = checks::check(&head) {
             *rest = Rest::Unread;
             return Err(reply::error(failure, dialect, access));
+        }
+        if let (Some(Route::Admin), Some(admin)) = (&route, &self.admin) {
+            return Err(Box::pin(self.administer(admin, (&head, body, peer), rest, access)).await);
         }
         if grant.is_preflight(&head.method, &head.headers) {
             let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
@@ -252,12 +292,22 @@ impl Service {
                 Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access)).await
             }
             Route::Passthrough(path) => Box::pin(self.pass_through(&path, (&head, body), rest, access)).await,
+            Route::Programs(path) => Box::pin(self.program(&path, (&head, body), rest, access)).await,
+            // It was answered before, or there is none.
+            Route::Admin => {
+                let (dialect, failure) = routes::not_found(head.uri.path());
+                reply::error(failure, dialect, access)
+            }
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list().await, access),
             Route::Model(id) => match self.models.find(&id).await {
                 Some(model) => reply::json(&model, access),
                 None => reply::error(dialect.side().unknown_model(&id), dialect, access),
             },
+            Route::Image(name) => {
+                let files = self.execution.as_ref().and_then(|execution| execution.files());
+                Box::pin(images::respond(files, name, access)).await
+            }
             Route::Health => text(StatusCode::OK, "ok\n", access),
             Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
@@ -266,6 +316,84 @@ impl Service {
                 reply::plain(StatusCode::OK, content_type, self.metrics.text(), access)
             }
         })
+    }
+
+    /// Whether there is something at the route in this configuration.
+    fn has(&self, route: &Route) -> bool {
+        match route {
+            Route::Admin => self.admin.is_some(),
+            Route::Programs(_) => {
+                self.execution.as_ref().is_some_and(|execution| !execution.registrations().is_empty())
+            }
+            _ => true,
+        }
+    }
+
+    /// A request to the admin API.
+    async fn administer(
+        &self,
+        admin: &Arc<Admin>,
+        (head, body, peer): (&request::Parts, Incoming, IpAddr),
+        rest: &mut Rest,
+        access: Access,
+    ) -> Response<ReplyBody> {
+        let admitted = match admin.admit(head, &path_of(head), peer) {
+            Ok(Ok(admitted)) => admitted,
+            Ok(Err(methods)) => return admin::options(methods, access),
+            Err(error) => return admin::response(Err(error), access),
+        };
+        if admin.is_feed(&admitted, &head.method) {
+            return admin.events(&head.headers, &self.drain, self.config.limits.keep_alive, access);
+        }
+        let mut read = Bytes::new();
+        let mut _memory = None;
+        if admitted.has_body(&head.method) {
+            let max_body = self.config.limits.max_body.min(admin::MAX_BODY);
+            let limits = Limits { max_body, ..self.config.limits.clone() };
+            let bounds = intake::Bounds { limits: &limits, budget: &self.budget, drain: &self.drain };
+            match intake::read(&head.headers, body, bounds).await {
+                Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
+                Err(failure) => return admin::response(Err(failure.into()), access),
+            }
+            *rest = Rest::None;
+        }
+        admin::response(admin.answer(admitted, head, (read, peer)).await, access)
+    }
+
+    /// A request of a program that registers its tools.
+    async fn program(
+        &self,
+        path: &ProgramPath,
+        (head, body): (&request::Parts, Incoming),
+        rest: &mut Rest,
+        access: Access,
+    ) -> Response<ReplyBody> {
+        let fail = |failure, access| reply::error(failure, routes::DEFAULT_DIALECT, access);
+        let Some(execution) = &self.execution else {
+            let (_, failure) = routes::not_found(head.uri.path());
+            return fail(failure, access);
+        };
+        if !self.drain.is_serving() {
+            return fail(drain::refusal(), access);
+        }
+        let (mut read, mut _memory) = (Bytes::new(), None);
+        if programs::has_body(&head.method) {
+            let bounds =
+                intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
+            match intake::read(&head.headers, body, bounds).await {
+                Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
+                Err(failure) => return fail(failure, access),
+            }
+            *rest = Rest::None;
+        }
+        match programs::answer(execution, path, head, &read) {
+            Ok(programs::Outcome::Json(value)) => reply::json(&value, access),
+            Ok(programs::Outcome::Calls(calls)) => {
+                let (keep_alive, stopped) = (self.config.limits.keep_alive, self.drain.when_begun());
+                reply::feed(FeedBody::new(Box::new(calls), keep_alive, stopped, access))
+            }
+            Err(failure) => fail(failure, access),
+        }
     }
 
     /// Whose stored responses a client may read.
@@ -324,7 +452,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange((dialect, client), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -427,16 +555,23 @@ impl Service {
 
     fn exchange(
         &self,
-        (dialect, client): (ClientDialect, ClientKey),
+        dialect: ClientDialect,
+        client: (ClientKey, Owner),
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
-        let (known, states) = ((&self.config, &self.learned), (&self.states, client));
+        let known = Known {
+            config: &self.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: self.execution.as_ref(),
+        };
         let (asked, how) = ((body, conversation), (reasoning, stamp()));
-        let exchange = exchange::prepare(known, states, dialect, asked, how)?;
+        let who = Who { key: client.0, owner: client.1, request: access.id() };
+        let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
@@ -469,10 +604,14 @@ impl Service {
             starts_in_reasoning,
             answering,
             hops,
+            hosted,
             keeper,
+            command,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
-        let watch = self.tap.as_ref().and_then(|tap| {
+        // What no upstream was asked cannot be replayed.
+        let tap = self.tap.as_ref().filter(|_| command.is_none());
+        let watch = tap.and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
                 body,
@@ -487,12 +626,23 @@ impl Service {
         });
         let begun = Instant::now();
         let prefill = request.prefill.clone();
-        let opening = Arc::clone(&client).begin(request).await;
-        let mut pipeline = exchange::pipeline((model, &rules()), dialect, &conversation, &answering)
-            .redacting(self.redactor.clone());
+        let (opening, pipeline) = match command {
+            Some(command) => {
+                let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+                (command.open(&client, seed()), pipeline)
+            }
+            None => {
+                let opening = Arc::clone(&client).begin(request).await;
+                (opening, exchange::pipeline((model, &rules()), dialect, &conversation, &answering))
+            }
+        };
+        let mut pipeline = pipeline.redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
-        if let Some(keeper) = &keeper {
+        if let Some(hosted) = &hosted {
+            pipeline.host(hosted.rules());
+            pipeline.keep_state(model.wants_back());
+        } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());
         }
         let parts = answer::Parts {
@@ -510,6 +660,11 @@ impl Service {
         };
         Box::pin(AnswerBody::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }
+}
+
+/// The path of a request, as routes are found by it.
+fn path_of(head: &request::Parts) -> std::borrow::Cow<'_, str> {
+    routes::without_doubled_slash(head.uri.path())
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>, access: Access) -> Response<ReplyBody> {

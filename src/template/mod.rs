@@ -27,6 +27,7 @@ use std::{fmt, io};
 use minijinja::{Environment, ErrorKind, Value};
 
 use self::file::SpecialToken;
+pub(crate) use self::strftime::strftime;
 use crate::{
     conversation::{Conversation, Prompt},
     failure::{Failure, Kind},
@@ -162,7 +163,7 @@ impl ChatTemplate {
         let limit = BASE_OUTPUT.saturating_add(size.saturating_mul(OUTPUT_PER_BYTE));
         variables.push((
             "strftime_now".to_owned(),
-            Value::from_function(move |format: &str| strftime::strftime(format, now)),
+            Value::from_function(move |format: &str| strftime(format, now)),
         ));
         let name = if has_tools && self.has_tool_template { TOOL_USE } else { DEFAULT };
         let mut environment = self.environment.clone();

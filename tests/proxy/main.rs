@@ -10,6 +10,7 @@
 
 mod support;
 
+mod admin;
 mod bodies;
 mod cancel;
 mod completions;
@@ -18,6 +19,7 @@ mod cors;
 mod drain;
 mod enforce;
 mod exchanges;
+mod execute;
 mod failures;
 mod hops;
 mod hosts;

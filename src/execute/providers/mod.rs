@@ -4,7 +4,7 @@
 /// declares their keys, and `build`, which makes the provider.
 macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
-        $($(#[$on])* mod $module;)*
+        $($(#[$on])* pub(crate) mod $module;)*
 
         /// The settings of a provider, by its kind.
         #[derive(Debug, Clone)]
@@ -41,8 +41,12 @@ macro_rules! kinds {
     };
 }
 
+pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
+
 kinds! {
     Command "command": command;
+    Registered "http": registered;
+    Images "images": images;
     #[cfg(feature = "mcp")]
     Mcp "mcp": mcp;
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{super::CallTally, Calls, Entry, Fate, send};
+use super::{super::CallTally, Calls, Entry, Fate, Hosted, send};
 use crate::{
     event::{CallStart, Event, Runner, Sink, Source},
     rules::ArgumentDelivery,
@@ -32,11 +32,24 @@ impl Calls {
         }
         let frame = frame.filter(|_| start.name == written);
         let source = start.index;
+        if start.runner == Runner::Client && self.is_hosted(&start.name) {
+            self.corrections.begins(&written, true);
+            let fate = self.begin_hosted(start, rescue);
+            self.entries.push(Entry { source, bytes: 0, fate });
+            return;
+        }
         if start.runner == Runner::Client {
             self.corrections.begins(&written, self.tools.resolve(&written).is_some());
         }
         let checks = self.corrections.checks_arguments();
-        let whole = checks || self.settings.arguments == ArgumentDelivery::Whole;
+        let is_held = match &mut self.hosted {
+            Some(hosted) if start.runner == Runner::Client => {
+                hosted.begins(source, &start, "");
+                hosted.holds_client_calls()
+            }
+            _ => false,
+        };
+        let whole = checks || is_held || self.settings.arguments == ArgumentDelivery::Whole;
         let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
             self.left_out(&start)
         } else if rescue || (whole && start.runner == Runner::Client) {
@@ -44,7 +57,11 @@ impl Calls {
             Fate::Waits { start, arguments: String::new(), rescue }
         } else {
             let runner = start.runner;
-            self.send_start(start, frame, out).map_or(Fate::Hidden, |index| Fate::Sent { index, runner })
+            let sent = self.send_start(start, frame, out);
+            if sent.is_some() && runner == Runner::Client {
+                self.note_sent(source);
+            }
+            sent.map_or(Fate::Hidden, |index| Fate::Sent { index, runner })
         };
         self.entries.push(Entry { source, bytes: 0, fate });
     }
@@ -66,7 +83,10 @@ impl Calls {
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
         // Servers that count their calls from 0 in each response repeat ids of the history, and clients take the call for
         // the past one.
-        let fresh = start.id.is_empty() || self.is_used(&start.id);
+        let is_refused = |hosted: &Hosted| hosted.refuses_id(&start.id, &start.name);
+        let fresh = start.id.is_empty()
+            || self.is_used(&start.id)
+            || (start.runner == Runner::Client && self.hosted.as_deref().is_some_and(is_refused));
         let same = index == start.index && !fresh;
         if fresh {
             start.id = Cow::Owned(self.unused_id());
@@ -88,11 +108,12 @@ impl Calls {
     }
 
     /// Whether a call of this response or of the request's history has this id.
-    fn is_used(&self, id: &str) -> bool {
+    pub(super) fn is_used(&self, id: &str) -> bool {
         self.sent_ids.iter().chain(&self.past_ids).any(|used| used == id)
+            || self.hosted.as_ref().is_some_and(|hosted| hosted.has_id(id))
     }
 
-    fn unused_id(&mut self) -> String {
+    pub(super) fn unused_id(&mut self) -> String {
         loop {
             let id = self.ids.next("call_");
             if !self.is_used(&id) {

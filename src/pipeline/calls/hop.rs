@@ -1,14 +1,13 @@
 //! The end of a hop: whether another one follows, and the finish reason if none does.
 
-use std::borrow::Cow;
-
 use super::{
-    super::hops::FollowUp,
+    super::hops::{FollowUp, Reason},
     Calls, Entry, Fate,
+    hosted::After,
     misrouted::{self, Incomplete},
-    send,
+    send, send_whole,
 };
-use crate::event::{CallEnd, Event, Finish, Sink};
+use crate::event::{Event, Finish, Sink};
 
 /// A hop that has ended, after which the response is to go on with another one. The hop's finish is withheld.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub(in crate::pipeline) struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     ids: usize,
-    client_calls: usize,
+    pub(super) client_calls: usize,
     broken_calls: usize,
     rescued: usize,
     calls: usize,
@@ -37,7 +36,13 @@ impl Calls {
             if reason.replaces() {
                 self.roll_back();
             }
+            match reason {
+                Reason::Hosted => self.after_hosted_calls(),
+                _ => self.asked_again += 1,
+            }
         }
+        let past_ids = self.hosted.as_mut().map(|hosted| hosted.next_hop());
+        self.past_ids.extend(past_ids.into_iter().flatten());
         self.checkpoint = Checkpoint {
             ids: self.sent_ids.len(),
             client_calls: self.client_calls,
@@ -51,9 +56,19 @@ impl Calls {
         self.said = String::new();
         self.said_is_cut = false;
         self.hop += 1;
-        self.may_follow_up = self.settings.may_follow_up() && self.hop + 1 < self.settings.limits.max_hops;
+        let may_ask_again = self.asked_again + 1 < self.settings.limits.max_hops;
+        self.may_follow_up = self.settings.may_follow_up() && may_ask_again;
+        self.keeps_text = self.may_follow_up || self.hosted.is_some();
         self.earlier_characters = self.characters.unwrap_or(0);
         self.usage.next_hop();
+    }
+
+    /// The next hop goes on after the results of hosted tools, which the client does not learn of.
+    fn after_hosted_calls(&mut self) {
+        self.is_separator_due |= !self.said.is_empty();
+        // The next request has the reasoning of this hop; later requests of the client have none of its calls.
+        self.state.clear();
+        self.corrections.waive_required();
     }
 
     /// Forgets what this hop gave, since the next one replaces it. Limits count it all the same.
@@ -76,6 +91,11 @@ impl Calls {
         let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
         let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
         untold.into_iter().for_each(|source| self.annotate(source, None, out));
+        // What runs next needs no complete calls of the client.
+        let incomplete = match self.has_hosted_calls() {
+            true => self.send_incomplete(incomplete, out),
+            false => incomplete,
+        };
         // The model is not asked again after a response that was cut off.
         let follow_up = match said {
             Finish::Length | Finish::Filter => None,
@@ -89,6 +109,19 @@ impl Calls {
             follow_up.remember(self.state.reasoning_so_far());
             self.pending = Some(Pending { follow_up, finish: said, incomplete });
             return;
+        }
+        let after = match said {
+            Finish::Stop | Finish::Calls if !self.cut => self.after_hosted(),
+            _ => After::Nothing,
+        };
+        match after {
+            After::Nothing => {}
+            After::Hop(follow_up) => {
+                self.pending = Some(Pending { follow_up, finish: said, incomplete });
+                return;
+            }
+            After::Deferred(turn) => self.deferred = Some(turn),
+            After::Dropped(calls) => self.tally.dropped_calls += u64::try_from(calls).unwrap_or(u64::MAX),
         }
         self.conclude(said, incomplete, frame, out);
     }
@@ -107,11 +140,8 @@ impl Calls {
         frame: Option<&str>,
         out: &mut impl Sink,
     ) {
-        for Incomplete { start, arguments, .. } in incomplete {
-            let Some(index) = self.send_start(start, None, out) else { continue };
-            out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
-            out.event(Event::CallEnd { index, end: CallEnd::Complete });
-        }
+        self.send_incomplete(incomplete, out);
+        self.send_held(out);
         let agreed = self.agreed(said);
         self.tally.finish = Some(agreed);
         let mut warnings = std::mem::take(&mut self.notices);
@@ -124,15 +154,26 @@ impl Calls {
         send(Event::Finish(agreed), frame, out);
     }
 
+    /// Sends calls that lack arguments as they are. None is left.
+    fn send_incomplete(&mut self, incomplete: Vec<Incomplete>, out: &mut impl Sink) -> Vec<Incomplete> {
+        for Incomplete { start, arguments, .. } in incomplete {
+            let source = start.index;
+            if let Some(index) = self.send_start(start, None, out) {
+                self.note_sent(source);
+                self.note_end(source);
+                send_whole(index, arguments, out);
+            }
+        }
+        Vec::new()
+    }
+
     /// The finish reason that is consistent with what was sent: complete calls change only a plain stop, a
     /// response that ends inside a call was cut off, and neither broken calls nor calls that the upstream ran
     /// itself change it.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
-            Finish::Length | Finish::Filter => said,
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            Finish::Stop | Finish::Calls if self.client_calls > self.broken_calls => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
+            said => said.of_calls(self.client_calls > self.broken_calls),
         }
     }
 }

@@ -8,19 +8,22 @@
 //! unchanged, except for an apology after a rescued call.
 //!
 //! This file follows a call from its arguments to its end; `begin` decides how it is handled, `server` and
-//! `misrouted` handle the calls of the upstream's own tools, and `hop` what follows the end of a hop.
+//! `misrouted` handle the calls of the upstream's own tools, `hosted` those of toolwire's, and `hop` what follows the end of a hop.
 //!
 //! Limits apply to every call, whether it is sent or not. Nothing of an omitted call is kept.
 
 mod begin;
 mod hop;
+mod hosted;
 mod misrouted;
 mod server;
 
 use std::borrow::Cow;
 
+pub use self::hosted::DeferredTurn;
 use self::{
     hop::{Checkpoint, Pending},
+    hosted::Hosted,
     misrouted::Incomplete,
 };
 use super::{Tally, corrections::Corrections, hops::UsageSum, turn_state::StateCollector};
@@ -30,7 +33,7 @@ use crate::{
     digest::Digest,
     event::{Annotation, CallEnd, CallStart, Event, Runner, Sink, Usage, Warning},
     failure::Failure,
-    rules::{Rules, ServerCalls},
+    rules::{HostedRules, Rules, ServerCalls},
     tools::DeclaredTools,
     wire::text::{append, boundary_upto, head},
 };
@@ -48,6 +51,8 @@ enum Fate {
     Hidden,
     /// It was meant for the client, and has been sent. Its result is the upstream's refusal to run it.
     Rescued,
+    /// It is of a hosted tool, and kept until the hop ends. `rescue`: the upstream refuses to run it.
+    Hosted { rescue: bool },
 }
 
 /// A call from the reader or the detector.
@@ -87,6 +92,12 @@ pub(super) struct Calls {
     cut: bool,
     /// The client declared tools.
     has_tools: bool,
+    /// The tools that toolwire runs, if there are any.
+    hosted: Option<Box<Hosted>>,
+    /// The turn whose calls of hosted tools the client does not wait for.
+    pub(super) deferred: Option<DeferredTurn>,
+    /// Earlier hops have given text, and this one has not yet.
+    is_separator_due: bool,
     /// Number of characters of text sent, which gives the position of citations. `None`: not counted, because
     /// there cannot be any.
     characters: Option<u64>,
@@ -95,8 +106,12 @@ pub(super) struct Calls {
     /// The text of this hop, kept only if a follow-up may have to repeat it.
     said: String,
     said_is_cut: bool,
+    /// Whether that text is kept, and this hop's token counts.
+    keeps_text: bool,
     /// The number of the hop, from 0.
     hop: usize,
+    /// How often the model was asked again because of what it wrote.
+    asked_again: usize,
     /// Whether another hop may follow this one.
     may_follow_up: bool,
     /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
@@ -137,13 +152,16 @@ impl Calls {
         cites: bool,
         stamp: &Stamp,
     ) -> Self {
-        let has_tools = !conversation.tools.is_empty();
+        let is_hosted = |name: &String| conversation.hosted_tools.contains(name);
+        let has_tools = conversation.tools.iter().any(|tool| !is_hosted(&tool.name));
+        let hosted = Hosted::new(&conversation.hosted_tools).map(Box::new);
         let corrections = Corrections::new(conversation, &tools, settings);
         let may_cite = match settings.server_calls {
-            ServerCalls::Auto => has_tools,
+            ServerCalls::Auto => has_tools || hosted.is_some(),
             ServerCalls::Annotate => true,
             ServerCalls::Forward | ServerCalls::Hide => false,
         };
+        let goes_on = settings.may_follow_up() || hosted.is_some();
         Self {
             tools,
             settings: settings.clone(),
@@ -160,11 +178,16 @@ impl Calls {
             broken_calls: 0,
             cut: false,
             has_tools,
-            characters: ((cites && may_cite) || settings.may_follow_up()).then_some(0),
+            keeps_text: goes_on,
+            hosted,
+            deferred: None,
+            is_separator_due: false,
+            characters: ((cites && may_cite) || goes_on).then_some(0),
             kept: 0,
             said: String::new(),
             said_is_cut: false,
             hop: 0,
+            asked_again: 0,
             may_follow_up: settings.may_follow_up(),
             earlier_characters: 0,
             usage: UsageSum::default(),
@@ -177,6 +200,13 @@ impl Calls {
             failure: None,
             tally: Tally::default(),
             skipped: Skipped::default(),
+        }
+    }
+
+    /// Handles the calls of hosted tools by these rules.
+    pub(super) fn set_hosted_rules(&mut self, rules: HostedRules) {
+        if let Some(hosted) = &mut self.hosted {
+            hosted.set_rules(rules);
         }
     }
 
@@ -242,7 +272,7 @@ impl Calls {
 
     /// Sends the token counts of all hops together.
     fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
-        let sum = self.usage.take(&usage, self.may_follow_up);
+        let sum = self.usage.take(&usage, self.keeps_text);
         let frame = frame.filter(|_| sum.is_none());
         let usage = sum.unwrap_or(usage);
         self.tally.input_tokens = usage.input.or(self.tally.input_tokens);
@@ -260,8 +290,11 @@ impl Calls {
         if let Some(characters) = &mut self.characters {
             *characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         }
-        if self.may_follow_up {
+        if self.keeps_text {
             self.note_said(&text);
+            if self.is_separator_due && !text.is_empty() {
+                self.separate(out);
+            }
         }
         send(Event::Text(text), frame, out);
     }
@@ -277,6 +310,10 @@ impl Calls {
 
     fn arguments(&mut self, source: u32, piece: Cow<'_, str>, frame: Option<&str>, out: &mut impl Sink) {
         let limit = self.settings.limits.max_arguments;
+        if let Some(hosted) = &mut self.hosted {
+            hosted.piece(source, &piece);
+            self.failure = hosted.failure(&self.settings.limits);
+        }
         let Some(entry) = self.entry(source) else { return };
         let room = limit.saturating_sub(entry.bytes);
         let fits = piece.len() <= room;
@@ -317,9 +354,15 @@ impl Calls {
                     self.broken_calls += usize::from(end == CallEnd::Broken);
                     if end == CallEnd::Complete {
                         self.supersede(index);
+                        self.note_end(source);
                     }
                 }
                 send(Event::CallEnd { index, end }, frame.filter(|_| index == source), out);
+            }
+            Fate::Hosted { rescue } => {
+                let rescue = *rescue;
+                self.settle(source, Fate::Hidden);
+                self.end_hosted(source, end, rescue);
             }
             fate @ Fate::Waits { .. } => {
                 let Fate::Waits { start, arguments, rescue } = std::mem::replace(fate, Fate::Hidden) else {
@@ -354,16 +397,33 @@ impl Calls {
             self.tally.dropped_calls += 1;
             return;
         }
-        let index = if rescue {
+        if rescue {
             self.settle(source, Fate::Rescued);
-            self.rescue(start, &arguments, out)
-        } else {
-            self.send_start(start, None, out)
-        };
+        }
+        if self.hosted.as_ref().is_some_and(|hosted| hosted.holds_client_calls()) {
+            return self.hold(start, arguments, rescue);
+        }
+        let index =
+            if rescue { self.rescue(start, &arguments, out) } else { self.send_start(start, None, out) };
         let Some(index) = index else { return };
+        self.note_sent(source);
+        self.note_end(source);
         self.supersede(index);
-        out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
-        out.event(Event::CallEnd { index, end });
+        send_whole(index, arguments, out);
+    }
+
+    /// The client has got the beginning of a call.
+    fn note_sent(&mut self, source: u32) {
+        if let (Some(hosted), Some(id)) = (&mut self.hosted, self.sent_ids.last()) {
+            hosted.sent(source, id);
+        }
+    }
+
+    /// A call of the client is complete.
+    fn note_end(&mut self, source: u32) {
+        if let Some(hosted) = &mut self.hosted {
+            hosted.ends(source);
+        }
     }
 
     fn entry(&mut self, source: u32) -> Option<&mut Entry> {
@@ -375,6 +435,12 @@ impl Calls {
             entry.fate = new;
         }
     }
+}
+
+/// Sends the rest of a call whose beginning has been sent.
+fn send_whole(index: u32, arguments: String, out: &mut impl Sink) {
+    out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
+    out.event(Event::CallEnd { index, end: CallEnd::Complete });
 }
 
 fn is_usage(event: &Event<'_>) -> bool {

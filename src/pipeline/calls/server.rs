@@ -15,7 +15,10 @@ impl Calls {
     pub(super) fn forwards(&self, written: &str) -> bool {
         match self.settings.server_calls {
             ServerCalls::Forward => true,
-            ServerCalls::Auto => !self.has_tools || self.tools.resolve(written).is_some(),
+            ServerCalls::Auto => match &self.hosted {
+                None => !self.has_tools || self.tools.resolve(written).is_some(),
+                Some(hosted) => self.tools.resolve(written).is_some_and(|name| !hosted.has(name)),
+            },
             ServerCalls::Annotate | ServerCalls::Hide => false,
         }
     }

@@ -195,7 +195,7 @@ impl ExchangeState {
                 if let Some(watch) = &mut self.watch {
                     watch.answered(head.status, &head.headers, after);
                 }
-                self.permit = Some(permit);
+                self.permit = permit;
                 self.stage = Stage::Streaming(body);
                 if let Some(hops) = &mut self.hops {
                     hops.accepted();
@@ -303,7 +303,12 @@ impl ExchangeState {
     fn decided(&mut self, decided: Result<Continuation, Failure>) {
         match decided {
             Ok(Continuation::Ask(next)) => self.ask_again(*next),
-            Ok(Continuation::End) => {
+            Ok(Continuation::Ran(ran)) => {
+                let next = self.hops.as_mut().map_or(Ok(Continuation::End(None)), |hops| hops.ran(ran));
+                self.decided(next);
+            }
+            Ok(Continuation::End(warning)) => {
+                warning.into_iter().for_each(|warning| self.pipeline.warn(warning));
                 self.pipeline.end(&mut self.out);
                 self.completed();
                 self.stage = Stage::Over;
@@ -314,10 +319,11 @@ impl ExchangeState {
 
     /// Sends the request of the next hop, in the same slot if it is still held.
     fn ask_again(&mut self, next: NextHop) {
-        let NextHop { request, reader, turns } = next;
+        let NextHop { request, reader, turns, shown } = next;
         if let Some(watch) = &mut self.watch {
             watch.asked_again(&request, &turns, self.begun.elapsed());
         }
+        shown.iter().for_each(|event| self.pipeline.show(event, &mut self.out));
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));

@@ -116,7 +116,12 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
 }
 
 fn next() -> Result<Continuation, Failure> {
-    Ok(Continuation::Ask(Box::new(NextHop { request: request(), reader: reader(), turns: Vec::new() })))
+    Ok(Continuation::Ask(Box::new(NextHop {
+        request: request(),
+        reader: reader(),
+        turns: Vec::new(),
+        shown: Vec::new(),
+    })))
 }
 
 async fn commit(answer: &mut Pin<Box<AnswerBody>>) -> Result<(), Failure> {
@@ -177,7 +182,7 @@ async fn later_hop_enters_a_full_queue() {
 async fn decision_may_end_the_response() {
     let client = client_of(&server(), |_| {});
     let (answer, decide) = answer(&client).await;
-    decide.send(Ok(Continuation::End)).unwrap();
+    decide.send(Ok(Continuation::End(None))).unwrap();
     let body = rest(answer).await;
     assert!(body.contains("\"id\":\"n1\"") && body.contains("\"finish_reason\":\"tool_calls\""), "{body}");
     assert!(body.ends_with("data: [DONE]\n\n"), "{body}");

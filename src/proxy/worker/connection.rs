@@ -26,6 +26,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     io,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -69,7 +70,8 @@ type Handled = Response<HandledBody<ReplyBody, Answer>>;
 type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
 /// Serves `stream` to its end. When the server stops, it ends after the responses that are open.
-pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
+pub(super) async fn serve((mut stream, peer): (TcpStream, SocketAddr), service: Arc<Service>) {
+    let peer = peer.ip();
     let mut stopped = pin!(service.drain().when_begun());
     let first = tokio::select! {
         () = &mut stopped => return,
@@ -81,10 +83,10 @@ pub(super) async fn serve(mut stream: TcpStream, service: Arc<Service>) {
     drop(first);
     let stalled = stream.stalled();
     if is_http2 {
-        let served = http2::serve(stream, Arc::clone(&service), stopped).await;
+        let served = http2::serve((stream, peer), Arc::clone(&service), stopped).await;
         log_end(served);
     } else {
-        serve_http1(stream, &service, stopped).await;
+        serve_http1((stream, peer), &service, stopped).await;
     }
     if stalled.load(Ordering::Relaxed) {
         service.client_stalled();
@@ -108,10 +110,14 @@ async fn read_first(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-async fn serve_http1(mut client: Rewind, service: &Arc<Service>, mut stopped: Pin<&mut SignalFuture>) {
+async fn serve_http1(
+    (mut client, peer): (Rewind, IpAddr),
+    service: &Arc<Service>,
+    mut stopped: Pin<&mut SignalFuture>,
+) {
     loop {
         let handover = Handover::default();
-        let handler = handler(Arc::clone(service), handover.clone());
+        let handler = handler((Arc::clone(service), peer), handover.clone());
         let (back, unread, served) = until_handover(client, handover, handler, stopped.as_mut()).await;
         let (answer, encoder) = match served {
             Served::HandedOver(answer, encoder) => (answer, encoder),
@@ -151,13 +157,16 @@ async fn close(mut client: Rewind, service: &Service, stopped: Pin<&mut SignalFu
 }
 
 /// Handles requests. Responses that come from an upstream are handed over.
-fn handler(service: Arc<Service>, handover: Handover<Answer>) -> impl Fn(Request<Incoming>) -> Handling {
+fn handler(
+    (service, peer): (Arc<Service>, IpAddr),
+    handover: Handover<Answer>,
+) -> impl Fn(Request<Incoming>) -> Handling {
     move |request| {
         let (service, handover) = (Arc::clone(&service), handover.clone());
         handover.request_begins();
         // Boxed, so that its memory is free while the response is written.
         Box::pin(async move {
-            let response = match service.begin(request).await {
+            let response = match service.begin(request, peer).await {
                 Err(response) => response,
                 Ok(answer) => {
                     handover.hand_over(answer).await;

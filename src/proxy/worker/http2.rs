@@ -9,6 +9,7 @@ use std::{
     cell::Cell,
     convert::Infallible,
     future::poll_fn,
+    net::IpAddr,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -38,13 +39,13 @@ const MAX_STREAMS: u32 = 256;
 /// Serves an HTTP/2 client until there has been no request for [`IDLE`]. When the server stops, open streams go on, and a
 /// connection without any is closed.
 pub(super) async fn serve(
-    stream: Rewind,
+    (stream, peer): (Rewind, IpAddr),
     service: Arc<Service>,
     mut stopped: Pin<&mut SignalFuture>,
 ) -> hyper::Result<()> {
     let streams = Arc::new(Streams::new(&stream, Arc::clone(&service)));
     let handler = service_fn(move |request| {
-        let mut handled = Box::pin(Arc::clone(&service).handle(request));
+        let mut handled = Box::pin(Arc::clone(&service).handle(request, peer));
         async move {
             let response = poll_fn(|cx| Waits::noted(handled.as_mut().poll(cx))).await?;
             Ok::<_, Infallible>(response.map(Http2Body))

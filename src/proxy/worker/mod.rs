@@ -11,6 +11,7 @@ mod streaming;
 use std::{
     future::poll_fn,
     io,
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -59,6 +60,11 @@ impl Worker {
         self.service.drain()
     }
 
+    /// Takes note of the addresses on which the server listens.
+    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
+        self.service.listens_on(addresses);
+    }
+
     /// Serves until the drain begins, then drains. Dropping the future ends everything at once.
     ///
     /// # Errors
@@ -74,8 +80,8 @@ impl Worker {
             tokio::select! {
                 () = &mut stopped => break,
                 accepted = poll_fn(|cx| poll_accept(&listeners, cx)) => match accepted {
-                    Ok(stream) => {
-                        connections.spawn(connection::serve(stream, Arc::clone(&self.service)));
+                    Ok(accepted) => {
+                        connections.spawn(connection::serve(accepted, Arc::clone(&self.service)));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
@@ -104,10 +110,10 @@ async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration)
 }
 
 /// The next connection on any of the listeners.
-fn poll_accept(listeners: &[TcpListener], cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
+fn poll_accept(listeners: &[TcpListener], cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
     for listener in listeners {
         if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-            return Poll::Ready(accepted.map(|(stream, _peer)| stream));
+            return Poll::Ready(accepted);
         }
     }
     Poll::Pending

@@ -387,3 +387,12 @@ fn text_behind_the_end_mark_of_a_gateway_is_not_read() {
     let stream = [start(0, TEXT), text(0, "a"), text(0, "b"), "data: [DONE]\n\n".to_owned(), text(0, "late")];
     means(&stream.concat(), "ab | stop");
 }
+
+#[test]
+fn events_in_an_array_are_read() {
+    let events = [start(0, TEXT), text(0, "a"), text(0, "b")];
+    let data = events.iter().flat_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")));
+    let data: Vec<_> = data.collect();
+    let null = "data: null\n\n";
+    means(&format!("{null}data: [{}]\n\n{null}data: [DONE]\n\n", data.join(",")), "ab | stop");
+}

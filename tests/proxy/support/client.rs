@@ -86,6 +86,12 @@ impl Reply {
         self.response.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
+    /// All values of a header.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        let values = self.response.headers().get_all(name).iter();
+        values.map(|value| value.to_str().unwrap()).collect()
+    }
+
     /// Reads until `text` has arrived. Panics if the body ends before it.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         while !contains(&self.unread, text) {
@@ -104,6 +110,14 @@ impl Reply {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
         }
         self.unread()
+    }
+
+    /// The rest of the body, of any bytes.
+    pub(crate) async fn bytes(mut self) -> Vec<u8> {
+        while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
+            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        self.unread
     }
 
     /// The same without a timeout, for a paused clock.

@@ -13,8 +13,8 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        Config, ExecutionSettings, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits,
-        StoreKind, SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
+        Config, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits, StoreKind,
+        SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
     proxy::{Server, tap::Tap},
@@ -43,7 +43,7 @@ pub(crate) struct Setup {
     pub(crate) tap: Option<Arc<dyn Tap>>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) store: StoreKind,
-    /// `[execution]` and its tables, as a configuration file has them. Empty: there is no execution stage.
+    /// `[execution]` with its tables, and `[admin]`, as a configuration file has them. What is not there is off.
     pub(crate) execution: String,
 }
 
@@ -107,6 +107,7 @@ impl Setup {
         };
         let mut models = vec![model("m", None), model("org/other", Some("theirs"))];
         models.extend(self.wildcard.then(|| model(WILDCARD, None)));
+        let read = tables(&self.execution);
         let config = Config {
             listen: self.listen,
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
@@ -121,7 +122,8 @@ impl Setup {
             metrics: self.metrics,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
-            execution: execution(&self.execution),
+            execution: read.execution,
+            admin: read.admin,
         };
         (config, self.tap)
     }
@@ -142,14 +144,13 @@ impl Setup {
     }
 }
 
-/// What `[execution]` and its tables say in `text`.
-fn execution(text: &str) -> Option<Arc<ExecutionSettings>> {
+/// What the tables say in `text`.
+fn tables(text: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let upstream =
-        "\n[[upstreams]]\nname = \"up\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
     file.write_all((text.to_owned() + upstream).as_bytes()).unwrap();
     let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
-    load(&overrides, &|_| None).unwrap().config.execution
+    load(&overrides, &|_| None).unwrap().config
 }
 
 /// A running proxy. Dropping it ends it at once.

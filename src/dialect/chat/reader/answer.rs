@@ -18,7 +18,8 @@ use crate::{
     dialect::{
         Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
         channel::{Channel, emit},
-        not_json,
+        learnt::Learnt,
+        objects::{Found, ReadObjects},
         refusal::reported_json,
         tool_calls::{CallDeltas, arguments_only},
     },
@@ -36,9 +37,7 @@ pub struct AnswerState {
     reasoning: Channel,
     deltas: CallDeltas,
     calls: Calls,
-    plain: Option<Plain>,
-    /// Templates learnt since the last one that matched a frame.
-    learnt: u32,
+    plain: Learnt<Plain>,
     /// The last usage object, until it is passed on: some servers send one with every chunk.
     usage: String,
     /// The last chunk's finish reason was an empty string.
@@ -75,9 +74,6 @@ enum ChannelName {
     Arguments(u64),
 }
 
-/// The number of unused templates after which learning stops: each costs copies of a frame.
-const FUTILE: u32 = 4;
-
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Value;
 
@@ -87,7 +83,7 @@ impl ResponseState for AnswerState {
     }
 
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out)? { Ok(()) } else { self.frame(data, is_last, out) }
+        if self.known(data, out)? { Ok(()) } else { self.read(data, false, is_last, out) }
     }
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -95,7 +91,7 @@ impl ResponseState for AnswerState {
             // The frame is kept for its members that are not events.
             out.event(Event::Verbatim { frame: value, means: None });
         }
-        self.frame(value, false, out)
+        self.read(value, false, false, out)
     }
 
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
@@ -117,6 +113,28 @@ impl ResponseState for AnswerState {
     }
 }
 
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        match Chunk::parse(text) {
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
+                self.chunk(&chunk, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.plain.forget();
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
 impl AnswerState {
     pub(super) fn new(settings: ReaderSettings) -> Self {
         Self {
@@ -126,8 +144,7 @@ impl AnswerState {
             reasoning: Channel::default(),
             deltas: CallDeltas::new(MAX_DEPTH),
             calls: Calls::default(),
-            plain: None,
-            learnt: 0,
+            plain: Learnt::default(),
             usage: String::new(),
             blank_finish: false,
             progress: Progress::default(),
@@ -139,54 +156,11 @@ impl AnswerState {
 
     /// The fast path. Returns whether the frame matched a template.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
-        let Some(plain) = &self.plain else { return Ok(false) };
-        let Some(body) = plain.shape.body(frame) else { return Ok(false) };
-        self.learnt = 0;
-        self.blank_finish = false;
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return Ok(false) };
         let (channel, is_canonical) = (plain.channel, plain.is_canonical);
+        self.blank_finish = false;
         self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out)?;
         Ok(true)
-    }
-
-    fn frame(&mut self, text: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        // A server that concatenates files may send a byte order mark before any frame.
-        let text = text.trim_start_matches('\u{feff}');
-        let trimmed = text.trim();
-        if trimmed.is_empty() || self.progress.is_marked {
-            return Ok(());
-        }
-        if trimmed.starts_with("[DONE]") {
-            return self.mark_end(out);
-        }
-        match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
-            Ok((json, _)) => self.json(json, text, out),
-            // Several objects separated only by line ends: the server forgets the blank line between events.
-            Err(_) if trimmed.contains(['\n', '\r']) => {
-                let mut lines = trimmed.split(['\n', '\r']);
-                lines.try_for_each(|line| {
-                    if self.progress.is_done { Ok(()) } else { self.frame(line, is_last, out) }
-                })
-            }
-            Err(_) => {
-                let is_loss = self.progress.is_inside() && !is_last;
-                not_json(trimmed, is_loss, &mut self.skipped)
-            }
-        }
-    }
-
-    fn json(&mut self, json: Json<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        match json.kind() {
-            json::Kind::Object => self.chunk(&Chunk::read(json), frame, out),
-            json::Kind::Array => {
-                json.elements().try_for_each(|element| self.json(element, element.raw(), out))
-            }
-            json::Kind::Null => Ok(()),
-            _ => {
-                self.skipped.add(Skip::NotAChunk);
-                Ok(())
-            }
-        }
     }
 
     /// The slow path.
@@ -299,7 +273,7 @@ impl AnswerState {
             || has_more
             || delta.things() != 1
             || choice.has_blank_finish()
-            || self.learnt > FUTILE
+            || !self.plain.may_learn()
         {
             return;
         }
@@ -314,9 +288,8 @@ impl AnswerState {
             }
             _ => return,
         };
-        self.learnt += 1;
         let shape = body.and_then(|body| FrameTemplate::learn(frame, body, chunk.padding));
-        self.plain = shape.map(|shape| Plain { shape, channel, is_canonical });
+        self.plain.learn(shape.map(|shape| Plain { shape, channel, is_canonical }));
     }
 }
 

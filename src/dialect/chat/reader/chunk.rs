@@ -36,12 +36,6 @@ impl<'a> Chunk<'a> {
         Ok((json, chunk.complete(json)))
     }
 
-    pub(super) fn read(json: Json<'a>) -> Self {
-        let mut chunk = Self::default();
-        json.members().for_each(|(key, value)| chunk.member(&key, value));
-        chunk.complete(json)
-    }
-
     fn member(&mut self, key: &str, value: Json<'a>) {
         if value.is_null() {
             return;

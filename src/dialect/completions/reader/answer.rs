@@ -8,7 +8,8 @@ use crate::{
     dialect::{
         Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
         finish::{failure_of, finish_of},
-        not_json,
+        learnt::Learnt,
+        objects::{Found, ReadObjects},
         progress::truncated,
         refusal::reported_json,
         usage::usage_of,
@@ -28,9 +29,7 @@ pub struct AnswerState {
     usage: Option<Usage>,
     /// The last chunk with counts that matched the template: they are newer than `usage`.
     counted: String,
-    plain: Option<Plain>,
-    /// Templates learnt since the last one that matched a chunk.
-    learnt: u32,
+    plain: Learnt<Plain>,
     started: bool,
     progress: Progress,
     /// The last chunk said that the response has not ended.
@@ -46,9 +45,6 @@ struct Plain {
     /// As [`AnswerState::goes_on`].
     goes_on: bool,
 }
-
-/// The number of unused templates after which learning stops: each costs copies of a chunk.
-const FUTILE: u32 = 4;
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Lines;
@@ -85,6 +81,28 @@ impl ResponseState for AnswerState {
     }
 }
 
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match Chunk::parse(text) {
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
+                self.chunk(&chunk, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
 impl AnswerState {
     pub(super) fn new(tolerate_truncation: bool) -> Self {
         Self { tolerate_truncation, ..Self::default() }
@@ -92,10 +110,11 @@ impl AnswerState {
 
     /// The fast path. Returns whether the chunk matched the template.
     fn known(&mut self, chunk: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = self.plain.as_ref().filter(|_| !self.progress.is_finished) else { return false };
+        if self.progress.is_finished {
+            return false;
+        }
         let chunk = chunk.strip_suffix('\n').unwrap_or(chunk);
-        let Some(body) = plain.shape.body(chunk) else { return false };
-        self.learnt = 0;
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(chunk)) else { return false };
         self.goes_on = plain.goes_on;
         if plain.has_counts {
             self.counted.clear();
@@ -103,41 +122,6 @@ impl AnswerState {
         }
         self.say(body, out);
         true
-    }
-
-    /// Reads data, which may be several lines if it is not a `value`. `is_last`: the end of the body may have
-    /// truncated it.
-    fn read(
-        &mut self,
-        text: &str,
-        is_value: bool,
-        is_last: bool,
-        out: &mut impl Sink,
-    ) -> Result<(), Failure> {
-        let text = text.trim_start_matches('\u{feff}').trim();
-        if text.is_empty() || self.progress.is_marked || self.progress.is_done {
-            return Ok(());
-        }
-        if text.starts_with("[DONE]") {
-            return self.mark_end(out);
-        }
-        match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
-            Ok((json, _)) if json.kind() == json::Kind::Array => {
-                json.elements().try_for_each(|element| self.read(element.raw(), false, false, out))
-            }
-            Ok(_) => {
-                self.skipped.add(Skip::NotAChunk);
-                Ok(())
-            }
-            Err(_) if text.contains('\n') && !is_value => {
-                text.split('\n').try_for_each(|line| self.read(line, false, is_last, out))
-            }
-            Err(_) => {
-                let is_loss = self.progress.is_inside() && !is_last;
-                not_json(text, is_loss, &mut self.skipped)
-            }
-        }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -218,18 +202,18 @@ impl AnswerState {
 
     /// Learns the template of a chunk with one piece of text and nothing else to be read but counts.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str) {
-        if self.learnt > FUTILE || chunk.thinking.is_some() || chunk.usage.is_some() {
+        if !self.plain.may_learn() || chunk.thinking.is_some() || chunk.usage.is_some() {
             return;
         }
         let Some(body) = choice.text.and_then(|text| text.string_body()) else { return };
-        self.learnt += 1;
         let numbers: Vec<_> = chunk.numbers().collect();
         let shape = match numbers.as_slice() {
             [] => FrameTemplate::learn(text, body, chunk.time()),
             numbers => FrameTemplate::learn_with(text, body, numbers),
         };
         let has_counts = matches!(chunk.counts(), (Some(_), Some(_)));
-        self.plain = shape.map(|shape| Plain { shape, has_counts, goes_on: self.goes_on });
+        let goes_on = self.goes_on;
+        self.plain.learn(shape.map(|shape| Plain { shape, has_counts, goes_on }));
     }
 
     fn finish_by(
@@ -272,11 +256,6 @@ impl AnswerState {
         if let Some(half) = self.text.finish().filter(|_| !is_cut) {
             out.event(Event::Text(half.to_string().into()));
         }
-    }
-
-    /// `[DONE]`. After a finish reason it ends the response; without one, the body must end properly as well.
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
 
     /// The response has ended.

@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     dialect::{
-        Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped, not_json,
+        Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
+        learnt::Learnt,
+        objects::{Found, ReadObjects},
         progress::truncated,
         refusal::{first_words, reported_json},
         usage::raw_usage,
@@ -42,9 +44,7 @@ pub struct AnswerState {
     /// Calls that the upstream ran itself.
     pub(super) server_calls: u32,
     grounding: Grounding,
-    plain: Option<Plain>,
-    /// Templates learnt since the last one that matched a frame.
-    learnt: u32,
+    plain: Learnt<Plain>,
     /// The last frame with token counts, or the counts alone.
     usage: String,
     /// The finish reason, until content follows it.
@@ -68,9 +68,6 @@ pub(super) enum Channel {
     Text,
     Thought,
 }
-
-/// The number of unused templates after which learning stops: each costs copies of a frame.
-const FUTILE: u32 = 4;
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Elements;
@@ -108,6 +105,29 @@ impl ResponseState for AnswerState {
     }
 }
 
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match Chunk::parse(text) {
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
+                self.chunk(&chunk, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    /// No part of this API, but some gateways send it.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
 impl AnswerState {
     pub(super) fn new(settings: ReaderSettings) -> Self {
         let ReaderSettings { tolerate_truncation, cites, .. } = settings;
@@ -116,10 +136,11 @@ impl AnswerState {
 
     /// The fast path. Returns whether the frame matched the template.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = self.plain.as_ref().filter(|_| self.streamed.is_none()) else { return false };
-        let Some(body) = plain.shape.body(frame) else { return false };
+        if self.streamed.is_some() {
+            return false;
+        }
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return false };
         let channel = plain.channel;
-        self.learnt = 0;
         if plain.has_usage {
             self.usage.clear();
             self.usage.push_str(frame);
@@ -127,42 +148,6 @@ impl AnswerState {
         self.end_with(None);
         self.say(channel, body, out);
         true
-    }
-
-    /// Reads data, which may be several lines if it is not a `value`. `is_last`: the end of the body may have
-    /// truncated it.
-    fn read(
-        &mut self,
-        text: &str,
-        is_value: bool,
-        is_last: bool,
-        out: &mut impl Sink,
-    ) -> Result<(), Failure> {
-        let text = text.trim_start_matches('\u{feff}').trim();
-        if text.is_empty() || self.progress.is_marked || self.progress.is_done {
-            return Ok(());
-        }
-        // No part of this API, but some gateways send it.
-        if text.starts_with("[DONE]") {
-            return if self.progress.mark_end() { self.close(out) } else { Ok(()) };
-        }
-        match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => self.chunk(&chunk, text, out),
-            Ok((json, _)) if json.kind() == json::Kind::Array => {
-                json.elements().try_for_each(|element| self.read(element.raw(), false, false, out))
-            }
-            Ok(_) => {
-                self.skipped.add(Skip::NotAChunk);
-                Ok(())
-            }
-            Err(_) if text.contains('\n') && !is_value => {
-                text.split('\n').try_for_each(|line| self.read(line, false, is_last, out))
-            }
-            Err(_) => {
-                let is_loss = self.progress.is_inside() && !is_last;
-                not_json(text, is_loss, &mut self.skipped)
-            }
-        }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -298,12 +283,7 @@ impl AnswerState {
         }
         self.end_streamed_call(true, out)?;
         self.grounding.cite(out);
-        let any = self.calls.any();
-        out.event(Event::Finish(match finish {
-            Finish::Stop | Finish::Calls if any => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }));
+        out.event(Event::Finish(finish.of_calls(self.calls.any())));
         if let Some(usage) =
             Json::parse(&self.usage).ok().map(|json| json.get("usageMetadata").unwrap_or(json))
         {
@@ -314,17 +294,16 @@ impl AnswerState {
 
     /// Learns the template of a frame with one piece of text and token counts.
     fn learn(&mut self, chunk: &Chunk<'_>, frame: &str, channel: Channel, body: &str) {
-        if self.learnt > FUTILE {
+        if !self.plain.may_learn() {
             return;
         }
-        self.learnt += 1;
         let mut counts = Vec::new();
         if let Some(usage) = chunk.usage {
             numbers(usage, &mut counts);
         }
         let shape = FrameTemplate::learn_with(frame, body, &counts);
         let has_usage = chunk.usage.is_some();
-        self.plain = shape.map(|shape| Plain { shape, channel, has_usage });
+        self.plain.learn(shape.map(|shape| Plain { shape, channel, has_usage }));
     }
 }
 

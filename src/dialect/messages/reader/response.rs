@@ -20,7 +20,8 @@ use crate::{
     dialect::{
         Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
         channel::{Channel, cuts_pair, emit},
-        not_json,
+        learnt::Learnt,
+        objects::{Found, ReadObjects},
         refusal::reported_json,
         tool_calls::NamedCalls,
     },
@@ -53,15 +54,10 @@ pub struct ResponseReader {
     /// Blocks without a number so far.
     unnumbered: u64,
     counts: Counts,
-    plain: Option<Plain>,
-    /// Templates learnt since the last one that matched.
-    learnt: u32,
+    plain: Learnt<Plain>,
     progress: Progress,
     skipped: Skipped,
 }
-
-/// The number of unused templates after which learning stops: each costs copies of a frame.
-const FUTILE: u32 = 4;
 
 impl ResponseState for ResponseReader {
     const JSON: JsonBody = JsonBody::Value;
@@ -74,7 +70,7 @@ impl ResponseState for ResponseReader {
     }
 
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out) { Ok(()) } else { self.frame(data, is_last, out) }
+        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
     }
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -82,7 +78,7 @@ impl ResponseState for ResponseReader {
             // The frame is kept for its members that are not events.
             out.event(Event::Verbatim { frame: value, means: None });
         }
-        self.frame(value, false, out)
+        self.read(value, false, false, out)
     }
 
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
@@ -104,6 +100,28 @@ impl ResponseState for ResponseReader {
     }
 }
 
+impl ReadObjects for ResponseReader {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        match StreamEvent::parse(text.trim()) {
+            Ok((event, json)) if json.kind() == Kind::Object => {
+                self.event(&event, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((_, json)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.plain.forget();
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
 impl ResponseReader {
     pub(super) fn new(settings: ReaderSettings) -> Self {
         Self {
@@ -121,8 +139,7 @@ impl ResponseReader {
             hosted: Vec::new(),
             unnumbered: 0,
             counts: Counts::default(),
-            plain: None,
-            learnt: 0,
+            plain: Learnt::default(),
             progress: Progress::default(),
             skipped: Skipped::default(),
         }
@@ -130,41 +147,11 @@ impl ResponseReader {
 
     /// The fast path. Returns whether the frame matched the template.
     fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = &self.plain else { return false };
-        let Some(body) = plain.body(frame) else { return false };
+        let Some((plain, body)) = self.plain.find(|plain| plain.body(frame)) else { return false };
         let (kind, index) = (plain.kind, plain.index);
         let frame = Some(frame).filter(|_| plain.is_canonical);
-        self.learnt = 0;
         self.say(kind, index, body, frame, out);
         true
-    }
-
-    fn frame(&mut self, frame: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        let trimmed = frame.trim_start_matches('\u{feff}').trim();
-        if trimmed.is_empty() || self.progress.is_marked {
-            return Ok(());
-        }
-        if trimmed.starts_with("[DONE]") {
-            return self.mark_end(out);
-        }
-        match StreamEvent::parse(trimmed) {
-            Ok((event, json)) if json.kind() == Kind::Object => self.event(&event, frame, out),
-            Ok(_) => {
-                self.skipped.add(Skip::NotAChunk);
-                Ok(())
-            }
-            // Several objects separated only by line ends: the server forgets the blank line between events.
-            Err(_) if trimmed.contains(['\n', '\r']) => {
-                let mut lines = trimmed.split(['\n', '\r']);
-                lines.try_for_each(|line| {
-                    if self.progress.is_done { Ok(()) } else { self.frame(line, is_last, out) }
-                })
-            }
-            Err(_) => {
-                let is_loss = self.progress.is_inside() && !is_last;
-                not_json(trimmed, is_loss, &mut self.skipped)
-            }
-        }
     }
 
     fn event(&mut self, event: &StreamEvent<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -179,7 +166,7 @@ impl ResponseReader {
             }
             "content_block_start" => {
                 self.progress.has_choice = true;
-                self.plain = None;
+                self.plain.forget();
                 self.block_start(event, frame, out)?;
             }
             "content_block_delta" => {
@@ -187,7 +174,7 @@ impl ResponseReader {
                 self.delta(event, frame, out);
             }
             "content_block_stop" => {
-                self.plain = None;
+                self.plain.forget();
                 let frame = Some(frame).filter(|frame| self.may_forward(event, frame));
                 self.block_stop(event.index(), frame, out);
             }
@@ -228,9 +215,8 @@ impl ResponseReader {
             return self.other_delta(delta, Some(frame).filter(|_| may_forward), out);
         };
         let is_canonical = piece.is_alone && may_forward;
-        if piece.is_alone && !event.is_ambiguous && self.learnt <= FUTILE {
-            self.learnt += 1;
-            self.plain = Plain::learn(frame, piece.body, piece.kind, event.index(), is_canonical);
+        if piece.is_alone && !event.is_ambiguous && self.plain.may_learn() {
+            self.plain.learn(Plain::learn(frame, piece.body, piece.kind, event.index(), is_canonical));
         }
         self.say(piece.kind, event.index(), piece.body, Some(frame).filter(|_| is_canonical), out);
     }

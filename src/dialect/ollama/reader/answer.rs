@@ -8,8 +8,9 @@ use crate::{
     dialect::{
         Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
         finish::{failure_of, finish_of},
+        learnt::Learnt,
         media::mime_of_base64,
-        not_json,
+        objects::{Found, ReadObjects},
         progress::truncated,
         refusal::reported_json,
         whole_calls::{WholeCall, WholeCalls},
@@ -27,9 +28,7 @@ pub struct AnswerState {
     thinking: Unescaper,
     scratch: String,
     calls: WholeCalls,
-    plain: Option<Plain>,
-    /// Templates learnt since the last one that matched a line.
-    learnt: u32,
+    plain: Learnt<Plain>,
     started: bool,
     progress: Progress,
     skipped: Skipped,
@@ -47,9 +46,6 @@ enum Channel {
     Text,
     Thinking,
 }
-
-/// The number of unused templates after which learning stops: each costs copies of a line.
-const FUTILE: u32 = 4;
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Lines;
@@ -86,6 +82,29 @@ impl ResponseState for AnswerState {
     }
 }
 
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match Line::parse(text) {
+            Ok((json, line)) if json.kind() == json::Kind::Object => {
+                self.line(&line, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    /// A gateway may send the lines as an event stream.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(None, out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
 impl AnswerState {
     pub(super) fn new(tolerate_truncation: bool) -> Self {
         Self { tolerate_truncation, ..Self::default() }
@@ -93,48 +112,11 @@ impl AnswerState {
 
     /// The fast path. Returns whether the line matched the template.
     fn known(&mut self, line: &str, out: &mut impl Sink) -> bool {
-        let Some(plain) = &self.plain else { return false };
         let line = line.strip_suffix('\n').unwrap_or(line);
-        let Some(body) = plain.shape.body(line) else { return false };
-        self.learnt = 0;
-        self.say(plain.channel, body, out);
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(line)) else { return false };
+        let channel = plain.channel;
+        self.say(channel, body, out);
         true
-    }
-
-    /// Reads data, which may be several lines if it is not a `value`. `is_last`: the end of the body may have
-    /// truncated it.
-    fn read(
-        &mut self,
-        text: &str,
-        is_value: bool,
-        is_last: bool,
-        out: &mut impl Sink,
-    ) -> Result<(), Failure> {
-        let text = text.trim_start_matches('\u{feff}').trim();
-        if text.is_empty() || self.progress.is_marked || self.progress.is_done {
-            return Ok(());
-        }
-        // A gateway may send the lines as an event stream.
-        if text.starts_with("[DONE]") {
-            return if self.progress.mark_end() { self.close(None, out) } else { Ok(()) };
-        }
-        match Line::parse(text) {
-            Ok((json, line)) if json.kind() == json::Kind::Object => self.line(&line, text, out),
-            Ok((json, _)) if json.kind() == json::Kind::Array => {
-                json.elements().try_for_each(|element| self.read(element.raw(), false, false, out))
-            }
-            Ok(_) => {
-                self.skipped.add(Skip::NotAChunk);
-                Ok(())
-            }
-            Err(_) if text.contains('\n') && !is_value => {
-                text.split('\n').try_for_each(|line| self.read(line, false, is_last, out))
-            }
-            Err(_) => {
-                let is_loss = self.progress.is_inside() && !is_last;
-                not_json(text, is_loss, &mut self.skipped)
-            }
-        }
     }
 
     fn line(&mut self, line: &Line<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -249,17 +231,13 @@ impl AnswerState {
                 }
             },
         };
-        Ok(match finish {
-            Finish::Stop | Finish::Calls if self.calls.any() => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        })
+        Ok(finish.of_calls(self.calls.any()))
     }
 
     /// Learns the template of a line with one piece of text or reasoning and nothing else.
     fn learn(&mut self, line: &Line<'_>, message: &Message<'_>, text: &str) {
         let is_plain = line.has_message_only() && message.images.is_none() && message.calls.is_none();
-        if !is_plain || self.learnt > FUTILE {
+        if !is_plain || !self.plain.may_learn() {
             return;
         }
         let (channel, piece) = match (message.content, message.thinking) {
@@ -268,9 +246,8 @@ impl AnswerState {
             _ => return,
         };
         let Some(body) = piece.string_body() else { return };
-        self.learnt += 1;
         let shape = FrameTemplate::learn(text, body, line.created_at);
-        self.plain = shape.map(|shape| Plain { shape, channel });
+        self.plain.learn(shape.map(|shape| Plain { shape, channel }));
     }
 }
 

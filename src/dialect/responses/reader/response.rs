@@ -10,7 +10,8 @@ use crate::{
         Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
         channel::Channel,
         finish::{failure_of, finish_of},
-        not_json,
+        learnt::Learnt,
+        objects::{Found, ReadObjects},
         progress::truncated,
         refusal::reported_json,
         tool_calls::NamedCalls,
@@ -35,9 +36,7 @@ pub struct ResponseReader {
     pub(super) open: Vec<OpenItem>,
     /// The numbers of those that have.
     pub(super) ended: Vec<u64>,
-    plain: Option<Plain>,
-    /// Templates learnt since the last one that matched.
-    learnt: u32,
+    plain: Learnt<Plain>,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
 }
@@ -57,9 +56,6 @@ enum Target {
     Arguments,
 }
 
-/// The number of unused templates after which learning stops: each costs copies of a frame.
-const FUTILE: u32 = 4;
-
 impl ResponseState for ResponseReader {
     const JSON: JsonBody = JsonBody::Value;
     const RUNS_TOOLS: bool = true;
@@ -69,18 +65,15 @@ impl ResponseState for ResponseReader {
     }
 
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if let Some(plain) = &self.plain
-            && let Some(body) = plain.template.body(data)
-        {
+        if let Some((plain, body)) = self.plain.find(|plain| plain.template.body(data)) {
             let (output, target) = (plain.output, plain.target);
-            self.learnt = 0;
             return self.piece(output, target, body, out);
         }
-        self.frame(data, is_last, out)
+        self.read(data, false, is_last, out)
     }
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        self.frame(value, false, out)
+        self.read(value, false, false, out)
     }
 
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
@@ -109,6 +102,29 @@ impl ResponseState for ResponseReader {
     }
 }
 
+impl ReadObjects for ResponseReader {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match StreamEvent::parse(text) {
+            Ok((event, json)) if json.kind() == JsonKind::Object => {
+                self.event(&event, json, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((_, json)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    /// Some servers send it in addition.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
 impl ResponseReader {
     pub(super) fn new(settings: ReaderSettings) -> Self {
         Self {
@@ -120,39 +136,9 @@ impl ResponseReader {
             calls: NamedCalls::default(),
             open: Vec::new(),
             ended: Vec::new(),
-            plain: None,
-            learnt: 0,
+            plain: Learnt::default(),
             progress: Progress::default(),
             skipped: Skipped::default(),
-        }
-    }
-
-    fn frame(&mut self, frame: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        let trimmed = frame.trim_start_matches('\u{feff}').trim();
-        if trimmed.is_empty() || self.progress.is_marked {
-            return Ok(());
-        }
-        if trimmed.starts_with("[DONE]") {
-            // Some servers send it in addition.
-            return if self.progress.mark_end() { self.close(out) } else { Ok(()) };
-        }
-        match StreamEvent::parse(trimmed) {
-            Ok((event, json)) if json.kind() == JsonKind::Object => self.event(&event, json, trimmed, out),
-            Ok(_) => {
-                self.skipped.add(Skip::NotAChunk);
-                Ok(())
-            }
-            // Several objects separated only by line ends: the server forgets the blank line between events.
-            Err(_) if trimmed.contains(['\n', '\r']) => {
-                let mut lines = trimmed.split(['\n', '\r']);
-                lines.try_for_each(|line| {
-                    if self.progress.is_done { Ok(()) } else { self.frame(line, is_last, out) }
-                })
-            }
-            Err(_) => {
-                let is_loss = self.progress.is_inside() && !is_last;
-                not_json(trimmed, is_loss, &mut self.skipped)
-            }
         }
     }
 
@@ -240,10 +226,9 @@ impl ResponseReader {
             self.skipped.add(Skip::NotAChunk);
             return Ok(());
         };
-        if self.learnt <= FUTILE && event.output_index().is_some() {
-            self.learnt += 1;
+        if self.plain.may_learn() && event.output_index().is_some() {
             let template = FrameTemplate::learn(frame, body, event.sequence);
-            self.plain = template.map(|template| Plain { template, output, target });
+            self.plain.learn(template.map(|template| Plain { template, output, target }));
         }
         self.piece(output, target, body, out)
     }
@@ -266,7 +251,7 @@ impl ResponseReader {
     /// A whole response: that of the last event, or the body.
     fn whole(&mut self, response: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.start(response, out);
-        self.plain = None;
+        self.plain.forget();
         if self.progress.is_finished {
             return Ok(());
         }
@@ -317,13 +302,9 @@ impl ResponseReader {
         self.flush(cut, out);
         self.calls.finish(cut, out);
         self.open.clear();
-        self.plain = None;
+        self.plain.forget();
         self.progress.is_finished = true;
-        out.event(Event::Finish(match finish {
-            Finish::Stop | Finish::Calls if self.calls.has_client_call() => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }));
+        out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
     /// The response has ended. Without a last event, its content implies how.

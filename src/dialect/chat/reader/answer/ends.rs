@@ -16,13 +16,6 @@ use crate::{
 };
 
 impl AnswerState {
-    /// The end mark. After a finish reason it ends the response; without one, the body must end properly as
-    /// well.
-    pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.plain = None;
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
-    }
-
     /// The response has ended. Without a finish reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
@@ -73,11 +66,7 @@ impl AnswerState {
 
     /// `stop` after calls means `tool_calls`, and `tool_calls` without a call means `stop`.
     fn promoted(&self, finish: Finish) -> Finish {
-        match finish {
-            Finish::Stop | Finish::Calls if self.calls.any => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        }
+        finish.of_calls(self.calls.any)
     }
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
@@ -94,7 +83,7 @@ impl AnswerState {
 
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         self.progress.is_finished = true;
-        self.plain = None;
+        self.plain.forget();
         emit(out, frame, Event::Finish(self.promoted(finish)));
     }
 

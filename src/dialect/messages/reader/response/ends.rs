@@ -116,20 +116,9 @@ impl ResponseReader {
         self.end_text(out);
         self.calls.finish(cut, out);
         self.blocks.clear();
-        self.plain = None;
+        self.plain.forget();
         self.progress.is_finished = true;
-        let finish = match finish {
-            Finish::Stop | Finish::Calls if self.calls.has_client_call() => Finish::Calls,
-            Finish::Stop | Finish::Calls => Finish::Stop,
-            Finish::Length | Finish::Filter => finish,
-        };
-        emit(out, frame, Event::Finish(finish));
-    }
-
-    /// The end mark. After a stop reason it ends the response; without one, the body must end properly as well.
-    pub(super) fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.plain = None;
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+        emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
     /// The response has ended. Without a stop reason, its content implies one.

@@ -1,0 +1,65 @@
+//! [`Learnt`]: the fast path of a reader, for frames that differ from an earlier one only in a few values.
+
+/// What a reader has learnt from the last frame that was worth it: how such frames are recognised, and what they mean (`P`).
+#[derive(Debug)]
+pub(super) struct Learnt<P> {
+    plain: Option<P>,
+    /// Templates learnt since one last matched a frame.
+    unused: u32,
+}
+
+/// The number of unused templates after which learning stops: each costs copies of a frame.
+const FUTILE: u32 = 4;
+
+impl<P> Default for Learnt<P> {
+    fn default() -> Self {
+        Self { plain: None, unused: 0 }
+    }
+}
+
+impl<P> Learnt<P> {
+    /// What `recognise` finds in a frame, with what such a frame means. `None`: nothing is known, or the frame is another.
+    pub(super) fn find<'f>(
+        &mut self,
+        recognise: impl FnOnce(&P) -> Option<&'f str>,
+    ) -> Option<(&P, &'f str)> {
+        let plain = self.plain.as_ref()?;
+        let found = recognise(plain)?;
+        self.unused = 0;
+        Some((plain, found))
+    }
+
+    /// Whether another template is worth its cost.
+    pub(super) fn may_learn(&self) -> bool {
+        self.unused <= FUTILE
+    }
+
+    /// Takes the template of the frame that was just read. `None`: it has none.
+    pub(super) fn learn(&mut self, plain: Option<P>) {
+        self.unused += 1;
+        self.plain = plain;
+    }
+
+    /// Such frames may mean something else from now on.
+    pub(super) fn forget(&mut self) {
+        self.plain = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learning_stops_after_templates_that_match_nothing() {
+        let mut learnt = Learnt::default();
+        for _ in 0..=FUTILE {
+            assert!(learnt.may_learn());
+            learnt.learn(Some("a"));
+            assert_eq!(learnt.find(|_| None), None);
+        }
+        assert!(!learnt.may_learn());
+        assert_eq!(learnt.find(|plain| Some(*plain)), Some((&"a", "a")));
+        assert!(learnt.may_learn());
+    }
+}

@@ -1,0 +1,101 @@
+//! [`ReadObjects`]: data that should be one JSON object, and what servers send instead.
+
+use super::{Progress, Skip, Skipped, not_json};
+use crate::{
+    event::Sink,
+    failure::Failure,
+    wire::json::{Json, Kind},
+};
+
+/// What a text turned out to be.
+#[derive(Debug)]
+pub(super) enum Found<'t> {
+    /// An object, which has been read.
+    Object,
+    /// Another JSON value.
+    Other(Json<'t>),
+    /// No JSON.
+    NotJson,
+}
+
+/// Reads the objects that a dialect's responses consist of.
+pub(super) trait ReadObjects {
+    /// Reads `text` if it is an object. There may be white space around it.
+    ///
+    /// # Errors
+    /// What the upstream reported, or how the object violates the dialect.
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure>;
+
+    /// `[DONE]` has come. After a finish reason it ends the response; without one, the body must end properly as well.
+    ///
+    /// # Errors
+    /// The response is not complete.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure>;
+
+    /// How far the response has come, and what was left out.
+    fn notes(&mut self) -> (&Progress, &mut Skipped);
+
+    /// Reads data. Some servers send several objects, one on each line or in an array, or `[DONE]` where the API has no end mark.
+    /// `is_value`: it is a whole body that was to be one value, so its lines are not read one by one. `is_last`: the end of the body
+    /// may have truncated it.
+    ///
+    /// # Errors
+    /// As [`ReadObjects::object`]; or inside a response, data that is not JSON.
+    fn read(
+        &mut self,
+        text: &str,
+        is_value: bool,
+        is_last: bool,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        // A server that concatenates files may send a byte order mark before any frame.
+        let text = text.trim_start_matches('\u{feff}');
+        let trimmed = text.trim();
+        let (progress, _) = self.notes();
+        if trimmed.is_empty() || progress.is_marked || progress.is_done {
+            return Ok(());
+        }
+        if trimmed.starts_with("[DONE]") {
+            return self.mark_end(out);
+        }
+        match self.object(text, out)? {
+            Found::Object => {}
+            Found::Other(json) if json.kind() == Kind::Array => {
+                json.elements().try_for_each(|element| self.element(element, out))?;
+            }
+            Found::Other(json) => self.other(json),
+            // The server forgets the blank line between events.
+            Found::NotJson if !is_value && trimmed.contains(['\n', '\r']) => {
+                trimmed.split(['\n', '\r']).try_for_each(|line| self.read(line, false, is_last, out))?;
+            }
+            Found::NotJson => {
+                let (progress, skipped) = self.notes();
+                let is_loss = progress.is_inside() && !is_last;
+                not_json(trimmed, is_loss, skipped)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an element of an array. Arrays in it are not looked into: each level would be parsed again.
+    ///
+    /// # Errors
+    /// As [`ReadObjects::object`].
+    fn element(&mut self, element: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let (progress, _) = self.notes();
+        if progress.is_marked || progress.is_done {
+            return Ok(());
+        }
+        if let Found::Other(json) = self.object(element.raw(), out)? {
+            self.other(json);
+        }
+        Ok(())
+    }
+
+    /// A value that is no part of a response.
+    fn other(&mut self, json: Json<'_>) {
+        if json.kind() != Kind::Null {
+            self.notes().1.add(Skip::NotAChunk);
+        }
+    }
+}

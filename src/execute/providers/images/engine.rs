@@ -1,0 +1,104 @@
+//! [`Engine`]: the APIs of image services.
+
+use std::iter;
+
+use base64::{
+    Engine as _,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use http::{HeaderName, header};
+use serde_json::{Map, Value};
+
+use super::{Made, Options, gemini, openai, predict, wish::Wish};
+
+/// An API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// `models/{model}:generateContent`: one image in each request.
+    Gemini,
+    /// `images/generations`
+    OpenAi,
+    /// `models/{model}:predict`
+    Predict,
+}
+
+impl Engine {
+    /// The model that is asked if none is configured.
+    pub(super) fn default_model(self) -> Option<&'static str> {
+        match self {
+            Self::Gemini => Some("gemini-3.1-flash-image"),
+            Self::OpenAi | Self::Predict => None,
+        }
+    }
+
+    /// The URL of the API if none is configured.
+    pub(super) fn default_base(self) -> &'static str {
+        match self {
+            Self::Gemini | Self::Predict => "https://generativelanguage.googleapis.com/v1beta",
+            Self::OpenAi => "https://api.openai.com/v1",
+        }
+    }
+
+    /// The header with the key.
+    pub(super) fn key_header(self, key: &str) -> (HeaderName, String) {
+        match self {
+            Self::Gemini | Self::Predict => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
+            Self::OpenAi => (header::AUTHORIZATION, format!("Bearer {key}")),
+        }
+    }
+
+    /// The number of images in each request, if `count` are wanted.
+    pub(super) fn requests(self, count: usize) -> impl Iterator<Item = usize> {
+        let (requests, each) = match self {
+            Self::Gemini => (count, 1),
+            Self::OpenAi | Self::Predict => (1, count),
+        };
+        iter::repeat_n(each, requests)
+    }
+
+    /// The path of a request below the API's URL, and its body.
+    pub(super) fn request(self, options: &Options, wish: &Wish) -> (String, Value) {
+        match self {
+            Self::Gemini => gemini::request(options, wish),
+            Self::OpenAi => openai::request(options, wish),
+            Self::Predict => predict::request(options, wish),
+        }
+    }
+
+    /// The images of a response, of which `count` were wanted.
+    pub(super) fn images(self, response: &Value, count: usize) -> Made {
+        match self {
+            Self::Gemini => vec![gemini::image(response)],
+            Self::OpenAi => openai::images(response, count),
+            Self::Predict => predict::images(response, count),
+        }
+    }
+}
+
+/// The bytes of base64, with or without padding. `None`: it is not base64.
+pub(super) fn decoded(data: &str) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    LENIENT.decode(data).ok()
+}
+
+/// `fields` with the configured ones, which replace them; objects are merged.
+pub(super) fn with_configured(mut fields: Value, configured: Option<&Value>) -> Value {
+    if let Some(Value::Object(configured)) = configured {
+        merge(&mut fields, configured);
+    }
+    fields
+}
+
+fn merge(into: &mut Value, from: &Map<String, Value>) {
+    let Value::Object(fields) = into else { return };
+    for (key, value) in from {
+        match (fields.get_mut(key), value) {
+            (Some(own @ Value::Object(_)), Value::Object(value)) => merge(own, value),
+            _ => _ = fields.insert(key.clone(), value.clone()),
+        }
+    }
+}

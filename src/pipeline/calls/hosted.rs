@@ -1,0 +1,327 @@
+//! Calls of hosted tools: the client does not get them. They are collected, and the shell runs them when the hop has ended.
+//!
+//! | calls of the hop | what follows |
+//! |---|---|
+//! | hosted ones only | they run, and another hop gets the results |
+//! | hosted ones and the client's | as [`MixedTurns`] says |
+//! | one was cut off, or the response ended early | the response ends; none of them runs |
+//!
+//! A hop's turn is collected as the model wrote it, since the next request repeats it: its text, and the calls of both kinds in
+//! order.
+
+use std::borrow::Cow;
+
+use super::{
+    super::hops::{FollowUp, Reason},
+    Calls, Fate, send_whole,
+};
+use crate::{
+    conversation::{Call, Part, Role, Turn},
+    digest::Digest,
+    event::{CallEnd, CallStart, Event, Runner, Sink},
+    failure::Failure,
+    rules::{HostedRules, Limits, MixedTurns},
+};
+
+/// The hosted tools of a request, and the calls of the current hop.
+#[derive(Debug, Default)]
+pub(super) struct Hosted {
+    /// The names under which they may be called.
+    names: Vec<String>,
+    rules: HostedRules,
+    /// The calls of this hop in order, the client's and those of hosted tools.
+    calls: Vec<HopCall>,
+    /// Bytes of their names, ids and arguments.
+    kept: usize,
+    /// Calls for the client that wait for the end of the hop.
+    held: Vec<(CallStart<'static>, String)>,
+}
+
+/// A call of the current hop.
+#[derive(Debug)]
+struct HopCall {
+    /// Its index in the stage from which it comes.
+    source: u32,
+    runner: Runner,
+    /// Its id is empty until the client gets the call.
+    call: Call,
+    has_ended: bool,
+}
+
+/// A turn with calls of both kinds. The client has got its calls; the others are to be run for its next request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeferredTurn {
+    /// The turn as the model wrote it, with all calls under their final ids.
+    pub turn: Turn,
+    /// The calls of hosted tools.
+    pub hosted: Vec<Call>,
+}
+
+impl Hosted {
+    pub(super) fn new(names: &[String]) -> Option<Self> {
+        (!names.is_empty()).then(|| Self { names: names.to_vec(), ..Self::default() })
+    }
+
+    pub(super) fn set_rules(&mut self, rules: HostedRules) {
+        self.rules = rules;
+    }
+
+    /// Whether `name` is that of a hosted tool.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+
+    /// The text between those of two hops.
+    pub(super) fn separator(&self) -> &str {
+        &self.rules.separator
+    }
+
+    /// Whether the client's calls wait until it is known that the hop has none of hosted tools.
+    pub(super) fn holds_client_calls(&self) -> bool {
+        self.rules.mixed_turns == MixedTurns::ServerFirst
+    }
+
+    /// Whether a call's id has to be replaced, because results may be found by it later.
+    pub(super) fn refuses_id(&self, id: &str, name: &str) -> bool {
+        self.rules.mixed_turns == MixedTurns::Defer && is_guessable(id, name)
+    }
+
+    /// A call begins. `id` is empty if the client gets it later, or not at all.
+    pub(super) fn begins(&mut self, source: u32, start: &CallStart<'_>, id: &str) {
+        self.kept += id.len() + start.name.len();
+        let signature = start.signature.clone().map(crate::event::Opaque::into_owned);
+        let call = Call { signature, ..Call::new(id, &*start.name, "") };
+        self.calls.push(HopCall { source, runner: start.runner, call, has_ended: false });
+    }
+
+    /// The next piece of a call's arguments.
+    pub(super) fn piece(&mut self, source: u32, piece: &str) {
+        let Some(call) = self.call(source) else { return };
+        call.call.arguments.push_str(piece);
+        self.kept += piece.len();
+    }
+
+    /// The client got the call under this id.
+    pub(super) fn sent(&mut self, source: u32, id: &str) {
+        if let Some(call) = self.call(source) {
+            id.clone_into(&mut call.call.id);
+        }
+    }
+
+    /// A call has ended.
+    pub(super) fn ends(&mut self, source: u32) {
+        if let Some(call) = self.call(source) {
+            call.has_ended = true;
+        }
+    }
+
+    /// The failure for collecting more than may be kept.
+    pub(super) fn failure(&self, limits: &Limits) -> Option<Failure> {
+        (self.kept > limits.max_hold.max(limits.max_arguments)).then(|| limits.hosted_calls_too_long())
+    }
+
+    /// Whether a call of this hop has this id.
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        self.calls.iter().any(|call| call.call.id == id)
+    }
+
+    /// Forgets the calls of the hop. Returns their ids.
+    pub(super) fn next_hop(&mut self) -> impl Iterator<Item = String> + use<> {
+        (self.kept, self.held) = (0, Vec::new());
+        let calls = std::mem::take(&mut self.calls);
+        calls.into_iter().map(|call| call.call.id).filter(|id| !id.is_empty())
+    }
+
+    fn call(&mut self, source: u32) -> Option<&mut HopCall> {
+        self.calls.iter_mut().rev().find(|call| call.source == source)
+    }
+
+    /// The calls that are whole, and whether toolwire runs them.
+    fn whole(&self) -> impl Iterator<Item = (&Call, bool)> {
+        let whole = self.calls.iter().filter(|call| call.has_ended && !call.call.id.is_empty());
+        whole.map(|call| (&call.call, call.runner == Runner::Toolwire))
+    }
+
+    /// The calls to be run.
+    fn to_run(&self) -> Vec<Call> {
+        self.whole().filter(|(_, is_hosted)| *is_hosted).map(|(call, _)| call.clone()).collect()
+    }
+
+    /// The model's turn in this hop, in which it wrote `text`.
+    fn turn(&self, text: &str) -> Turn {
+        let text = (!text.is_empty()).then(|| Part::Text(text.to_owned()));
+        let calls = self.whole().map(|(call, _)| Part::Call(call.clone()));
+        Turn::of(Role::Assistant, text.into_iter().chain(calls).collect())
+    }
+}
+
+/// What follows a hop because of its calls of hosted tools.
+pub(super) enum After {
+    /// Nothing: there is none.
+    Nothing,
+    /// They run, and another hop follows.
+    Hop(FollowUp),
+    /// The client gets its own calls. The others run meanwhile.
+    Deferred(DeferredTurn),
+    /// The client gets its own calls. This many others are dropped.
+    Dropped(usize),
+}
+
+impl Calls {
+    /// Whether toolwire runs the calls of the tool `name`, as it is declared or was written. A client without tools cannot be
+    /// given a call, so that the model is told of those to unknown tools.
+    pub(super) fn is_hosted(&self, name: &str) -> bool {
+        self.hosted.as_ref().is_some_and(|hosted| hosted.has(name) || !self.has_tools)
+    }
+
+    /// A call of a hosted tool begins.
+    pub(super) fn begin_hosted(&mut self, mut start: CallStart<'_>, rescue: bool) -> Fate {
+        start.runner = Runner::Toolwire;
+        let id = match start.id.is_empty() || self.is_used(&start.id) {
+            true => self.unused_id(),
+            false => start.id.clone().into_owned(),
+        };
+        if let Some(hosted) = &mut self.hosted {
+            hosted.begins(start.index, &start, &id);
+        }
+        Fate::Hosted { rescue }
+    }
+
+    /// A call of a hosted tool is complete, or will never be.
+    pub(super) fn end_hosted(&mut self, source: u32, end: CallEnd, rescue: bool) {
+        if end == CallEnd::Cut {
+            self.cut = true;
+            self.tally.dropped_calls += 1;
+            return;
+        }
+        let call = self.hosted.as_mut().and_then(|hosted| hosted.call(source));
+        let call = call.map(|call| (call.call.name.clone(), Digest::of(&call.call.arguments)));
+        if rescue && call.is_none_or(|call| self.is_repeated(call)) {
+            return;
+        }
+        if let Some(hosted) = &mut self.hosted {
+            hosted.ends(source);
+        }
+    }
+
+    /// Whether the model has made a call once more that the upstream refuses to run. It must not run twice.
+    fn is_repeated(&mut self, call: (String, Digest)) -> bool {
+        self.apologises = true;
+        let is_repeated = self.rescued.contains(&call);
+        if !is_repeated {
+            self.rescued.push(call);
+        }
+        is_repeated
+    }
+
+    /// Keeps a call for the client until the hop ends.
+    pub(super) fn hold(&mut self, mut start: CallStart<'static>, arguments: String, rescue: bool) {
+        let source = start.index;
+        if rescue && self.is_repeated((start.name.clone().into_owned(), Digest::of(&arguments))) {
+            return;
+        }
+        if start.id.is_empty() || self.is_used(&start.id) {
+            start.id = Cow::Owned(self.unused_id());
+        }
+        let Some(hosted) = &mut self.hosted else { return };
+        hosted.sent(source, &start.id);
+        hosted.ends(source);
+        hosted.held.push((start, arguments));
+    }
+
+    /// Sends the calls that waited for the end of the hop.
+    pub(super) fn send_held(&mut self, out: &mut impl Sink) {
+        let Some(hosted) = &mut self.hosted else { return };
+        // Their ids are theirs now.
+        hosted.calls.clear();
+        for (start, arguments) in std::mem::take(&mut hosted.held) {
+            if let Some(index) = self.send_start(start, None, out) {
+                send_whole(index, arguments, out);
+            }
+        }
+    }
+
+    /// Whether the hop has calls that are to be run.
+    pub(super) fn has_hosted_calls(&self) -> bool {
+        self.hosted.as_ref().is_some_and(|hosted| hosted.whole().any(|(_, is_hosted)| is_hosted))
+    }
+
+    /// Decides what follows the hop because of its calls of hosted tools.
+    pub(super) fn after_hosted(&self) -> After {
+        let Some(hosted) = &self.hosted else { return After::Nothing };
+        let calls = hosted.to_run();
+        if calls.is_empty() {
+            return After::Nothing;
+        }
+        let has_sent = self.client_calls > self.checkpoint.client_calls;
+        let turn = || {
+            let mut turn = hosted.turn(&self.said);
+            turn.parts.splice(0..0, self.state.reasoning_so_far());
+            turn
+        };
+        match hosted.rules.mixed_turns {
+            _ if !has_sent => {
+                let turns = vec![turn()];
+                After::Hop(FollowUp { reason: Reason::Hosted, turns, hosted: calls })
+            }
+            MixedTurns::Defer | MixedTurns::ServerFirst => {
+                After::Deferred(DeferredTurn { turn: turn(), hosted: calls })
+            }
+            MixedTurns::ClientOnly => After::Dropped(calls.len()),
+        }
+    }
+
+    /// Sends the text between those of two hops before the first text of the later one.
+    pub(super) fn separate(&mut self, out: &mut impl Sink) {
+        self.is_separator_due = false;
+        let separator = self.hosted.as_ref().map(|hosted| hosted.separator().to_owned()).unwrap_or_default();
+        if separator.is_empty() {
+            return;
+        }
+        let length = u64::try_from(separator.chars().count()).unwrap_or(u64::MAX);
+        self.earlier_characters = self.earlier_characters.saturating_add(length);
+        if let Some(characters) = &mut self.characters {
+            *characters += length;
+        }
+        out.event(Event::Text(Cow::Owned(separator)));
+    }
+}
+
+/// Whether others may guess this id of a call of the tool `name`: it is not long enough, or not random enough.
+fn is_guessable(id: &str, name: &str) -> bool {
+    const LENGTH: usize = 20;
+    const OF_EACH: usize = 3;
+    let own = if name.is_empty() { Cow::Borrowed(id) } else { Cow::Owned(id.replace(name, "")) };
+    let digits = own.bytes().filter(u8::is_ascii_digit).count();
+    let letters = own.bytes().filter(u8::is_ascii_alphabetic).count();
+    digits < OF_EACH || letters < OF_EACH || digits + letters < LENGTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_ids_are_kept_and_counted_ones_replaced() {
+        for id in [
+            "call_abc123DEF456ghi789JKL012",
+            "toolu_01A09q90qw90lq917835lq9",
+            "chatcmpl-tool-8d2bf6f0a3c14e2f9b7a6c5d4e3f2a1b",
+            "call_550e8400-e29b-41d4-a716-446655440000",
+        ] {
+            assert!(!is_guessable(id, "weather"), "{id}");
+        }
+        for id in [
+            "",
+            "call_0",
+            "0",
+            "functions.weather:12",
+            "n1",
+            "00000000000000000000000001",
+            "call_weather_1234",
+        ] {
+            assert!(is_guessable(id, "weather"), "{id}");
+        }
+        assert!(is_guessable("functions.get_weather_v2000_europe:0", "get_weather_v2000_europe"));
+    }
+}

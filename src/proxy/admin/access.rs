@@ -1,0 +1,393 @@
+//! [`Access`]: who may use the admin API.
+//!
+//! - With keys: a key in `Authorization: Bearer`, for scripts, or a session that began with one, for browsers.
+//! - Without keys: everybody on this machine. A web page of another origin could make a browser on this machine send requests, so
+//!   the host must be one of this machine's names, which pages of other origins do not have.
+//!
+//! A browser adds the session's cookie to every request, whoever causes it. So requests of a session that change something must
+//! also show that they come from toolwire's own page: by a token that only this page can read, by their content type, and by the
+//! headers in which the browser names the page's origin.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http::{HeaderMap, HeaderName, Method, StatusCode, header, request};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq;
+use tokio::time::Instant;
+
+use super::{
+    AdminError, Said, object,
+    sessions::{Digest, Session, Sessions, digest_of, hex, random},
+    switch_of,
+    tries::Tries,
+};
+use crate::config::{AdminSettings, Config};
+
+const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Characters of the path of a page.
+const MAX_BASE: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Access {
+    settings: Arc<AdminSettings>,
+    /// Tells the cookies of several instances on one host apart: cookies ignore ports.
+    instance: String,
+    /// The token of all who need no key.
+    anonymous_csrf: String,
+    sessions: Mutex<Sessions>,
+    tries: Mutex<Tries>,
+}
+
+/// Who sent a request.
+#[derive(Debug)]
+pub(super) enum Visitor {
+    /// A program with a key.
+    Script,
+    /// A browser that has signed in, with the digest of its token.
+    Session(Digest, Session),
+    /// Anybody on this machine: no key is needed. Or nobody yet: the request is to sign in, or asks whether it has.
+    Anonymous,
+}
+
+impl Access {
+    pub(super) fn new(settings: Arc<AdminSettings>, config: &Config) -> Self {
+        let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
+        let known = format!("{} {:?}", listen.join(" "), config.state_dir);
+        let instance = hex(&digest_of(known.as_bytes())).chars().take(8).collect();
+        let sessions = Mutex::new(Sessions::new(settings.session_ttl));
+        // Without random numbers there is no token, and nobody without a key can change anything.
+        let anonymous_csrf = random().unwrap_or_default();
+        Self { settings, instance, anonymous_csrf, sessions, tries: Mutex::default() }
+    }
+
+    fn is_open(&self) -> bool {
+        self.settings.api_keys.is_empty()
+    }
+
+    /// Without keys: the request comes from this machine, and is meant for it.
+    ///
+    /// # Errors
+    /// 403
+    pub(super) fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        if !peer.to_canonical().is_loopback() {
+            let message =
+                "without admin keys, only requests from this machine are served; set [admin] api_keys";
+            return Err(AdminError::forbidden("not_local", message));
+        }
+        let host = host(head).unwrap_or_default();
+        let name = without_port(host);
+        let is_local =
+            ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| name.eq_ignore_ascii_case(local))
+                || name.to_ascii_lowercase().strip_suffix(".localhost").is_some_and(|name| !name.is_empty());
+        if is_local || self.is_named(host) {
+            return Ok(());
+        }
+        let message =
+            "the request is for another host; if this is a name of this server, add it to [admin] hosts";
+        Err(AdminError::forbidden("wrong_host", message))
+    }
+
+    /// Who sent the request. `may_be_nobody`: it only asks.
+    ///
+    /// # Errors
+    /// 401 without key and session; 403 if it may come from another page.
+    pub(super) fn visitor(&self, head: &request::Parts, may_be_nobody: bool) -> Result<Visitor, AdminError> {
+        let changes = !matches!(head.method, Method::GET | Method::HEAD);
+        if self.is_open() {
+            if changes {
+                self.check_origin(head, &self.anonymous_csrf)?;
+            }
+            return Ok(Visitor::Anonymous);
+        }
+        if let Some(shown) = head.headers.get(header::AUTHORIZATION) {
+            return match self.key(bearer_token(shown.as_bytes()).unwrap_or_default()) {
+                Some(_) => Ok(Visitor::Script),
+                None => Err(AdminError::unauthorized("this key is not an admin key")),
+            };
+        }
+        let now = Instant::now();
+        let mut sessions = self.sessions();
+        let is_key = |digest: &Digest| self.settings.api_keys.iter().any(|key| key_digest(key) == *digest);
+        let found =
+            tokens(&head.headers, &self.cookie_name()).find_map(|token| sessions.find(token, is_key, now));
+        drop(sessions);
+        match found {
+            Some((token, session)) => {
+                if changes {
+                    self.check_origin(head, &session.csrf)?;
+                }
+                Ok(Visitor::Session(token, session))
+            }
+            None if may_be_nobody => Ok(Visitor::Anonymous),
+            None => Err(AdminError::unauthorized(
+                "an admin key is needed: send it as `Authorization: Bearer KEY`, or sign in",
+            )),
+        }
+    }
+
+    /// A request to sign in has no session yet. It must not come from another page all the same.
+    ///
+    /// # Errors
+    /// 403, 415 or 429.
+    pub(super) fn check_sign_in(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
+        if !is_json(&head.headers) {
+            let message = "the content type must be `application/json`";
+            return Err(AdminError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                message,
+            ));
+        }
+        let is_from_page =
+            head.headers.contains_key(SEC_FETCH_SITE) || head.headers.contains_key(header::ORIGIN);
+        if is_from_page && !self.is_same_origin(head) {
+            return Err(other_origin());
+        }
+        if self.is_open() {
+            return Ok(());
+        }
+        let counted = self.tries().count(peer, Instant::now());
+        counted.map_err(|wait| {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            AdminError::too_many("too many tries to sign in from this address", seconds)
+        })
+    }
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// 400 or 401.
+    pub(super) fn sign_in(&self, body: &[u8], peer: IpAddr) -> Result<Said, AdminError> {
+        let object = object(body)?;
+        let is_secure = switch_of(&object, "secure")?.unwrap_or(false);
+        let base = match object.get("base") {
+            None => "/".to_owned(),
+            Some(Value::String(base)) if is_base(base) => base.clone(),
+            Some(_) => {
+                let message =
+                    "`base` is the path of the page without its last part, such as `/` or `/tools/`";
+                return Err(AdminError::invalid(message, Some("base")));
+            }
+        };
+        if self.is_open() {
+            return Ok(self.state(&Visitor::Anonymous));
+        }
+        let Some(Value::String(shown)) = object.get("key") else {
+            return Err(AdminError::invalid("`key` is missing: an admin key", Some("key")));
+        };
+        let key = self.key(shown.as_bytes());
+        let key = key.ok_or_else(|| AdminError::unauthorized("this key is not an admin key"))?;
+        self.tries().forget(peer);
+        let now = Instant::now();
+        let begun = self.sessions().begin(key_digest(key), (base, is_secure), now);
+        let (token, session) = begun.ok_or_else(|| {
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "there are no random numbers")
+        })?;
+        tracing::info!(%peer, "signed in to the admin API");
+        let mut said =
+            Said::json(self.session_json(&session.csrf, Some(self.sessions().left(&session, now))));
+        for cookie in self.cookies(&session, &token, "") {
+            said = said.with(header::SET_COOKIE, cookie);
+        }
+        Ok(said)
+    }
+
+    /// Ends the session.
+    pub(super) fn sign_out(&self, visitor: &Visitor) -> Said {
+        let Visitor::Session(token, session) = visitor else { return Said::nothing() };
+        self.sessions().end(token);
+        let cookies = self.cookies(session, "", "; Max-Age=0");
+        cookies.into_iter().fold(Said::nothing(), |said, cookie| said.with(header::SET_COOKIE, cookie))
+    }
+
+    /// Whether somebody has signed in, and what their page needs to know.
+    pub(super) fn state(&self, visitor: &Visitor) -> Said {
+        Said::json(match visitor {
+            Visitor::Session(_, session) => {
+                let left = self.sessions().left(session, Instant::now());
+                self.session_json(&session.csrf, Some(left))
+            }
+            Visitor::Anonymous if self.is_open() => self.session_json(&self.anonymous_csrf, None),
+            Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_milliseconds()}),
+            // A script needs no token.
+            Visitor::Script => self.session_json("", None),
+        })
+    }
+
+    fn session_json(&self, csrf: &str, left: Option<Duration>) -> Value {
+        let now = unix_milliseconds();
+        let expires =
+            left.map(|left| now.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
+        json!({
+            "signed_in": true,
+            "csrf": csrf,
+            "expires_at": expires,
+            "server_time": now,
+            "version": env!("CARGO_PKG_VERSION"),
+            "instance": self.instance,
+            "capture": self.settings.capture.word(),
+        })
+    }
+
+    /// The cookie in the two paths that need it. So it is never sent to `/v1/`, nor to other services of the host.
+    fn cookies(&self, session: &Session, token: &str, more: &str) -> [String; 2] {
+        let secure = if session.is_secure { "; Secure" } else { "" };
+        let (name, base) = (self.cookie_name(), &session.base);
+        ["admin", "console"].map(|folder| {
+            format!("{name}={token}; HttpOnly; SameSite=Strict; Path={base}{folder}/{secure}{more}")
+        })
+    }
+
+    fn cookie_name(&self) -> String {
+        format!("toolwire_{}", self.instance)
+    }
+
+    /// The configured key that equals `shown`. Every key is compared, even after a match.
+    fn key(&self, shown: &[u8]) -> Option<&SecretString> {
+        let fits = |key: &SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(shown));
+        self.settings.api_keys.iter().fold(None, |found, key| if fits(key) { Some(key) } else { found })
+    }
+
+    /// The request comes from toolwire's own page, which knows the token `csrf`.
+    fn check_origin(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
+        // Pages of other origins can send other types without being asked.
+        if !is_json(&head.headers) {
+            let message = "the content type must be `application/json`, also without a body";
+            return Err(AdminError::forbidden("content_type", message));
+        }
+        let shown = head.headers.get(CSRF).map(|shown| shown.as_bytes()).unwrap_or_default();
+        if csrf.is_empty() || !bool::from(shown.ct_eq(csrf.as_bytes())) {
+            let message = "the header `X-Toolwire-CSRF` must have the token that GET /admin/session returns";
+            return Err(AdminError::forbidden("csrf", message));
+        }
+        if self.is_same_origin(head) { Ok(()) } else { Err(other_origin()) }
+    }
+
+    /// Whether the browser says that the request comes from a page of this server.
+    fn is_same_origin(&self, head: &request::Parts) -> bool {
+        if let Some(site) = head.headers.get(SEC_FETCH_SITE) {
+            return site == "same-origin";
+        }
+        let origin = head.headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+        let Some((scheme, origin)) = origin.and_then(|origin| origin.split_once("://")) else { return false };
+        let default = match scheme {
+            "http" => ":80",
+            "https" => ":443",
+            _ => return false,
+        };
+        let plain = |host: &str| host.strip_suffix(default).unwrap_or(host).to_ascii_lowercase();
+        let is_host = host(head).is_some_and(|host| plain(host) == plain(origin));
+        is_host || self.is_named(origin)
+    }
+
+    /// Whether `host`, with or without its port, is configured.
+    fn is_named(&self, host: &str) -> bool {
+        let is_it =
+            |name: &String| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(without_port(host));
+        self.settings.hosts.iter().any(is_it)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn other_origin() -> AdminError {
+    AdminError::forbidden("other_origin", "the request does not come from a page of this server")
+}
+
+/// The host for which the request is meant.
+fn host(head: &request::Parts) -> Option<&str> {
+    let header = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    header.or_else(|| head.uri.authority().map(|authority| authority.as_str()))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.find(']')) {
+        Some(end) => host.get(..end + 2).unwrap_or(host),
+        None => host.split(':').next().unwrap_or(host),
+    }
+}
+
+/// The values of the cookie `name`.
+fn tokens<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value).collect::<Vec<_>>().into_iter()
+}
+
+fn bearer_token(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn key_digest(key: &SecretString) -> Digest {
+    digest_of(key.expose_secret().as_bytes())
+}
+
+/// Whether this is an absolute path of plain segments with a slash at its end.
+fn is_base(base: &str) -> bool {
+    let is_plain = |segment: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        !matches!(segment, "" | "." | "..") && segment.bytes().all(is_plain)
+    };
+    let inner = base.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+    base == "/" || (base.len() <= MAX_BASE && inner.is_some_and(|inner| inner.split('/').all(is_plain)))
+}
+
+fn unix_milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_is_an_absolute_path_of_plain_segments() {
+        for base in ["/", "/tools/", "/a/b-c/~d/", "/v1.2/"] {
+            assert!(is_base(base), "{base}");
+        }
+        let long = format!("/{}/", "a".repeat(300));
+        for base in [
+            "", "tools/", "/tools", "//", "/a//b/", "/../", "/./", "/a;b/", "/a b/", "/%2e/", "/a\r\n/",
+            &long,
+        ] {
+            assert!(!is_base(base), "{base}");
+        }
+    }
+
+    #[test]
+    fn ports_are_cut_from_hosts() {
+        for (host, name) in [
+            ("x", "x"),
+            ("x:80", "x"),
+            ("[::1]", "[::1]"),
+            ("[::1]:80", "[::1]"),
+            ("127.0.0.1:8787", "127.0.0.1"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The admin API at `/admin/`: who may use it, what it shows, and what it changes. docs/admin.md describes it.
+//!
+//! ```text
+//! request ─▶ access (host, key or session, CSRF) ─▶ path ─▶ tools, providers, permissions, settings, sessions
+//!                                                        └▶ feed ◀─ the stage's events
+//! ```
+//!
+//! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
+
+mod access;
+mod error;
+mod feed;
+mod path;
+mod permissions;
+mod sessions;
+mod settings;
+mod tools;
+mod tries;
+
+use std::{net::IpAddr, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
+use serde_json::{Value, json};
+
+use self::{
+    access::{Access as Door, Visitor},
+    feed::Feed,
+    path::AdminPath,
+};
+pub(super) use self::{error::AdminError, path::BASE};
+use super::{
+    drain::Drain,
+    feed_body::FeedBody,
+    reply::{self, ReplyBody},
+};
+use crate::{
+    config::Config,
+    execute::Execution,
+    observe::{Access, Outcome},
+};
+
+/// Bytes of a request's body.
+pub(super) const MAX_BODY: usize = 1 << 20;
+
+/// The admin API. All threads share it.
+#[derive(Debug)]
+pub(super) struct Admin {
+    config: Arc<Config>,
+    door: Door,
+    /// `None`: no hosted tools are configured.
+    execution: Option<Arc<Execution>>,
+    feed: Arc<Feed>,
+}
+
+/// What a request asks for, as far as its head says.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    path: AdminPath,
+    visitor: Visitor,
+}
+
+impl Admitted {
+    /// Whether its body is read.
+    pub(super) fn has_body(&self, method: &Method) -> bool {
+        matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+    }
+}
+
+/// A response before it is one.
+#[derive(Debug)]
+pub(super) struct Said {
+    status: StatusCode,
+    body: Option<Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Said {
+    /// 200 with this JSON.
+    fn json(body: Value) -> Self {
+        Self { status: StatusCode::OK, body: Some(body), headers: Vec::new() }
+    }
+
+    /// 204.
+    fn nothing() -> Self {
+        Self { status: StatusCode::NO_CONTENT, body: None, headers: Vec::new() }
+    }
+
+    fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+}
+
+impl Admin {
+    /// The API of `config`, if it has one.
+    pub(super) fn new(config: &Arc<Config>, execution: Option<&Arc<Execution>>) -> Option<Self> {
+        let settings = config.admin.as_ref()?;
+        if let Some(execution) = execution {
+            execution.audit().capture(settings.capture != crate::config::Capture::Off);
+        }
+        Some(Self {
+            config: Arc::clone(config),
+            door: Door::new(Arc::clone(settings), config),
+            execution: execution.cloned(),
+            feed: Arc::default(),
+        })
+    }
+
+    /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(super) fn admit(
+        &self,
+        head: &request::Parts,
+        path: &str,
+        peer: IpAddr,
+    ) -> Result<Result<Admitted, &'static str>, AdminError> {
+        self.door.check_host(head, peer)?;
+        let path = AdminPath::find(path).ok_or_else(AdminError::not_found)?;
+        if head.method == Method::OPTIONS {
+            return Ok(Err(path.methods()));
+        }
+        if !path.allows(&head.method) {
+            return Err(AdminError::method(&head.method, path.methods()));
+        }
+        let visitor = if path.is_sign_in(&head.method) {
+            self.door.check_sign_in(head, peer)?;
+            Visitor::Anonymous
+        } else {
+            self.door.visitor(head, path == AdminPath::Session && head.method == Method::GET)?
+        };
+        Ok(Ok(Admitted { path, visitor }))
+    }
+
+    /// Whether the request opens the event feed.
+    pub(super) fn is_feed(&self, admitted: &Admitted, method: &Method) -> bool {
+        admitted.path == AdminPath::Events && *method == Method::GET
+    }
+
+    /// The event feed.
+    pub(super) fn events(
+        &self,
+        headers: &HeaderMap,
+        drain: &Drain,
+        keep_alive: std::time::Duration,
+        access: Access,
+    ) -> Response<ReplyBody> {
+        let reader = self.feed.open(self.execution.as_deref(), headers.get("last-event-id"));
+        let mut response =
+            reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
+        put_headers(response.headers_mut());
+        response
+    }
+
+    /// Answers a request that was admitted.
+    ///
+    /// # Errors
+    /// Why it cannot be done.
+    pub(super) async fn answer(
+        &self,
+        admitted: Admitted,
+        head: &request::Parts,
+        (body, peer): (Bytes, IpAddr),
+    ) -> Result<Said, AdminError> {
+        let Admitted { path, visitor } = admitted;
+        let method = &head.method;
+        match path {
+            AdminPath::Session => match *method {
+                Method::POST => self.door.sign_in(&body, peer),
+                Method::DELETE => Ok(self.door.sign_out(&visitor)),
+                _ => Ok(self.door.state(&visitor)),
+            },
+            // HEAD of the feed.
+            AdminPath::Events => Ok(Said::nothing()),
+            AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref()))),
+            AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
+            AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,
+            AdminPath::TestProvider(name) => tools::test(self.execution()?, &name, &body).await,
+            AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
+            AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
+            AdminPath::Permissions => Ok(Said::json(permissions::list(self.execution.as_deref()))),
+            AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body),
+            AdminPath::AllowAll => permissions::allow_all(self.execution()?),
+            AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id),
+            AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body),
+            AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
+            AdminPath::Settings => settings::list(&self.config),
+        }
+    }
+
+    fn execution(&self) -> Result<&Arc<Execution>, AdminError> {
+        self.execution.as_ref().ok_or_else(|| {
+            AdminError::new(
+                StatusCode::NOT_FOUND,
+                "no_hosted_tools",
+                "the configuration has no table [execution]",
+            )
+        })
+    }
+}
+
+/// The response that says `said`.
+pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
+    let mut response = match said {
+        Ok(Said { status, body, headers }) => {
+            let text = body.map_or_else(String::new, |body| body.to_string());
+            let mut response = reply::said(status, text.into(), Outcome::Done, access);
+            if status != StatusCode::NO_CONTENT {
+                put_json(response.headers_mut());
+            }
+            for (name, value) in headers {
+                response.headers_mut().append(name, value);
+            }
+            response
+        }
+        Err(error) => {
+            let text = error.json().to_string();
+            let mut response =
+                reply::said(error.status(), text.into(), Outcome::Failed(error.failure()), access);
+            put_json(response.headers_mut());
+            error.put_headers(response.headers_mut());
+            response
+        }
+    };
+    put_headers(response.headers_mut());
+    response
+}
+
+/// The response to OPTIONS.
+pub(super) fn options(methods: &'static str, access: Access) -> Response<ReplyBody> {
+    let mut response = reply::options(methods, access);
+    put_headers(response.headers_mut());
+    response
+}
+
+fn put_json(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+}
+
+/// What all responses have: nothing is cached, guessed, or read by pages of other origins.
+fn put_headers(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store, no-transform"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// A body that is a JSON object, or nothing.
+fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
+    if body.is_empty() {
+        return Ok(serde_json::Map::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(AdminError::invalid("the body is a JSON object", None)),
+        Err(error) => Err(AdminError::invalid(format!("the body is not JSON: {error}"), None)),
+    }
+}
+
+/// The switch `key` of a body.
+fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<Option<bool>, AdminError> {
+    match object.get(key) {
+        None => Ok(None),
+        Some(Value::Bool(switch)) => Ok(Some(*switch)),
+        Some(_) => Err(AdminError::invalid(format!("`{key}` is `true` or `false`"), Some(key))),
+    }
+}
+
+/// A switch that must be there.
+fn required_switch(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<bool, AdminError> {
+    switch_of(object, key)?.ok_or_else(|| AdminError::invalid(format!("`{key}` is missing"), Some(key)))
+}
+
+/// `{"ok": true}`
+fn ok() -> Said {
+    Said::json(json!({"ok": true}))
+}

@@ -1,0 +1,99 @@
+//! [`AdminPath`]: the paths of the admin API and their methods.
+
+use http::Method;
+
+use crate::proxy::routes::percent_decoded;
+
+/// What all paths begin with.
+pub(in crate::proxy) const BASE: &str = "/admin/";
+
+/// A path below [`BASE`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum AdminPath {
+    Session,
+    Events,
+    Tools,
+    Tool(String),
+    RunTool(String),
+    TestProvider(String),
+    RestartProvider(String),
+    ProviderLog(String),
+    Permissions,
+    AutoApprove,
+    AllowAll,
+    Question(String),
+    ExtendQuestion(String),
+    Rule(String),
+    Settings,
+}
+
+impl AdminPath {
+    /// The path of a URL. `None`: there is no such path.
+    pub(super) fn find(path: &str) -> Option<Self> {
+        let segments: Vec<_> = path.strip_prefix(BASE)?.split('/').collect();
+        let name = |written: &str| percent_decoded(written).filter(|name| !name.is_empty());
+        Some(match segments.as_slice() {
+            ["session"] => Self::Session,
+            ["events"] => Self::Events,
+            ["tools"] => Self::Tools,
+            ["tools", tool] => Self::Tool(name(tool)?),
+            ["tools", tool, "run"] => Self::RunTool(name(tool)?),
+            ["providers", provider, "test"] => Self::TestProvider(name(provider)?),
+            ["providers", provider, "restart"] => Self::RestartProvider(name(provider)?),
+            ["providers", provider, "log"] => Self::ProviderLog(name(provider)?),
+            ["permissions"] => Self::Permissions,
+            ["permissions", "auto_approve"] => Self::AutoApprove,
+            ["permissions", "allow_all"] => Self::AllowAll,
+            ["permissions", "rules", rule] => Self::Rule(name(rule)?),
+            ["permissions", question] => Self::Question(name(question)?),
+            ["permissions", question, "extend"] => Self::ExtendQuestion(name(question)?),
+            ["settings"] => Self::Settings,
+            _ => return None,
+        })
+    }
+
+    /// The methods, as an `Allow` header lists them.
+    pub(super) fn methods(&self) -> &'static str {
+        match self {
+            Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
+            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) | Self::Settings => {
+                "GET, HEAD, OPTIONS"
+            }
+            Self::Tool(_) => "PATCH, OPTIONS",
+            Self::AutoApprove => "PUT, OPTIONS",
+            Self::Rule(_) => "DELETE, OPTIONS",
+            Self::RunTool(_)
+            | Self::TestProvider(_)
+            | Self::RestartProvider(_)
+            | Self::AllowAll
+            | Self::Question(_)
+            | Self::ExtendQuestion(_) => "POST, OPTIONS",
+        }
+    }
+
+    /// Whether `method` is one of [`AdminPath::methods`].
+    pub(super) fn allows(&self, method: &Method) -> bool {
+        self.methods().split(", ").any(|allowed| allowed == method.as_str())
+    }
+
+    /// Whether a request with `method` signs in.
+    pub(super) fn is_sign_in(&self, method: &Method) -> bool {
+        *self == Self::Session && *method == Method::POST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_percent_decoded() {
+        assert_eq!(AdminPath::find("/admin/tools/a%2Fb/run"), Some(AdminPath::RunTool("a/b".to_owned())));
+        assert_eq!(AdminPath::find("/admin/permissions/rules/r_1"), Some(AdminPath::Rule("r_1".to_owned())));
+        for path in
+            ["/admin/", "/admin/tools/", "/admin/tools//run", "/admin/nothing", "/admin/tools/%ff", "/adminx"]
+        {
+            assert_eq!(AdminPath::find(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Who may use the admin API.
+
+use serde_json::{Value, json};
+
+use super::{Ask, KEY, TOOLS, WITH_KEY, proxy};
+use crate::support::{
+    client::Reply,
+    proxy::{Proxy, Setup},
+    upstream::{Upstream, at_once},
+};
+
+/// All routes, with a method of each.
+const ROUTES: &[(&str, &str)] = &[
+    ("GET", "/admin/events"),
+    ("GET", "/admin/tools"),
+    ("PATCH", "/admin/tools/echo"),
+    ("POST", "/admin/tools/echo/run"),
+    ("POST", "/admin/providers/echo/test"),
+    ("POST", "/admin/providers/echo/restart"),
+    ("GET", "/admin/providers/echo/log"),
+    ("GET", "/admin/permissions"),
+    ("POST", "/admin/permissions/perm_1"),
+    ("POST", "/admin/permissions/perm_1/extend"),
+    ("DELETE", "/admin/permissions/rules/rule_1"),
+    ("PUT", "/admin/permissions/auto_approve"),
+    ("POST", "/admin/permissions/allow_all"),
+    ("GET", "/admin/settings"),
+];
+
+#[tokio::test]
+async fn without_its_table_there_is_no_admin_api() {
+    let (_upstream, proxy) = proxy(TOOLS).await;
+    for (method, path) in ROUTES.iter().chain(&[("GET", "/admin/session"), ("GET", "/admin/")]) {
+        assert_eq!(Ask::new(&proxy, method, path).key(KEY).send().await.status(), 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_route_needs_an_admin_key() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup { execution: format!("{TOOLS}{WITH_KEY}"), ..Setup::new(upstream.address) };
+    setup.keys = vec!["key-of-a-client"];
+    let proxy = setup.start().await;
+    for (method, path) in ROUTES {
+        for key in [None, Some("wrong"), Some("key-of-a-client"), Some("admin-key-of-test"), Some("")] {
+            let ask = Ask::new(&proxy, method, path).header("content-type", "application/json");
+            let ask = if let Some(key) = key { ask.key(key) } else { ask };
+            let reply = ask.send().await;
+            assert_eq!(reply.status(), 401, "{method} {path} with {key:?}");
+            assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+            assert_eq!(reply.header("content-type"), Some("application/json"));
+            let error = reply.json().await;
+            assert_eq!(error["error"]["code"], "unauthorized", "{path}");
+            assert!(error["error"]["message"].is_string());
+        }
+        let reply =
+            Ask::new(&proxy, method, path).key(KEY).header("content-type", "application/json").send().await;
+        assert!(![401, 403].contains(&reply.status().as_u16()), "{method} {path}: {}", reply.status());
+    }
+    let api = Ask::new(&proxy, "GET", "/v1/models").key(KEY).send().await;
+    assert_eq!(api.status(), 401, "an admin key is not a client's key");
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_answered_in_the_form_of_the_admin_api() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    for path in ["/admin/", "/admin/nothing", "/admin/tools/x/y/z", "/admin/exchanges", "/admin/tools/"] {
+        let (status, error) = Ask::new(&proxy, "GET", path).key(KEY).answer().await;
+        assert_eq!((status, &error["error"]["code"]), (404, &json!("not_found")), "{path}");
+    }
+    for (method, path, allow) in [
+        ("POST", "/admin/tools", "GET, HEAD, OPTIONS"),
+        ("GET", "/admin/tools/x/run", "POST, OPTIONS"),
+        ("PUT", "/admin/session", "GET, HEAD, POST, DELETE, OPTIONS"),
+        ("BREW", "/admin/permissions/auto_approve", "PUT, OPTIONS"),
+    ] {
+        let reply = Ask::new(&proxy, method, path).key(KEY).send().await;
+        assert_eq!((reply.status().as_u16(), reply.header("allow")), (405, Some(allow)), "{method} {path}");
+        assert_eq!(reply.json().await["error"]["code"], "method_not_allowed");
+    }
+    let options = Ask::new(&proxy, "OPTIONS", "/admin/tools").send().await;
+    assert_eq!((options.status().as_u16(), options.header("allow")), (204, Some("GET, HEAD, OPTIONS")));
+    let head = Ask::new(&proxy, "HEAD", "/admin/tools").key(KEY).send().await;
+    assert_eq!(head.status(), 200);
+    assert!(head.header("content-length").is_some_and(|length| length != "0"));
+    assert_eq!(head.rest().await, "");
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_get_no_cors_headers() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
+    setup.cors_origins = toolwire::config::Origins::parse(&["*"]).unwrap();
+    let proxy = setup.start().await;
+    for path in ["/admin/tools", "/admin/session", "/admin/nothing"] {
+        for method in ["GET", "OPTIONS"] {
+            let ask = Ask::new(&proxy, method, path).header("origin", "https://evil.example");
+            let reply = ask.header("access-control-request-method", "GET").key(KEY).send().await;
+            assert_eq!(reply.header("access-control-allow-origin"), None, "{method} {path}");
+            assert_eq!(reply.header("access-control-allow-methods"), None, "{method} {path}");
+            assert_eq!(reply.header("cross-origin-resource-policy"), Some("same-origin"));
+        }
+    }
+}
+
+/// The session's cookie, and the answer.
+async fn signed_in(proxy: &Proxy, body: &Value) -> (String, Value, Vec<String>) {
+    let reply = Ask::new(proxy, "POST", "/admin/session").json(body).send().await;
+    assert_eq!(reply.status(), 200);
+    let cookies = set_cookies(&reply);
+    let cookie = cookies[0].split(';').next().unwrap().to_owned();
+    (cookie, reply.json().await, cookies)
+}
+
+fn set_cookies(reply: &Reply) -> Vec<String> {
+    reply.headers("set-cookie").into_iter().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn session_begins_with_a_key_and_ends_by_request() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    let (status, state) = Ask::new(&proxy, "GET", "/admin/session").answer().await;
+    assert_eq!((status, &state["signed_in"]), (200, &json!(false)));
+    assert_eq!(state.get("csrf"), None);
+    let body = json!({"key": KEY, "base": "/tools/", "secure": true});
+    let (cookie, session, cookies) = signed_in(&proxy, &body).await;
+    let instance = session["instance"].as_str().unwrap();
+    let (name, token) = cookie.split_once('=').unwrap();
+    assert_eq!(name, format!("toolwire_{instance}"));
+    assert_eq!(token.len(), 64, "256 bits");
+    for (set, folder) in cookies.iter().zip(["admin", "console"]) {
+        let expected = format!("{cookie}; HttpOnly; SameSite=Strict; Path=/tools/{folder}/; Secure");
+        assert_eq!(*set, expected);
+    }
+    assert_eq!(session["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(session["capture"], "off");
+    assert!(session["expires_at"].as_u64() > session["server_time"].as_u64());
+    let csrf = session["csrf"].as_str().unwrap();
+
+    let (status, _) = Ask::new(&proxy, "GET", "/admin/tools").header("cookie", &cookie).answer().await;
+    assert_eq!(status, 200);
+    let state = Ask::new(&proxy, "GET", "/admin/session").header("cookie", &format!("a=b; {cookie}"));
+    assert_eq!(state.answer().await.1["csrf"], csrf, "a page that was loaded again gets its token");
+    for forged in ["x".repeat(64), format!("{token}0"), String::new(), token.to_uppercase()] {
+        let ask = Ask::new(&proxy, "GET", "/admin/tools").header("cookie", &format!("{name}={forged}"));
+        assert_eq!(ask.send().await.status(), 401, "{forged}");
+    }
+
+    let out = Ask::new(&proxy, "DELETE", "/admin/session").header("cookie", &cookie);
+    let out = out.header("x-toolwire-csrf", csrf).header("content-type", "application/json");
+    let reply = out.header("sec-fetch-site", "same-origin").send().await;
+    assert_eq!(reply.status(), 204);
+    assert!(set_cookies(&reply).iter().all(|set| set.contains("Max-Age=0")));
+    assert_eq!(Ask::new(&proxy, "GET", "/admin/tools").header("cookie", &cookie).send().await.status(), 401);
+}
+
+#[tokio::test]
+async fn sign_in_refuses_wrong_keys_paths_and_bodies() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    for (body, status) in [
+        (json!({"key": "wrong"}), 401),
+        (json!({"key": 5}), 400),
+        (json!({"key": KEY, "base": "tools"}), 400),
+        (json!([]), 400),
+    ] {
+        let (found, error) = Ask::new(&proxy, "POST", "/admin/session").json(&body).answer().await;
+        assert_eq!(found, status, "{body}");
+        assert!(!error.to_string().contains(KEY));
+    }
+    let plain =
+        Ask::new(&proxy, "POST", "/admin/session").body("text/plain", json!({"key": KEY}).to_string());
+    assert_eq!(plain.send().await.status(), 415);
+    let other = Ask::new(&proxy, "POST", "/admin/session").json(&json!({"key": KEY}));
+    assert_eq!(other.header("origin", "https://evil.example").send().await.status(), 403);
+}
+
+#[tokio::test]
+async fn sixth_try_to_sign_in_within_a_minute_is_refused() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    for _ in 0..5 {
+        let wrong = Ask::new(&proxy, "POST", "/admin/session").json(&json!({"key": "wrong"}));
+        assert_eq!(wrong.send().await.status(), 401);
+    }
+    let right = Ask::new(&proxy, "POST", "/admin/session").json(&json!({"key": KEY})).send().await;
+    assert_eq!(right.status(), 429, "also with the right key");
+    let wait: u64 = right.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    assert_eq!(right.json().await["error"]["retry_after_s"], wait);
+    assert_eq!(Ask::new(&proxy, "GET", "/admin/tools").key(KEY).send().await.status(), 200, "scripts go on");
+}
+
+#[tokio::test]
+async fn request_of_a_session_that_changes_something_must_come_from_its_page() {
+    let (_upstream, proxy) =
+        proxy(&format!("{TOOLS}[admin]\napi_keys = [\"{KEY}\"]\nhosts = [\"tools.example\"]\n")).await;
+    let (cookie, session, _) = signed_in(&proxy, &json!({"key": KEY})).await;
+    let csrf = session["csrf"].as_str().unwrap();
+    let own = format!("http://{}", proxy.addresses[0]);
+    let ask = |headers: &[(&'static str, &str)]| {
+        let ask = Ask::new(&proxy, "POST", "/admin/tools/echo/run").header("cookie", &cookie);
+        headers.iter().fold(ask, |ask, (name, value)| ask.header(name, value))
+    };
+    let json = ("content-type", "application/json");
+    let token = ("x-toolwire-csrf", csrf);
+    for (headers, status) in [
+        (vec![json, token, ("sec-fetch-site", "same-origin")], 200),
+        (vec![json, token, ("origin", own.as_str())], 200),
+        (vec![json, token, ("origin", "https://tools.example")], 200),
+        (vec![("content-type", "application/json; charset=utf-8"), token, ("origin", own.as_str())], 200),
+        (vec![json, token], 403),
+        (vec![json, ("sec-fetch-site", "same-origin")], 403),
+        (vec![json, ("x-toolwire-csrf", "x"), ("sec-fetch-site", "same-origin")], 403),
+        (vec![json, ("x-toolwire-csrf", ""), ("sec-fetch-site", "same-origin")], 403),
+        (vec![token, ("sec-fetch-site", "same-origin")], 403),
+        (vec![("content-type", "text/plain"), token, ("sec-fetch-site", "same-origin")], 403),
+        (vec![json, token, ("sec-fetch-site", "same-site"), ("origin", own.as_str())], 403),
+        (vec![json, token, ("sec-fetch-site", "cross-site")], 403),
+        (vec![json, token, ("sec-fetch-site", "none")], 403),
+        (vec![json, token, ("origin", "https://evil.example")], 403),
+        (vec![json, token, ("origin", "http://127.0.0.1:1")], 403),
+        (vec![json, token, ("origin", "null")], 403),
+        (vec![json, token, ("origin", "https://tools.example.evil")], 403),
+    ] {
+        let (found, answer) = ask(&headers).answer().await;
+        assert_eq!(found, status, "{headers:?}: {answer}");
+    }
+    let script = Ask::new(&proxy, "POST", "/admin/tools/echo/run").key(KEY);
+    assert_eq!(script.send().await.status(), 200, "a script needs no token");
+}
+
+#[tokio::test]
+async fn without_keys_only_this_machine_by_its_own_names_is_served() {
+    let (_upstream, proxy) =
+        proxy(&format!("{TOOLS}[admin]\nhosts = [\"tools.example\", \"a.example:81\"]\n")).await;
+    for (host, status) in [
+        ("localhost", 200),
+        ("LocalHost:8787", 200),
+        ("toolwire.localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8787", 200),
+        ("tools.example", 200),
+        ("tools.example:8443", 200),
+        ("a.example:81", 200),
+        ("a.example:82", 403),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        (".localhost", 403),
+        ("192.168.0.1", 403),
+        ("0.0.0.0", 403),
+    ] {
+        for path in ["/admin/tools", "/admin/session", "/admin/events"] {
+            let reply = Ask::new(&proxy, "GET", path).header("host", host).send().await;
+            assert_eq!(reply.status(), status, "{host} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_keys_changes_need_the_token_of_the_anonymous_session() {
+    let (_upstream, proxy) = proxy(&format!("{TOOLS}[admin]\n")).await;
+    let (_, session) = Ask::new(&proxy, "GET", "/admin/session").answer().await;
+    let csrf = session["csrf"].as_str().unwrap();
+    assert_eq!(session["signed_in"], true);
+    let own = format!("http://{}", proxy.addresses[0]);
+    let run = || Ask::new(&proxy, "POST", "/admin/tools/echo/run").header("content-type", "application/json");
+    assert_eq!(run().send().await.status(), 403);
+    assert_eq!(run().header("origin", &own).send().await.status(), 403);
+    assert_eq!(
+        run().header("origin", "https://evil.example").header("x-toolwire-csrf", csrf).send().await.status(),
+        403
+    );
+    assert_eq!(run().header("origin", &own).header("x-toolwire-csrf", csrf).send().await.status(), 200);
+}

@@ -1,0 +1,89 @@
+//! An upstream that answers its requests one after the other, as chat completions, and hosted tools that are programs.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::{proxy::Setup, upstream::Upstream};
+
+/// The requests that an upstream got.
+pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
+
+/// One event of a chat completion's stream.
+fn chunk(delta: Value, finish: Value) -> String {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+    let chunk = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [choice]});
+    format!("data: {chunk}\n\n")
+}
+
+/// A piece of text.
+pub(super) fn text(text: &str) -> String {
+    chunk(json!({"content": text}), Value::Null)
+}
+
+/// A call, in three pieces.
+pub(super) fn call(index: usize, id: &str, name: &str, arguments: &str) -> String {
+    let (half, rest) = arguments.split_at_checked(arguments.len() / 2).unwrap_or((arguments, ""));
+    let piece = |arguments: &str| {
+        let call = json!({"index": index, "function": {"arguments": arguments}});
+        chunk(json!({"tool_calls": [call]}), Value::Null)
+    };
+    let begin =
+        json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}});
+    chunk(json!({"tool_calls": [begin]}), Value::Null) + &piece(half) + &piece(rest)
+}
+
+/// The finish reason, token counts, and the end mark.
+pub(super) fn end(finish: &str) -> String {
+    let usage = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}});
+    chunk(json!({}), finish.into()) + &format!("data: {usage}\n\ndata: [DONE]\n\n")
+}
+
+/// An upstream that gives each request the next of these streams, and what it was asked.
+pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upstream, Asked) {
+    let (asked, streams) = (Asked::default(), Arc::new(streams.into_iter().collect::<Vec<_>>()));
+    let shared = (Arc::clone(&asked), streams);
+    let upstream = Upstream::start_sharing(shared, |exchange, (asked, streams)| async move {
+        let number = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(serde_json::from_slice(&exchange.body).unwrap());
+            asked.len() - 1
+        };
+        let stream = streams.get(number).cloned().unwrap_or_default();
+        exchange.stream(stream).await
+    });
+    (upstream.await, asked)
+}
+
+/// Hosted tools: `search` repeats its arguments behind `found `, `slow` ends after some seconds, `broken` fails.
+pub(super) const TOOLS: &str = r#"
+[[providers]]
+name = "search"
+kind = "command"
+command = ["sh", "-c", "printf 'found '; cat"]
+description = "Searches."
+parameters = { type = "object", properties = { query = { type = "string" } } }
+
+[[providers]]
+name = "slow"
+kind = "command"
+command = ["sleep", "30"]
+
+[[providers]]
+name = "broken"
+kind = "command"
+command = ["false"]
+"#;
+
+/// A proxy whose models have these tools. `settings` are lines of `[execution]`.
+pub(super) fn setup(upstream: &Upstream, settings: &str) -> Setup {
+    let mut setup = Setup::new(upstream.address);
+    setup.execution = format!("[execution]\n{settings}\n{TOOLS}");
+    setup
+}
+
+/// The messages of a request behind the client's own.
+pub(super) fn added(request: &Value, own: usize) -> Vec<Value> {
+    request["messages"].as_array().unwrap().iter().skip(own).cloned().collect()
+}
