@@ -37,7 +37,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     execute::{
-        ErrorCode, Host, Invocation, Output, Provider, ProviderState, Running, Status, ToolError, ToolSpec,
+        ErrorCode, Host, Invocation, Output, Provider, ProviderState, Running, Status, Testing, ToolError, ToolSpec,
         process::Program, stderr::StderrLog,
     },
     redact::Redactor,
@@ -169,6 +169,8 @@ struct Server {
     changed: Arc<Notify>,
     /// A call was not answered, so the server may be gone.
     suspected: Notify,
+    /// It is to be started again.
+    restarted: Notify,
     /// Calls that are running.
     running: AtomicUsize,
 }
@@ -196,6 +198,7 @@ impl Server {
             state: Mutex::new(State { status, ..State::default() }),
             changed: Arc::default(),
             suspected: Notify::new(),
+            restarted: Notify::new(),
             running: AtomicUsize::new(0),
         }
     }
@@ -220,7 +223,7 @@ impl Server {
         let answer = peer.call_tool_once(params).await;
         running.is_answered = true;
         match answer {
-            Ok(CallToolResponse::Complete(result)) => Ok(output::of(result)),
+            Ok(CallToolResponse::Complete(result)) => Ok(output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await),
             Ok(CallToolResponse::InputRequired(_)) => {
                 Err(ToolError { is_retryable: false, ..failed("The tool asks for input, which cannot be given.") })
             }
@@ -229,7 +232,7 @@ impl Server {
             Err(error) => {
                 tracing::warn!(provider = %self.name, error = self.plain(&error.to_string()), "a call failed");
                 self.suspected.notify_one();
-                Err(self.lost(&error))
+                Err(Self::lost(&error))
             }
         }
     }
@@ -245,10 +248,10 @@ impl Server {
         }
     }
 
-    fn lost(&self, error: &ServiceError) -> ToolError {
-        match http::is_refused(error) {
-            true => ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key."),
-            false => failed("The server of the tool did not answer."),
+    fn lost(error: &ServiceError) -> ToolError {
+        match error {
+            ServiceError::TransportSend(error) if http::is_refusal(error) => ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key."),
+            _ => failed("The server of the tool did not answer."),
         }
     }
 }
@@ -269,6 +272,15 @@ impl Provider for Server {
     fn status(&self) -> Status {
         let status = self.state(|state| state.status.clone());
         Status { stderr: self.stderr.last(), ..status }
+    }
+
+    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
+        Box::pin(async move { Some(self.tested(key).await) })
+    }
+
+    fn restart(&self) -> bool {
+        self.restarted.notify_one();
+        true
     }
 
     fn start(self: Arc<Self>, host: &Host) {

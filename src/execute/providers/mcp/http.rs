@@ -22,12 +22,14 @@ use http::{
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use rmcp::{
-    ServiceError,
     model::{
         ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
     },
-    transport::streamable_http_client::{
-        AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    transport::{
+        DynamicTransportError,
+        streamable_http_client::{
+            AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+        },
     },
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -43,6 +45,9 @@ const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What is said of a server that refuses the key.
+pub(super) const REFUSED: &str = "the server refused the key";
 
 /// Redirects of one request.
 const MAX_REDIRECTS: usize = 3;
@@ -61,9 +66,8 @@ pub(super) fn check_headers(headers: &BTreeMap<String, SecretString>) -> Result<
     }
 }
 
-/// Whether a call failed because the server refused the key.
-pub(super) fn is_refused(error: &ServiceError) -> bool {
-    let ServiceError::TransportSend(error) = error else { return false };
+/// Whether a message could not be sent because the server refuses the key.
+pub(super) fn is_refusal(error: &DynamicTransportError) -> bool {
     matches!(error.error.downcast_ref(), Some(Failure::AuthRequired(_)))
 }
 
@@ -160,7 +164,7 @@ fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
 fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Err(Failure::AuthRequired(AuthRequiredError::new("the server refused the key".to_owned())))
+            Err(Failure::AuthRequired(AuthRequiredError::new(REFUSED.to_owned())))
         }
         _ => Ok(response),
     }

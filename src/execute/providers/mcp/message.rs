@@ -11,7 +11,8 @@ pub(super) const UNREADABLE: ErrorCode = ErrorCode(-32_099);
 
 /// The error response with which a request ends that got none that can be read.
 pub(super) fn failure(code: ErrorCode, id: RequestId) -> ServerJsonRpcMessage {
-    ServerJsonRpcMessage::error(ErrorData::new(code, "", None), Some(id))
+    let about = if code == TOO_LARGE { "a message is too large" } else { "a message cannot be read" };
+    ServerJsonRpcMessage::error(ErrorData::new(code, about, None), Some(id))
 }
 
 /// The message that `text` is. A response that cannot be read is an error response, so that its request does not wait for ever.

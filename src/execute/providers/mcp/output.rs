@@ -1,14 +1,31 @@
 //! The result of a call as its output.
 
+use std::{sync::Arc, time::SystemTime};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
-use crate::execute::Output;
+use crate::execute::{Output, files::ImageFiles};
 
-/// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. Of images,
-/// sounds and other files the model is told that they exist.
-pub(super) fn of(result: CallToolResult) -> Output {
-    let mut texts: Vec<String> = result.content.into_iter().filter_map(text).collect();
+/// Images of one result that are kept.
+const MAX_IMAGES: usize = 8;
+
+/// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. PNG images
+/// are kept in `files`, and the model gets their URLs. Of other files it is told that they exist.
+pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
+    let (mut texts, mut urls) = (Vec::new(), Vec::new());
+    for block in result.content {
+        if let (ContentBlock::Image(image), Some(files), ..MAX_IMAGES) = (&block, files, urls.len())
+            && let Some(url) = kept(files, image.data.clone()).await
+        {
+            texts.push(format!("![image]({url})"));
+            urls.push(url);
+        } else {
+            texts.extend(text(block));
+        }
+    }
     if let Some(structured) = result.structured_content {
         let is_same = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|value| value == structured);
         if !texts.iter().any(is_same) {
@@ -16,14 +33,22 @@ pub(super) fn of(result: CallToolResult) -> Output {
         }
     }
     let content = texts.join("\n");
-    match result.is_error {
-        Some(true) => Output::failed(content),
-        _ => {
-            let characters = content.chars().count();
-            let summary = format!("{characters} character{}", if characters == 1 { "" } else { "s" });
-            Output { summary, ..Output::text(content) }
-        }
+    if result.is_error == Some(true) {
+        return Output::failed(content);
     }
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (summary, details) = match urls.len() {
+        0 => (counted(content.chars().count(), "character"), Value::Null),
+        count => (counted(count, "image"), json!({"kind": "images", "data": {"image_urls": urls}})),
+    };
+    Output { content, summary, details, is_error: false }
+}
+
+/// The URL of an image that was kept. `None`: it is not a PNG image, or cannot be kept.
+async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<String> {
+    let folder = Arc::clone(files);
+    let keeping = spawn_blocking(move || folder.save(&BASE64_STANDARD.decode(base64).ok()?, SystemTime::now()).ok());
+    keeping.await.ok()?.map(|name| files.url(&name))
 }
 
 fn text(block: ContentBlock) -> Option<String> {
@@ -55,12 +80,12 @@ fn file(what: &str, kind: &str, base64: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::execute::files::{ImageGauges, ImageSettings};
 
     fn output(result: Value) -> Output {
-        of(serde_json::from_value(result).expect("a result"))
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(of(serde_json::from_value(result).expect("a result"), None))
     }
 
     #[test]
@@ -99,5 +124,19 @@ mod tests {
                         [a](file:///a): the file\nfile:///b:\nb's text\n\
                         file:///c: [file application/octet-stream, 3 bytes, not shown]";
         assert_eq!(output(json!({"content": content})).content, expected);
+    }
+
+    #[tokio::test]
+    async fn png_images_are_kept_as_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = ImageSettings::default().in_state_dir(Some(folder.path()));
+        let files = ImageFiles::new(&settings, ImageGauges::default()).map(Arc::new).expect("a folder for images");
+        files.reached_at("http://h");
+        let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+        let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let result = json!({"content": [image(png), image("AAAA"), image("?")]});
+        let output = of(serde_json::from_value(result).expect("a result"), Some(&files)).await;
+        assert!(output.content.starts_with("![image](http://h/api/images/"), "{}", output.content);
+        assert_eq!((output.content.matches("not shown").count(), output.summary.as_str()), (2, "1 image"));
     }
 }

@@ -18,19 +18,20 @@ use rmcp::{
         StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
     },
 };
+use secrecy::SecretString;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
-    Protocol, Server,
+    Options, Protocol, Server,
     guard::Guard,
-    http::HttpServer,
+    http::{self, HttpServer},
     stdio::Stdio,
     tools::{self, ToolList},
 };
-use crate::execute::{Host, ProviderState, http::HttpClient};
+use crate::execute::{Host, ProviderState, Verdict, http::HttpClient};
 
 /// Between two attempts to start a server, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -71,7 +72,7 @@ impl Server {
         loop {
             let begin = Instant::now();
             let limit = self.options.start_timeout;
-            let (state, reason) = match timeout(limit, self.connect(&host.http)).await {
+            let (state, reason) = match timeout(limit, self.connect(&host.http, &self.options)).await {
                 Ok(Ok((connection, list))) => {
                     self.is_ready(host, connection.peer().clone(), list);
                     (ProviderState::Restarting, self.watch(host, connection).await)
@@ -83,14 +84,40 @@ impl Server {
             if begin.elapsed() >= BACKOFF.1 {
                 pause = BACKOFF.0;
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(BACKOFF.1);
+            tokio::select! {
+                () = sleep(pause) => pause = (pause * 2).min(BACKOFF.1),
+                () = self.restarted.notified() => pause = BACKOFF.0,
+            }
+        }
+    }
+
+    /// Whether it can be used, a server at a URL also with another key.
+    pub(super) async fn tested(&self, key: Option<&SecretString>) -> Verdict {
+        let Some(host) = self.host.get() else { return Verdict::Unreachable };
+        let limit = self.options.start_timeout;
+        let listed = match self.options.url.is_some() {
+            true => {
+                let api_key = key.cloned().or_else(|| self.options.api_key.clone());
+                let options = Options { api_key, ..self.options.clone() };
+                timeout(limit, self.connect(&host.http, &options)).await.map(|connected| connected.map(|_| ()))
+            }
+            false => match self.state(|state| state.peer.clone()) {
+                Some(peer) => {
+                    let listed = timeout(limit, tools::list(&peer, &self.name, &self.options)).await;
+                    listed.map(|listed| listed.map(|_| ()).map_err(|error| error.to_string()))
+                }
+                None => return Verdict::Unreachable,
+            },
+        };
+        match listed {
+            Ok(Ok(())) => Verdict::Valid,
+            Ok(Err(reason)) if reason.contains(http::REFUSED) => Verdict::Invalid,
+            Ok(Err(_)) | Err(_) => Verdict::Unreachable,
         }
     }
 
     /// Starts the server, or connects to it, and asks for its tools.
-    async fn connect(&self, http: &HttpClient) -> Result<(Connection, ToolList), String> {
-        let options = &self.options;
+    async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), String> {
         let handler = Handler { changed: Arc::clone(&self.changed) };
         let preferred_versions = vec![ProtocolVersion::LATEST];
         let legacy_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
@@ -167,6 +194,7 @@ impl Server {
             let expiry = self.state(|state| state.expiry);
             tokio::select! {
                 _ = &mut waiting => return "it has ended".to_owned(),
+                () = self.restarted.notified() => break "a restart was asked for".to_owned(),
                 () = &mut subscribed => {}
                 () = self.changed.notified() => {}
                 () = self.suspected.notified() => {}
@@ -174,6 +202,7 @@ impl Server {
             }
             tokio::select! {
                 _ = &mut waiting => return "it has ended".to_owned(),
+                () = self.restarted.notified() => break "a restart was asked for".to_owned(),
                 () = sleep_until(listed + REFRESH.0) => {}
             }
             if let Err(reason) = self.refresh(host, &peer).await {
@@ -194,11 +223,15 @@ impl Server {
         let limit = self.options.start_timeout;
         match timeout(limit, tools::list(peer, &self.name, &self.options)).await {
             Ok(Ok(list)) => {
-                self.state(|state| {
-                    state.tools = list.specs;
+                let has_changed = self.state(|state| {
                     state.expiry = expiry(list.ttl);
+                    let has_changed = !tools::are_equal(&state.tools, &list.specs);
+                    state.tools = list.specs;
+                    has_changed
                 });
-                host.tools_changed();
+                if has_changed {
+                    host.tools_changed();
+                }
                 Ok(())
             }
             Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
@@ -245,6 +278,7 @@ fn expiry(ttl: Option<Duration>) -> Option<Instant> {
 fn reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "it ended, or closed the connection".to_owned(),
+        ClientInitializeError::TransportError { error, .. } if http::is_refusal(error) => http::REFUSED.to_owned(),
         ClientInitializeError::TransportError { error, .. } => error.error.to_string(),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
         ClientInitializeError::ExpectedInitResult(_) => "it does not speak the protocol".to_owned(),

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::store::Owner;
+use crate::{execute::Verdict, store::Owner};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/execute/providers/mcp/scripted.py");
 
@@ -186,6 +186,16 @@ async fn server_that_dies_in_a_call_is_started_again() {
 }
 
 #[tokio::test]
+async fn server_is_restarted_and_tested_on_request() {
+    let server = Started::ready(&options("plain")).await;
+    assert_eq!(server.0.test(None).await, Some(Verdict::Valid));
+    assert!(server.0.restart());
+    server.until(|provider| provider.status().state == ProviderState::Restarting).await;
+    assert_eq!(server.0.test(None).await, Some(Verdict::Unreachable));
+    server.until(|provider| provider.status().state == ProviderState::Ready).await;
+}
+
+#[tokio::test]
 async fn end_is_seen_although_a_child_keeps_the_output_open() {
     let server = Started::ready(&options("stray")).await;
     assert!(server.call("echo", json!({})).await.is_err());
@@ -284,6 +294,9 @@ async fn key_is_sent_and_a_refused_one_is_reported() {
     server.until(|provider| provider.status().state == ProviderState::Failed).await;
     let reason = server.0.status().reason.unwrap_or_default();
     assert!(reason.contains("refused the key"), "{reason}");
+    let key = "hunter2-hunter2".to_owned().into();
+    assert_eq!(server.0.test(None).await, Some(Verdict::Invalid));
+    assert_eq!(server.0.test(Some(&key)).await, Some(Verdict::Valid));
 }
 
 #[tokio::test]

@@ -49,6 +49,18 @@ pub(super) fn own_name<'n>(server: &str, name: &'n str) -> &'n str {
     name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__")).unwrap_or(name)
 }
 
+/// Whether models see the same tools.
+pub(super) fn are_equal(some: &[Arc<ToolSpec>], other: &[Arc<ToolSpec>]) -> bool {
+    let is_same = |(one, two): (&Arc<ToolSpec>, &Arc<ToolSpec>)| {
+        one.name == two.name
+            && one.label == two.label
+            && one.description == two.description
+            && one.parameters == two.parameters
+            && one.is_idempotent == two.is_idempotent
+    };
+    some.len() == other.len() && some.iter().zip(other).all(is_same)
+}
+
 /// Asks for all pages of the list. What is beyond the limits is left out, with a warning.
 ///
 /// # Errors
