@@ -211,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn lines_have_at_most_the_limit() {
         let whole = |text: &[u8]| Line::Whole(text.to_vec());
-        assert_eq!(lines(b"abc\nabcd\n\nab\nrest", 3).await, [
+        assert_eq!(lines(b"abc\nabcd\n\nab\nend", 3).await, [
             whole(b"abc"),
             Line::TooLong,
             whole(b""),
