@@ -1,5 +1,9 @@
 //! Hosted tools: toolwire runs them, and the client sees one response.
 
+mod clients;
 mod hops;
 mod images;
+mod limits;
+mod mixed;
 mod script;
+mod vision;
