@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::{Ask, KEY, TOOLS, WITH_KEY, proxy};
 use crate::support::{
-    client::Client,
     proxy::{Proxy, Setup},
     soon,
     upstream::{Upstream, at_once},
@@ -178,5 +177,17 @@ async fn settings_show_no_secret() {
             assert!(!text.contains(secret), "{path}: {text}");
         }
     }
-    let _ = Client::new();
+    let list = get(&proxy, "/admin/settings").await;
+    let setting = |path: &str| {
+        let mut settings = list["settings"].as_array().unwrap().iter();
+        settings.find(|setting| setting["path"] == path).unwrap_or_else(|| panic!("{path}: {list}")).clone()
+    };
+    assert_eq!(setting("providers.p.keys")["set"], true);
+    assert_eq!(
+        setting("providers.p.lease"),
+        json!({
+            "path": "providers.p.lease", "value": "60s", "default": "60s", "source": "default",
+        })
+    );
+    assert_eq!(setting("admin.api_keys")["source"], "file");
 }

@@ -124,6 +124,7 @@ impl Setup {
             threads: self.threads,
             execution: read.execution,
             admin: read.admin,
+            sources: read.sources,
         };
         (config, self.tap)
     }
