@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 
 /// Length and hash of a text. Equal texts have equal digests; different texts almost never do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Digest {
     len: usize,
     hash: u64,

@@ -4,7 +4,7 @@
 //! visitor reads a table into the fields, one shows what the fields hold, one writes the documentation. So the key, its
 //! default, what it accepts, how it is shown and what is said about it cannot disagree.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
 
 /// A key, and what the documentation says about it.
 #[derive(Debug, Clone)]
@@ -51,6 +51,10 @@ pub enum Field<'v> {
     Size(&'v mut usize),
     /// A whole number, and the least that it may be.
     Count(&'v mut usize, usize),
+    /// A whole number, and what it may be.
+    CountIn(&'v mut usize, RangeInclusive<usize>),
+    /// A length of time, and what it may be.
+    DurationIn(&'v mut Duration, RangeInclusive<Duration>),
     /// A length of time, never 0.
     Duration(&'v mut Duration),
     /// A length of time, or `"off"`.

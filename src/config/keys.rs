@@ -9,7 +9,8 @@ use super::{
     show::MASK,
     table::{Cell, Table},
     value::{
-        base_url, choice, count, duration, duration_or_off, json, list, secret, secrets, size, switch, text,
+        base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, secret,
+        secrets, size, switch, text,
     },
 };
 use crate::settings::{Field, Key, Settings};
@@ -41,7 +42,9 @@ impl Settings for Reading<'_, '_> {
             Field::Texts(value) => put(value, list(text)(cell)),
             Field::Size(value) => put(value, size(cell)),
             Field::Count(value, least) => put(value, count(least)(cell)),
+            Field::CountIn(value, range) => put(value, count_in(range)(cell)),
             Field::Duration(value) => put(value, duration(cell)),
+            Field::DurationIn(value, range) => put(value, duration_in(range)(cell)),
             Field::DurationOrOff(value) => put(value, duration_or_off(cell)),
             Field::Word(value) => {
                 let words: Vec<_> = value.words().into_iter().map(|word| (word, word)).collect();
@@ -122,8 +125,8 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Text(value) | Field::AnyText(value) => string(value),
         Field::Texts(value) => strings(value.iter().map(String::as_str)),
         Field::Size(value) => size_value(*value),
-        Field::Count(value, _) => count_value(*value),
-        Field::Duration(value) => duration_value(*value),
+        Field::Count(value, _) | Field::CountIn(value, _) => count_value(*value),
+        Field::Duration(value) | Field::DurationIn(value, _) => duration_value(*value),
         Field::DurationOrOff(value) => value.map_or_else(|| string("off"), duration_value),
         Field::Word(value) => string(value.word()),
         Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,

@@ -1,6 +1,6 @@
 //! Readers of single values: text, sizes, durations, choices, secrets, URLs.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, ops::RangeInclusive, time::Duration};
 
 use bytesize::ByteSize;
 use http::{HeaderValue, Uri};
@@ -38,6 +38,17 @@ pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
+/// A whole number in `range`.
+pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| {
+        let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
+        match usize::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => cell.wrong(format!("expected a whole number from {} to {}", range.start(), range.end())),
+        }
+    }
+}
+
 /// A whole number from 1 on, or `"off"` for none.
 pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
     match cell.value {
@@ -69,6 +80,14 @@ pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
         Ok(Duration::ZERO) => cell.wrong("expected a duration greater than zero"),
         Ok(duration) => Some(duration),
         Err(error) => cell.wrong(format!("expected {EXPECTED}: {error}")),
+    }
+}
+
+/// A duration in `range`.
+pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) -> Option<Duration> {
+    move |cell| match duration(cell.clone())? {
+        given if range.contains(&given) => Some(given),
+        _ => cell.wrong(format!("expected a duration from {:?} to {:?}", range.start(), range.end())),
     }
 }
 

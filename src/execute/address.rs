@@ -165,9 +165,9 @@ impl Domain {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let text = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
-        // A port, a path or a user name.
+        // More than a domain: a port, a path, a user name, or another pattern.
         let is_ipv6 = text.starts_with('[') && text.ends_with(']');
-        if !is_ipv6 && text.contains(['/', '\\', ':', '?', '#', '@']) {
+        if !is_ipv6 && text.contains(['/', '\\', ':', '?', '#', '@', '*']) {
             return None;
         }
         let url = Url::parse(&format!("http://{text}/")).ok()?;

@@ -13,6 +13,7 @@
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
 mod connect;
+mod engines;
 pub(crate) mod permission;
 mod process;
 mod provider;
@@ -21,9 +22,12 @@ mod runtime;
 mod settings;
 mod stage;
 mod stderr;
+#[cfg(test)]
+mod test_server;
 mod tool;
 
 pub(crate) mod address;
+pub(crate) mod ask;
 pub(crate) mod audit;
 pub(crate) mod command_path;
 pub(crate) mod files;

@@ -94,6 +94,11 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
         Status::default()
     }
 
+    /// Whether its tool `web_search` searches the web, so that several such providers can share the tool.
+    fn is_search_engine(&self) -> bool {
+        false
+    }
+
     /// Starts its server again. Returns whether it has one.
     fn restart(&self) -> bool {
         false

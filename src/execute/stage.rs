@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     Registrations,
     audit::{Audit, Observer, write_file},
+    engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     permission::Permissions,
@@ -116,7 +117,7 @@ impl Execution {
                 Err(reason) => tracing::error!(provider = entry.name, reason, "the provider cannot be used"),
             }
         }
-        let registry = Arc::new(Registry::new(Arc::clone(&settings), providers));
+        let registry = Arc::new(Registry::new(Arc::clone(&settings), engines::joined(providers)));
         let refreshed = Arc::downgrade(&registry);
         runtime.spawn(async move {
             loop {
@@ -214,6 +215,15 @@ impl Execution {
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
         is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
+    }
+}
+
+impl Execution {
+    /// A turn in which toolwire itself calls tools, by their own names: for commands.
+    pub(crate) fn turn(self: &Arc<Self>, asker: Asker) -> HostedTurn {
+        let deadline = Instant::now() + self.settings.deadline;
+        let snapshot = self.registry.snapshot();
+        HostedTurn { execution: Arc::clone(self), snapshot, asker, deadline, state: Mutex::default() }
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
 
 use super::{
     auth::ClientKey,
+    command::{self, Command},
     hops::{AskAgain, Asked, DecideHop},
     learned::{Kind as MeansKind, Learned, Subject},
     turn_states::{Keeper, OwnStates, TurnStates},
@@ -55,6 +56,8 @@ pub(super) struct Exchange<'a> {
     pub(super) hosted: Option<Arc<HostedTurn>>,
     /// Keeps what the upstream wants back of the response.
     pub(super) keeper: Option<Keeper>,
+    /// The newest message is a command, which is answered without the upstream.
+    pub(super) command: Option<Command>,
 }
 
 /// What requests have in common.
@@ -116,10 +119,13 @@ pub(super) fn prepare<'c>(
         states.restore(&mut conversation);
     }
     let execution = execution.filter(|_| model.execution && conversation.choices.unwrap_or(1) <= 1);
-    let hosted = execution.and_then(|execution| {
-        let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
-        execution.offer(&mut conversation, asker).map(Arc::new)
-    });
+    let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
+    let command = execution.and_then(|execution| Command::find(execution, &conversation, &asker));
+    let execution = execution.filter(|_| command.is_none());
+    if command.is_some() {
+        command::drop_tools(&mut conversation);
+    }
+    let hosted = execution.and_then(|execution| execution.offer(&mut conversation, asker)).map(Arc::new);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
@@ -142,7 +148,7 @@ pub(super) fn prepare<'c>(
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking
     });
-    let keeper = states.map(|states| states.keeper(&conversation));
+    let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation));
     Ok(Exchange {
         model,
         dialect,
@@ -154,6 +160,7 @@ pub(super) fn prepare<'c>(
         hops,
         hosted,
         keeper,
+        command,
     })
 }
 

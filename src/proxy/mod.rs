@@ -16,6 +16,7 @@ mod answer;
 mod auth;
 mod budget;
 mod catalogue;
+mod command;
 mod cors;
 mod count;
 mod deadlines;

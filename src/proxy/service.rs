@@ -30,6 +30,7 @@ use super::{
     answer::{self, AnswerBody},
     auth::{self, ClientKey},
     budget::{Budget, Reservation},
+    command,
     cors::{self, Grant},
     count,
     drain::{self, Drain},
@@ -605,9 +606,12 @@ impl Service {
             hops,
             hosted,
             keeper,
+            command,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
-        let watch = self.tap.as_ref().and_then(|tap| {
+        // What no upstream was asked cannot be replayed.
+        let tap = self.tap.as_ref().filter(|_| command.is_none());
+        let watch = tap.and_then(|tap| {
             tap.begin(&Opening {
                 id: access.id(),
                 body,
@@ -622,9 +626,17 @@ impl Service {
         });
         let begun = Instant::now();
         let prefill = request.prefill.clone();
-        let opening = Arc::clone(&client).begin(request).await;
-        let mut pipeline = exchange::pipeline((model, &rules()), dialect, &conversation, &answering)
-            .redacting(self.redactor.clone());
+        let (opening, pipeline) = match command {
+            Some(command) => {
+                let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+                (command.open(&client, seed()), pipeline)
+            }
+            None => {
+                let opening = Arc::clone(&client).begin(request).await;
+                (opening, exchange::pipeline((model, &rules()), dialect, &conversation, &answering))
+            }
+        };
+        let mut pipeline = pipeline.redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
         if let Some(hosted) = &hosted {

@@ -1,63 +1,12 @@
 use std::{
     net::SocketAddr,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use http::header::AUTHORIZATION;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-    task::JoinSet,
-};
 
 use super::*;
-
-/// A server that gives one response to each connection, in order; the last one to all that follow.
-struct Server {
-    address: SocketAddr,
-    requests: Arc<Mutex<Vec<String>>>,
-    _tasks: JoinSet<()>,
-}
-
-impl Server {
-    async fn start(responses: &[&str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let responses: Vec<_> =
-            responses.iter().map(|&text| text.replace("PORT", &address.port().to_string())).collect();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, mut tasks) = (Arc::clone(&requests), JoinSet::new());
-        tasks.spawn(async move {
-            for turn in 0.. {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut request = Vec::new();
-                while !request.ends_with(b"\r\n\r\n") {
-                    let mut piece = [0; 4096];
-                    let length = stream.read(&mut piece).await.unwrap();
-                    if length == 0 {
-                        break;
-                    }
-                    request.extend_from_slice(&piece[..length]);
-                }
-                seen.lock().unwrap().push(String::from_utf8(request).unwrap().to_ascii_lowercase());
-                let response = responses.get(turn).or(responses.last()).unwrap();
-                let _ = stream.write_all(response.as_bytes()).await;
-            }
-        });
-        Self { address, requests, _tasks: tasks }
-    }
-
-    fn url(&self, host: &str) -> String {
-        format!("http://{host}:{}/start", self.address.port())
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
-    }
-}
+use crate::execute::test_server::Server;
 
 fn ok(body: &str) -> String {
     format!(

@@ -45,6 +45,7 @@ pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
 
 kinds! {
     Command "command": command;
+    Serper "serper": serper;
     Registered "http": registered;
     Images "images": images;
 }

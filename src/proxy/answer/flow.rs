@@ -195,7 +195,7 @@ impl ExchangeState {
                 if let Some(watch) = &mut self.watch {
                     watch.answered(head.status, &head.headers, after);
                 }
-                self.permit = Some(permit);
+                self.permit = permit;
                 self.stage = Stage::Streaming(body);
                 if let Some(hops) = &mut self.hops {
                     hops.accepted();

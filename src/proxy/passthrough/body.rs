@@ -45,7 +45,7 @@ impl Error for BrokenOff {}
 pub(in crate::proxy) struct PassedBody {
     body: UpstreamBody,
     /// The slot at the upstream, held until the client has read everything.
-    _permit: Permit,
+    _permit: Option<Permit>,
     idle: Pin<Box<Sleep>>,
     total: Option<Pin<Box<Sleep>>>,
     timeouts: Timeouts,

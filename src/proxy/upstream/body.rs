@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use hyper::body::{Body as _, Incoming as Http2Body};
 
 use super::{
@@ -33,6 +34,8 @@ enum Transport {
         body: Http2Body,
         slot: Slot,
     },
+    /// A body that came from no upstream.
+    Made(Bytes),
     /// The body has ended, and its connection was given back.
     Ended,
 }
@@ -75,6 +78,11 @@ impl UpstreamBody {
         Self { transport: Transport::Http2 { body, slot }, pool }
     }
 
+    /// A body that comes from no upstream.
+    pub(super) fn made(body: Bytes, pool: Arc<Pool>) -> Self {
+        Self { transport: Transport::Made(body), pool }
+    }
+
     /// Sends no more requests on this connection if it is shared: the upstream has been silent for too long.
     pub(in crate::proxy) fn retire(&self) {
         if let Transport::Http2 { slot, .. } = &self.transport {
@@ -87,6 +95,7 @@ impl UpstreamBody {
         match &self.transport {
             Transport::Http1(_) => false,
             Transport::Http2 { body, .. } => body.is_end_stream(),
+            Transport::Made(body) => body.is_empty(),
             Transport::Ended => true,
         }
     }
@@ -104,6 +113,11 @@ impl UpstreamBody {
     ) -> Poll<Result<BodyRead, BodyError>> {
         match &mut self.transport {
             Transport::Ended => Poll::Ready(Ok(BodyRead::End)),
+            Transport::Made(body) if body.is_empty() => Poll::Ready(Ok(BodyRead::End)),
+            Transport::Made(body) => {
+                on_data(&mem::take(body));
+                Poll::Ready(Ok(BodyRead::Data))
+            }
             Transport::Http1(body) => {
                 let read = ready!(body.poll_data(cx, on_data));
                 self.release_if_over();

@@ -31,7 +31,9 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, response::Parts};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, response::Parts,
+};
 use http_body_util::Full;
 use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
@@ -119,7 +121,8 @@ pub(super) struct RawRequest {
 pub(super) struct Opened {
     pub(super) head: Parts,
     pub(super) body: UpstreamBody,
-    pub(super) permit: Permit,
+    /// `None`: no upstream was asked.
+    pub(super) permit: Option<Permit>,
 }
 
 /// Why a response has not begun.
@@ -214,7 +217,7 @@ impl Client {
             return Err(self.refused(head, body).await);
         }
         match unreadable(&head) {
-            None => Ok(Opened { head, body, permit }),
+            None => Ok(Opened { head, body, permit: Some(permit) }),
             Some(failure) => Err(OpenError { failure, said: Some((head, Bytes::new())) }),
         }
     }
@@ -236,7 +239,13 @@ impl Client {
         let target = target.map_err(no_address)?;
         let limit = self.upstream.timeouts.first_headers(false);
         let (head, body) = self.send(&target, body, limit).await?;
-        Ok(Opened { head, body, permit })
+        Ok(Opened { head, body, permit: Some(permit) })
+    }
+
+    /// A successful response with this body, which the upstream was not asked for.
+    pub(super) fn made(&self, body: Bytes) -> Opened {
+        let (head, ()) = Response::new(()).into_parts();
+        Opened { head, body: UpstreamBody::made(body, Arc::clone(&self.pool)), permit: None }
     }
 
     /// The body of an error response that is not read otherwise, as far as it is kept, and what the response means.

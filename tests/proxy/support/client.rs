@@ -112,6 +112,14 @@ impl Reply {
         self.unread()
     }
 
+    /// The rest of the body, of any bytes.
+    pub(crate) async fn bytes(mut self) -> Vec<u8> {
+        while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
+            self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        self.unread
+    }
+
     /// The same without a timeout, for a paused clock.
     pub(crate) async fn rest_without_timeout(mut self) -> String {
         while let Some(frame) = self.response.body_mut().frame().await {

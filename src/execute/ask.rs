@@ -1,0 +1,84 @@
+//! [`Ask`]: asks a configured model from inside, without a client.
+//!
+//! For tools that need a model: a search that a model's own upstream answers, the description of an image. The request takes the way of
+//! all others (the model's entry, its upstream's queue and connections), but offers no hosted tools.
+
+use std::{fmt, pin::Pin};
+
+use super::tool::{ErrorCode, ToolError};
+use crate::{
+    conversation::Conversation,
+    event::ServerCall,
+    failure::{Failure, Kind},
+};
+
+/// Asks configured models.
+pub(crate) trait Ask: fmt::Debug + Send + Sync {
+    /// The answer to a question. Dropping the future cancels the request.
+    fn ask(&self, question: Question) -> Asking<'_>;
+
+    /// Whether there is a model of this name.
+    fn knows(&self, model: &str) -> bool;
+}
+
+/// A question that is being answered.
+///
+/// # Errors
+/// Why the model gave no complete answer.
+pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> + Send + 'a>>;
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Question {
+    /// The messages, and the model's name.
+    pub(crate) conversation: Conversation,
+    /// The upstream's own web search is enabled.
+    pub(crate) search: bool,
+}
+
+impl Question {
+    /// A question in these turns.
+    pub(crate) fn new(model: &str, turns: Vec<crate::conversation::Turn>) -> Self {
+        let conversation =
+            Conversation { model: model.to_owned(), turns, stream: true, ..Conversation::default() };
+        Self { conversation, search: false }
+    }
+}
+
+/// What a model answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ModelAnswer {
+    /// The text.
+    pub(crate) text: String,
+    /// The pages that the text cites, each once.
+    pub(crate) citations: Vec<Citation>,
+    /// The calls that the upstream ran, with their results.
+    pub(crate) server_calls: Vec<ServerCall<'static>>,
+}
+
+/// A page that a text cites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Citation {
+    /// Its address.
+    pub(crate) url: String,
+    /// Its title; may be empty.
+    pub(crate) title: String,
+}
+
+impl From<Failure> for ToolError {
+    /// The failure in words that do not name the upstream.
+    fn from(failure: Failure) -> Self {
+        let (code, message) = match failure.kind() {
+            Kind::Unauthorized | Kind::Forbidden => {
+                (ErrorCode::AuthFailed, "The model's upstream refused the key.")
+            }
+            Kind::RateLimit | Kind::Overloaded => {
+                (ErrorCode::RateLimited, "The model's upstream allows no more requests now.")
+            }
+            Kind::Timeout => (ErrorCode::Timeout, "The model did not answer in time."),
+            Kind::NotFound => (ErrorCode::ProviderError, "There is no such model."),
+            _ => (ErrorCode::ProviderError, "The model gave no answer."),
+        };
+        Self::new(code, message)
+    }
+}

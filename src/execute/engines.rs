@@ -1,0 +1,319 @@
+//! [`joined`]: several providers that search the web, as the engines of one tool.
+//!
+//! The first provider in the configuration offers the tool for all of them. A call goes to the engine that the model asks for, or to the
+//! first one. If it fails, the others are tried in order. The first success is the result; without one, the last failure.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    provider::{Host, Invocation, Provider, Running, Status, Testing},
+    tool::{ErrorCode, Output, ToolError, ToolSpec},
+};
+use crate::wire::json::Raw;
+
+/// The tool that engines share.
+const TOOL: &str = "web_search";
+
+/// The argument with the engine's name.
+const ENGINE: &str = "engine";
+
+/// Providers with their names.
+type Providers = Vec<(Arc<str>, Arc<dyn Provider>)>;
+
+/// The same providers, of which those that search the web share one tool.
+pub(super) fn joined(providers: Providers) -> Providers {
+    let engines: Providers =
+        providers.iter().filter(|(_, provider)| provider.is_search_engine()).cloned().collect();
+    if engines.len() < 2 {
+        return providers;
+    }
+    let mut engines = Some(engines);
+    let joined = providers.into_iter().map(|(name, own)| {
+        if !own.is_search_engine() {
+            return (name, own);
+        }
+        let engine: Arc<dyn Provider> = match engines.take() {
+            Some(engines) => Arc::new(First { own, engines }),
+            None => Arc::new(Further { own }),
+        };
+        (name, engine)
+    });
+    joined.collect()
+}
+
+/// The first engine. It offers the tool for all.
+#[derive(Debug)]
+struct First {
+    own: Arc<dyn Provider>,
+    /// All engines, itself first.
+    engines: Providers,
+}
+
+impl Provider for First {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        let engines: Vec<_> = self.able().collect();
+        let others = self.own.tools().into_iter().filter(|spec| spec.name != TOOL);
+        match engines.as_slice() {
+            [] => others.collect(),
+            [(_, _, only)] => std::iter::once(Arc::clone(only)).chain(others).collect(),
+            engines => std::iter::once(Arc::new(shared(engines))).chain(others).collect(),
+        }
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        if call.tool == TOOL { Box::pin(self.search(call)) } else { self.own.run(call) }
+    }
+
+    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
+        self.own.test(key)
+    }
+
+    fn status(&self) -> Status {
+        self.own.status()
+    }
+
+    fn restart(&self) -> bool {
+        self.own.restart()
+    }
+
+    fn start(self: Arc<Self>, host: &Host) {
+        Arc::clone(&self.own).start(host);
+    }
+}
+
+impl First {
+    /// The engines that can search now.
+    fn able(&self) -> impl Iterator<Item = (&str, &Arc<dyn Provider>, Arc<ToolSpec>)> {
+        self.engines.iter().filter_map(|(name, provider)| {
+            let spec = provider.tools().into_iter().find(|spec| spec.name == TOOL)?;
+            Some((&**name, provider, spec))
+        })
+    }
+
+    async fn search(&self, call: &Invocation) -> Result<Output, ToolError> {
+        let asked = call.arguments.get(ENGINE).and_then(Value::as_str);
+        let mut engines: Vec<_> = self.able().collect();
+        if let Some(place) = engines.iter().position(|(name, ..)| Some(*name) == asked)
+            && let Some(first) = engines.get_mut(..=place)
+        {
+            first.rotate_right(1);
+        }
+        let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
+        for (name, provider, spec) in engines {
+            let end = call.deadline.min(Instant::now() + spec.timeout);
+            last = timeout_at(end, provider.run(call)).await.unwrap_or_else(|_| {
+                let message = format!("The search did not end within {:?}.", spec.timeout);
+                Err(ToolError::new(ErrorCode::Timeout, message))
+            });
+            match &last {
+                Ok(output) if !output.is_error => break,
+                // The others would say the same.
+                Err(error) if error.code == ErrorCode::InvalidArguments => break,
+                Ok(_) => tracing::warn!(engine = name, "the search failed"),
+                Err(error) => tracing::warn!(engine = name, code = error.code.name(), "the search failed"),
+            }
+        }
+        last
+    }
+}
+
+/// The tool of the first engine, with a choice among all.
+fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
+    let spec = engines.first().map(|(_, _, spec)| ToolSpec::clone(spec)).unwrap_or_default();
+    let names: Vec<_> = engines.iter().map(|(name, ..)| *name).collect();
+    let engine = json!({
+        "type": "string",
+        "enum": names,
+        "description": "The search engine. Default: the first. If one fails, the others are tried.",
+    });
+    let mut parameters = spec.parameters.view().to_value();
+    if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert(ENGINE.to_owned(), engine);
+    }
+    let timeout = engines.iter().map(|(_, _, spec)| spec.timeout).sum();
+    ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
+}
+
+/// Another engine, whose searches run through the first.
+#[derive(Debug)]
+struct Further {
+    own: Arc<dyn Provider>,
+}
+
+impl Provider for Further {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        self.own.tools().into_iter().filter(|spec| spec.name != TOOL).collect()
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        self.own.run(call)
+    }
+
+    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
+        self.own.test(key)
+    }
+
+    fn status(&self) -> Status {
+        self.own.status()
+    }
+
+    fn restart(&self) -> bool {
+        self.own.restart()
+    }
+
+    fn start(self: Arc<Self>, host: &Host) {
+        Arc::clone(&self.own).start(host);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, sync::Mutex, time::Duration};
+
+    use serde_json::Map;
+
+    use super::*;
+    use crate::store::Owner;
+
+    /// An engine that answers in its own way, and notes that it was asked.
+    #[derive(Debug)]
+    struct Engine {
+        name: &'static str,
+        behaviour: Behaviour,
+        asked: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Behaviour {
+        Answers,
+        Fails(ErrorCode),
+        Reports,
+        Hangs,
+        OffersNothing,
+    }
+
+    impl Provider for Engine {
+        fn is_search_engine(&self) -> bool {
+            true
+        }
+
+        fn tools(&self) -> Vec<Arc<ToolSpec>> {
+            let spec = |name: &str| {
+                let parameters = json!({"type": "object", "properties": {"query": {"type": "string"}}});
+                let (name, timeout) = (name.to_owned(), Duration::from_secs(5));
+                Arc::new(ToolSpec { name, timeout, parameters: Raw::from(parameters), ..ToolSpec::default() })
+            };
+            match self.behaviour {
+                Behaviour::OffersNothing => Vec::new(),
+                _ => vec![spec(TOOL), spec(&format!("{}_extra", self.name))],
+            }
+        }
+
+        fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+            self.asked.lock().unwrap().push(self.name);
+            let own = format!("{} {}", self.name, call.tool);
+            match self.behaviour {
+                Behaviour::Fails(code) => Box::pin(async move { Err(ToolError::new(code, own)) }),
+                Behaviour::Reports => Box::pin(async move { Ok(Output::failed(own)) }),
+                Behaviour::Hangs => Box::pin(pending()),
+                _ => Box::pin(async move { Ok(Output::text(own)) }),
+            }
+        }
+    }
+
+    type Asked = Arc<Mutex<Vec<&'static str>>>;
+
+    fn engines(list: &[(&'static str, Behaviour)]) -> (Providers, Asked) {
+        let asked = Asked::default();
+        let engine = |(name, behaviour): &(&'static str, Behaviour)| {
+            let engine = Engine { name, behaviour: *behaviour, asked: Arc::clone(&asked) };
+            let engine: Arc<dyn Provider> = Arc::new(engine);
+            (Arc::from(*name), engine)
+        };
+        (joined(list.iter().map(engine).collect()), asked)
+    }
+
+    fn call(tool: &str, engine: Option<&str>) -> Invocation {
+        let engine = engine.map(|engine| (ENGINE.to_owned(), engine.into()));
+        Invocation {
+            id: "call_1".to_owned(),
+            tool: tool.to_owned(),
+            arguments: engine.into_iter().collect::<Map<_, Value>>(),
+            client: Owner::default(),
+            deadline: Instant::now() + Duration::from_secs(60),
+        }
+    }
+
+    fn names(providers: &Providers) -> Vec<Vec<String>> {
+        let names =
+            |provider: &Arc<dyn Provider>| provider.tools().iter().map(|spec| spec.name.clone()).collect();
+        providers.iter().map(|(_, provider)| names(provider)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_success_wins_and_else_the_last_failure() {
+        use Behaviour::{Answers, Fails, Hangs, OffersNothing, Reports};
+        let failing = Fails(ErrorCode::ProviderError);
+        for (list, engine, expected, order) in [
+            ([("a", Answers), ("b", Answers), ("c", Answers)], None, "a web_search", vec!["a"]),
+            ([("a", Answers), ("b", Answers), ("c", Answers)], Some("c"), "c web_search", vec!["c"]),
+            ([("a", Answers), ("b", Answers), ("c", Answers)], Some("x"), "a web_search", vec!["a"]),
+            ([("a", failing), ("b", Hangs), ("c", Answers)], None, "c web_search", vec!["a", "b", "c"]),
+            ([("a", Answers), ("b", failing), ("c", Reports)], Some("c"), "a web_search", vec!["c", "a"]),
+            ([("a", Answers), ("b", failing), ("c", failing)], Some("b"), "a web_search", vec!["b", "a"]),
+            (
+                [("a", failing), ("b", failing), ("c", Fails(ErrorCode::RateLimited))],
+                None,
+                "rate_limited",
+                vec!["a", "b", "c"],
+            ),
+            (
+                [("a", failing), ("b", failing), ("c", Hangs)],
+                Some("c"),
+                "provider_error",
+                vec!["c", "a", "b"],
+            ),
+            ([("a", failing), ("b", failing), ("c", Hangs)], None, "timeout", vec!["a", "b", "c"]),
+            (
+                [("a", Fails(ErrorCode::InvalidArguments)), ("b", Answers), ("c", Answers)],
+                None,
+                "invalid_arguments",
+                vec!["a"],
+            ),
+            ([("a", OffersNothing), ("b", Answers), ("c", Answers)], Some("a"), "b web_search", vec!["b"]),
+        ] {
+            let (providers, asked) = engines(&list);
+            let call = call(TOOL, engine);
+            let result = providers[0].1.run(&call).await;
+            let shown = result.map_or_else(|error| error.code.name().to_owned(), |output| output.content);
+            assert_eq!((shown.as_str(), &*asked.lock().unwrap()), (expected, &order), "{list:?} {engine:?}");
+        }
+    }
+
+    #[test]
+    fn one_tool_has_a_choice_of_all_engines() {
+        use Behaviour::{Answers, OffersNothing};
+        let (providers, _) = engines(&[("a", Answers), ("b", Answers), ("c", OffersNothing)]);
+        assert_eq!(names(&providers), [vec![TOOL, "a_extra"], vec!["b_extra"], vec![]]);
+        let spec = &providers[0].1.tools()[0];
+        assert_eq!(spec.parameters.view().to_value()["properties"]["engine"]["enum"], json!(["a", "b"]));
+        assert_eq!(spec.timeout, Duration::from_secs(10));
+        // A single engine needs no choice.
+        let (providers, _) = engines(&[("a", OffersNothing), ("b", Answers)]);
+        assert_eq!(names(&providers), [vec![TOOL], vec!["b_extra"]]);
+        assert!(providers[0].1.tools()[0].parameters.view().to_value()["properties"].get("engine").is_none());
+    }
+
+    #[tokio::test]
+    async fn other_tools_run_at_their_own_provider() {
+        let (providers, _) = engines(&[("a", Behaviour::Answers), ("b", Behaviour::Answers)]);
+        for (place, expected) in [(0, "a other"), (1, "b other")] {
+            let output = providers[place].1.run(&call("other", None)).await.unwrap();
+            assert_eq!(output.content, expected);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A server for tests of what the stage requests.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// Gives one response to each connection, in order; the last one to all that follow. `PORT` in a response is the server's.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    pub(super) async fn start(responses: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let own = |text: &&str| text.replace("PORT", &address.port().to_string());
+        let responses: Vec<_> = responses.iter().map(own).collect();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, mut tasks) = (Arc::clone(&requests), JoinSet::new());
+        tasks.spawn(async move {
+            for turn in 0.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let request = read(&mut stream).await;
+                seen.lock().unwrap().push(request);
+                let response = responses.get(turn).or(responses.last()).unwrap();
+                // The client may have gone.
+                let _ = stream.write_all(response.as_bytes()).await;
+            }
+        });
+        Self { address, requests, _tasks: tasks }
+    }
+
+    /// An address of this server, which is called `host`.
+    pub(super) fn url(&self, host: &str) -> String {
+        format!("http://{host}:{}/start", self.address.port())
+    }
+
+    /// The requests so far; header names are in lower case.
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> String {
+    let mut request = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let length = stream.read(&mut piece).await.unwrap();
+        request.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8(request.clone()).unwrap();
+        if length == 0 {
+            return text;
+        }
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let head = head.to_ascii_lowercase();
+            let line = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= line.map_or(0, |length| length.parse().unwrap()) {
+                return format!("{head}\r\n\r\n{body}");
+            }
+        }
+    }
+}
+
+/// A response with this status line, further fields and body.
+pub(super) fn response(status: &str, fields: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+}
