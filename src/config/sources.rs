@@ -241,7 +241,7 @@ lease = "30s"
         assert_eq!((source("limits.max_store"), source("metrics.tool_names")), (None, None));
         assert_eq!(source("listen").map(|(kind, _)| kind), Some("flag"));
         assert_eq!(setting("api_keys").value, SettingValue::Secret(true));
-        assert_eq!(setting("models."gpt-4.1".upstream").value, SettingValue::Plain("up".into()));
+        assert_eq!(setting("models.\"gpt-4.1\".upstream").value, SettingValue::Plain("up".into()));
         assert_eq!(setting("providers.addons.keys").value, SettingValue::Secret(true));
         let lease = setting("providers.addons.lease");
         assert_eq!((&lease.value, &lease.default), (&SettingValue::Plain("30s".into()), &Some("60s".into())));
