@@ -15,11 +15,12 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    execute::{Execution, Surroundings},
+    execute::{Execution, Started, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -73,7 +74,7 @@ pub(super) struct Service {
     responses: Responses,
     states: Arc<TurnStates>,
     /// The stage that runs hosted tools, if there is one.
-    execution: Option<Arc<Execution>>,
+    execution: Option<Arc<Started>>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
@@ -113,7 +114,7 @@ impl Service {
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
-        let admin = Admin::new(&config, execution.as_ref()).map(Arc::new);
+        let admin = Admin::new(&config, execution.as_deref().map(|started| &**started)).map(Arc::new);
         Ok(Self {
             config,
             clients,
@@ -385,7 +386,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access).await {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -486,7 +487,7 @@ impl Service {
         )
     }
 
-    fn exchange(
+    async fn exchange(
         &self,
         dialect: ClientDialect,
         client: (ClientKey, Owner),
@@ -494,15 +495,20 @@ impl Service {
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
-        let conversation = exchange::decode(dialect, body)?;
+        let mut conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
+        let is_completed = match &self.execution {
+            Some(execution) => execution.complete(&mut conversation, client.1).await,
+            None => false,
+        };
         let known = Known {
             config: &self.config,
             learned: &self.learned,
             states: &self.states,
-            execution: self.execution.as_ref(),
+            execution: self.execution.as_deref().map(|started| &**started),
         };
-        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        let body = (!is_completed).then_some(body);
+        let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
         let who = Who { key: client.0, owner: client.1, request: access.id() };
         let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
@@ -517,6 +523,13 @@ impl Service {
             access.left_out(model, &exchange.left_out);
         }
         Ok((exchange, Arc::clone(client)))
+    }
+
+    /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
+    /// later, so that these must be secret.
+    fn stamp(&self) -> Stamp {
+        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
+        Stamp { seed, created: unix_time() }
     }
 
     /// Sends the request to the upstream, then prepares what the response needs while the upstream works.
@@ -618,11 +631,6 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-/// Time and randomness for the core, which has no access to either.
-fn stamp() -> Stamp {
-    Stamp { seed: seed(), created: unix_time() }
-}
-
 fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -630,4 +638,13 @@ fn unix_time() -> u64 {
 /// Ids must differ, not be secret.
 fn seed() -> u64 {
     fastrand::u64(..)
+}
+
+/// A seed that nobody can guess from earlier ones.
+fn secret_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => seed(),
+    }
 }

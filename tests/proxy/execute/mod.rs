@@ -1,5 +1,8 @@
 //! Hosted tools: toolwire runs them, and the client sees one response.
 
+mod clients;
 mod hops;
 mod images;
+mod limits;
+mod mixed;
 mod script;
