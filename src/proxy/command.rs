@@ -36,7 +36,7 @@ impl Command {
         let name = execution.settings().image_command.as_ref()?;
         let description = command_path::description(conversation, name)?.to_owned();
         execution.registry().snapshot().find(TOOL)?;
-        Some(Self { turn: Arc::new(execution.turn(asker.clone())), name: name.clone(), description })
+        Some(Self { turn: Arc::new(execution.by_hand(asker.clone())), name: name.clone(), description })
     }
 
     /// Runs the tool, in place of a request to an upstream. The response is that of a chat upstream.

@@ -20,7 +20,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    execute::{Execution, Started, Surroundings},
+    execute::{Execution, Observer, Started, Surroundings},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -109,8 +109,9 @@ impl Service {
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
-            let around =
-                Surroundings { redactor, state_dir, images: metrics.images(), ..Surroundings::default() };
+            let (images, observed) = (metrics.images(), Arc::clone(&metrics));
+            let observer: Observer = Box::new(move |record| observed.hosted(record));
+            let around = Surroundings { redactor, state_dir, images, observer: Some(observer) };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
