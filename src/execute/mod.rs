@@ -44,6 +44,7 @@ pub(crate) mod command_path;
 pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
+pub(crate) mod vision;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{

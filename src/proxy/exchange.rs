@@ -91,8 +91,8 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
     Ok(conversation)
 }
 
-/// Prepares `conversation`, decoded from `body`, for its upstream; without a body, something was added to it. `reasoning`: how the client wants reasoning passed on,
-/// if not as the model's rules say.
+/// Prepares `conversation` for its upstream. It is what `body` says; without a body, it has been changed since it was decoded.
+/// `reasoning`: how the client wants reasoning passed on, if not as the model's rules say.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,

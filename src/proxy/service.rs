@@ -19,8 +19,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     config::{Config, Limits},
+    conversation::Conversation,
     dialect::{ClientDialect, Ids, Stamp},
-    execute::{Execution, Observer, Started, Surroundings},
+    execute::{
+        Execution, Observer, Started, Surroundings,
+        ask::Ask,
+        vision::{self, Vision},
+    },
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -31,9 +36,10 @@ use super::{
     ServeError,
     admin::Admin,
     answer::{self, AnswerBody},
+    asking::ConfiguredModels,
     auth::{self, ClientKey},
     budget::{Budget, Reservation},
-    command,
+    command::{self, Command},
     cors::{self, Grant},
     count,
     drain::{self, Drain},
@@ -75,6 +81,10 @@ pub(super) struct Service {
     states: Arc<TurnStates>,
     /// The stage that runs hosted tools, if there is one.
     execution: Option<Arc<Started>>,
+    /// Describes images for models that cannot see.
+    vision: Arc<Vision>,
+    /// Asks models from inside, on this thread.
+    asking: Arc<dyn Ask>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
@@ -99,12 +109,13 @@ impl Service {
                 .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
-        let clients = clients.collect::<Result<_, ServeError>>()?;
+        let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
+        let asking = ConfiguredModels::new(&config, &learned, clients.clone());
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
@@ -124,6 +135,8 @@ impl Service {
             responses,
             states: Arc::new(states),
             execution,
+            vision: Arc::default(),
+            asking: Arc::new(asking),
             admin,
             metrics,
             tap,
@@ -136,9 +149,13 @@ impl Service {
     /// A service for another thread, with its own connections to upstreams and everything else shared.
     pub(super) fn sibling(&self) -> Self {
         let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
+        let clients: HashMap<_, _> = clients.collect();
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
         Self {
             config: Arc::clone(&self.config),
-            clients: clients.collect(),
+            clients,
+            vision: Arc::clone(&self.vision),
+            asking: Arc::new(asking),
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             redactor: Arc::clone(&self.redactor),
@@ -502,13 +519,15 @@ impl Service {
             Some(execution) => execution.complete(&mut conversation, client.1).await,
             None => false,
         };
+        let is_described = self.describe_images(&mut conversation, client.1).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
             states: &self.states,
             execution: self.execution.as_deref().map(|started| &**started),
         };
-        let body = (!is_completed).then_some(body);
+        // Later hops must find what was added, too, and the images not again.
+        let body = (!is_completed && !is_described).then_some(body);
         let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
         let who = Who { key: client.0, owner: client.1, request: access.id() };
         let exchange = exchange::prepare(known, who, dialect, asked, how)?;
@@ -524,6 +543,20 @@ impl Service {
             access.left_out(model, &exchange.left_out);
         }
         Ok((exchange, Arc::clone(client)))
+    }
+
+    /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
+    async fn describe_images(&self, conversation: &mut Conversation, client: Owner) -> bool {
+        let model = self.config.model(&conversation.model);
+        let Some(describer) = model.and_then(|model| model.vision.as_deref()) else { return false };
+        let execution = self.execution.as_ref();
+        let is_command =
+            || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
+        if !vision::has_images(conversation) || is_command() {
+            return false;
+        }
+        self.vision.describe(conversation, (&self.asking, describer), client).await;
+        true
     }
 
     /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
@@ -632,12 +665,12 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-fn unix_time() -> u64 {
+pub(super) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Ids must differ, not be secret.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     fastrand::u64(..)
 }
 

@@ -6,3 +6,4 @@ mod images;
 mod limits;
 mod mixed;
 mod script;
+mod vision;
