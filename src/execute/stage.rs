@@ -15,6 +15,7 @@ use tokio::{
 
 use super::{
     Registrations,
+    ask::Ask,
     audit::{Audit, Observer, write_file},
     engines,
     files::{self, ImageFiles, ImageGauges},
@@ -54,6 +55,8 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Option<Observer>,
     /// Show how many generated images are kept.
     pub(crate) images: ImageGauges,
+    /// Asks the configured models.
+    pub(crate) models: Option<Arc<dyn Ask>>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -68,6 +71,7 @@ impl Default for Surroundings {
         Self {
             redactor: Arc::new(Redactor::new([])),
             state_dir: None,
+            models: None,
             observer: None,
             images: ImageGauges::default(),
         }
@@ -106,7 +110,7 @@ impl Execution {
         let mut providers = Vec::new();
         for entry in &settings.providers {
             let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
-            let host = host.with_files(files.clone());
+            let host = host.with_files(files.clone()).with_models(around.models.clone());
             match entry.options.build(&host) {
                 Ok(provider) => {
                     let starting = Arc::clone(&provider);

@@ -13,6 +13,7 @@
 
 mod admin;
 mod answer;
+mod asker;
 mod auth;
 mod budget;
 mod catalogue;

@@ -17,7 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use crate::{
     config::{Config, Limits},
     dialect::{ClientDialect, Ids, Stamp},
-    execute::{Execution, Surroundings},
+    execute::{Execution, Surroundings, ask::Ask},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -28,6 +28,7 @@ use super::{
     ServeError,
     admin::{self, Admin},
     answer::{self, AnswerBody},
+    asker::ModelAsker,
     auth::{self, ClientKey},
     budget::{Budget, Reservation},
     command,
@@ -106,10 +107,18 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
+        let clients: HashMap<String, Arc<Client>> = clients;
         let execution = config.execution.as_ref().map(|settings| {
+            let asker = ModelAsker::new(Arc::clone(&config), Arc::clone(&learned), &clients);
+            let models: Option<Arc<dyn Ask>> = Some(Arc::new(asker));
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
-            let around =
-                Surroundings { redactor, state_dir, images: metrics.images(), ..Surroundings::default() };
+            let around = Surroundings {
+                redactor,
+                state_dir,
+                images: metrics.images(),
+                models,
+                ..Surroundings::default()
+            };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
@@ -691,7 +700,7 @@ fn request_id(headers: &HeaderMap) -> String {
 }
 
 /// Time and randomness for the core, which has no access to either.
-fn stamp() -> Stamp {
+pub(super) fn stamp() -> Stamp {
     Stamp { seed: seed(), created: unix_time() }
 }
 

@@ -3,3 +3,4 @@
 mod hops;
 mod images;
 mod script;
+mod search;
