@@ -47,6 +47,8 @@ pub struct Model {
     pub starts_in_reasoning: Option<bool>,
     /// The model gets hosted tools, if there are any.
     pub execution: bool,
+    /// The model that describes images for this one, which cannot see. `None`: it gets the images.
+    pub vision: Option<String>,
     /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
     /// The formats that may be named, and what models' names imply.
@@ -208,6 +210,7 @@ pub(super) struct Draft {
     system_position: SystemPosition,
     starts_in_reasoning: Option<bool>,
     execution: bool,
+    vision: Option<String>,
     settings: Rules,
 }
 
@@ -223,6 +226,7 @@ impl Default for Draft {
             system_position: SystemPosition::default(),
             starts_in_reasoning: None,
             execution: true,
+            vision: None,
             settings: Rules::default(),
         }
     }
@@ -314,6 +318,15 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.key(
         Key::new("execution", "whether the model gets the [hosted tools](tools.md)"),
         Field::Switch(&mut draft.execution),
+    );
+    keys.key(
+        Key::new(
+            "vision",
+            "the model, by its `name`, that describes images for this one, which cannot see; see [images for models that cannot \
+             see](tools.md#images-for-models-that-cannot-see)",
+        )
+        .or("the model gets the images"),
+        Field::OptionalText(&mut draft.vision),
     );
 }
 
@@ -422,6 +435,7 @@ impl Draft {
             system_position: self.system_position,
             starts_in_reasoning: self.starts_in_reasoning,
             execution: self.execution,
+            vision: self.vision,
             settings: self.settings,
             formats: Arc::clone(formats),
         })
@@ -443,6 +457,7 @@ impl Model {
             system_position: self.system_position,
             starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
             execution: self.execution,
+            vision: self.vision.clone(),
             settings: self.settings.clone(),
         };
         table_of(|keys| {

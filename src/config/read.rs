@@ -23,6 +23,7 @@ use crate::{
     format::KnownFormats,
     rules,
     settings::{Field, Key, OneOf, Settings},
+    suggest::suggest,
 };
 
 /// The default of `listen`.
@@ -353,10 +354,14 @@ pub(super) fn models<'a>(
         context.findings.missing(None, help);
     }
     let mut names = HashSet::new();
+    let mut describers = Vec::new();
     let models: Vec<_> = cells
         .into_iter()
         .map(|cell| {
-            let (name, model) = cell.table(|table| Some(model::read(table, upstreams, formats, limits)))?;
+            let (name, model) = cell.table(|table| {
+                describers.extend(table.cell("vision"));
+                Some(model::read(table, upstreams, formats, limits))
+            })?;
             if let Some((name, cell)) = name
                 && !names.insert(name.clone())
             {
@@ -365,7 +370,17 @@ pub(super) fn models<'a>(
             model
         })
         .collect();
+    describers.into_iter().for_each(|cell| check_describer(cell, &names));
     models.into_iter().collect()
+}
+
+/// Checks that the model that describes images is one of `names`.
+fn check_describer(cell: Cell<'_>, names: &HashSet<String>) {
+    let DeValue::String(name) = cell.value else { return };
+    if !names.contains(name.as_ref()) && !names.contains(model::WILDCARD) {
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        cell.wrong::<()>(format!("no model `{name}`; {}", suggest(name, &names, None)));
+    }
 }
 
 /// The tables of `[[key]]`; empty if it is absent or not an array.

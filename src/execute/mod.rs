@@ -13,6 +13,7 @@
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
 mod connect;
+mod deferred;
 mod engines;
 pub(crate) mod permission;
 mod process;
@@ -33,6 +34,7 @@ pub(crate) mod command_path;
 pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod providers;
+pub(crate) mod vision;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
@@ -46,6 +48,6 @@ pub(crate) use self::{
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
     settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},
-    stage::{Asker, Execution, HostedTurn, Ran, Surroundings},
+    stage::{Asker, Execution, HostedTurn, Ran, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
 };

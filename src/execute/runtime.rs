@@ -4,6 +4,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
+    sync::{Mutex, PoisonError},
     task::{Context, Poll},
     thread,
 };
@@ -15,7 +16,7 @@ use tokio::{runtime, sync::oneshot, task::JoinHandle};
 pub(crate) struct Runtime {
     handle: runtime::Handle,
     /// Dropping it ends the thread.
-    _wanted: oneshot::Sender<()>,
+    wanted: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Runtime {
@@ -32,7 +33,12 @@ impl Runtime {
             let _ = runtime.block_on(unwanted);
             runtime.shutdown_background();
         })?;
-        Ok(Self { handle, _wanted: wanted })
+        Ok(Self { handle, wanted: Mutex::new(Some(wanted)) })
+    }
+
+    /// Cancels everything on it. Work that is given to it later does not begin.
+    pub(crate) fn stop(&self) {
+        drop(self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Runs `work` there. Dropping what is returned cancels it. `None`: it panicked, or the runtime has ended.

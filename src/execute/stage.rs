@@ -2,6 +2,7 @@
 
 use std::{
     fmt, io,
+    ops::Deref,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
@@ -17,6 +18,7 @@ use super::{
     Registrations,
     ask::Ask,
     audit::{Audit, Observer, write_file},
+    deferred::{Deferred, Record},
     engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
@@ -24,11 +26,12 @@ use super::{
     provider::{Host, Invocation, Provider},
     registry::{Registry, Snapshot},
     runtime::Runtime,
-    settings::{ExecutionSettings, Injection, Permission},
+    settings::{ExecutionSettings, Injection, Permission, Visibility},
     tool::{ErrorCode, Output, ToolError},
 };
 use crate::{
-    conversation::{Call, CallOutput, Conversation, Tool, ToolChoice},
+    conversation::{Call, CallOutput, Conversation, Tool, ToolChoice, Turn},
+    pipeline::DeferredTurn,
     redact::Redactor,
     rules::HostedRules,
     store::Owner,
@@ -41,8 +44,27 @@ pub(crate) struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
+    deferred: Arc<Deferred>,
     files: Option<Arc<ImageFiles>>,
     runtime: Runtime,
+}
+
+/// The stage while a server uses it. When it is dropped, everything that runs is cancelled.
+#[derive(Debug)]
+pub(crate) struct Started(Arc<Execution>);
+
+impl Deref for Started {
+    type Target = Arc<Execution>;
+
+    fn deref(&self) -> &Arc<Execution> {
+        &self.0
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.runtime.stop();
+    }
 }
 
 /// What the stage gets from the server.
@@ -94,12 +116,13 @@ impl Execution {
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
-    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Self> {
+    pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
         let runtime = Runtime::start()?;
         let audit = Arc::new(Audit::new(around.redactor, around.observer));
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
+        let deferred = Arc::new(Deferred::new(around.state_dir.clone()));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
@@ -133,7 +156,7 @@ impl Execution {
         if let Some(files) = files.clone() {
             runtime.spawn(files::keep_clean(files));
         }
-        Ok(Self { settings, registry, permissions, audit, files, runtime })
+        Ok(Started(Arc::new(Self { settings, registry, permissions, audit, deferred, files, runtime })))
     }
 
     /// The settings.
@@ -161,6 +184,12 @@ impl Execution {
         &self.audit
     }
 
+    /// Completes the turns of the history that the client knows only in part. Returns whether there was one.
+    pub(crate) async fn complete(&self, conversation: &mut Conversation, client: Owner) -> bool {
+        let deadline = Instant::now() + self.settings.deadline;
+        self.deferred.restore(conversation, client, deadline).await
+    }
+
     /// Where hosted tools run.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
@@ -178,7 +207,7 @@ impl Execution {
         providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
     }
 
-    /// A turn in which a person calls tools by hand, under the rules that hold for models.
+    /// A turn in which a person calls tools by hand or by a command, under the rules that hold for models.
     pub(crate) fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
         HostedTurn {
             execution: Arc::clone(self),
@@ -219,15 +248,6 @@ impl Execution {
         let is_offered = !conversation.hosted_tools.is_empty();
         let (execution, state) = (Arc::clone(self), Mutex::default());
         is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
-    }
-}
-
-impl Execution {
-    /// A turn in which toolwire itself calls tools, by their own names: for commands.
-    pub(crate) fn turn(self: &Arc<Self>, asker: Asker) -> HostedTurn {
-        let deadline = Instant::now() + self.settings.deadline;
-        let snapshot = self.registry.snapshot();
-        HostedTurn { execution: Arc::clone(self), snapshot, asker, deadline, state: Mutex::default() }
     }
 }
 
@@ -306,6 +326,27 @@ impl HostedTurn {
             }
             ran
         }
+    }
+
+    /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
+    /// left. `before`: the turns of earlier hops.
+    pub(crate) fn defer(self: &Arc<Self>, before: Vec<Turn>, DeferredTurn { turn, hosted }: DeferredTurn) {
+        let ids = hosted.iter().map(|call| call.id.clone()).collect();
+        let record = Record { before, turn, hosted: ids, results: Vec::new() };
+        let pending = self.execution.deferred.begin(self.asker.owner, record);
+        if hosted.is_empty() {
+            return;
+        }
+        let running = self.run(hosted);
+        self.execution.runtime.spawn(async move {
+            let ran = running.await;
+            pending.finish(ran.into_iter().map(|ran| ran.output).collect());
+        });
+    }
+
+    /// What clients see of the calls.
+    pub(crate) fn visibility(&self) -> Visibility {
+        self.execution.settings.visibility
     }
 
     /// Whether a further hop may call hosted tools. If not, the model must answer without them.

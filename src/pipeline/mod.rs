@@ -47,7 +47,7 @@ use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
-    event::{Event, Sink, Warning},
+    event::{Event, Reasoning, Sink, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
     rules::{HostedRules, Limits, Rules},
@@ -155,11 +155,15 @@ impl Pipeline {
         if self.state == State::Done { self.stages.calls.deferred.take() } else { None }
     }
 
-    /// In [`State::HopEnded`]: shows the client something that happened between two hops. In other states, does nothing.
+    /// In [`State::HopEnded`]: shows the client something that happened between two hops; reasoning, as lines of its own. In other
+    /// states, does nothing.
     pub fn show(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.state == State::HopEnded {
-            let (_, mut next) = self.stages.calls_and_writer(out);
+            let (calls, mut next) = self.stages.calls_and_writer(out);
             next.release();
+            if matches!(event, Event::Reasoning(_)) && calls.ends_reasoning() {
+                next.write(&Event::Reasoning(Reasoning::text("\n")));
+            }
             next.write(event);
         }
     }

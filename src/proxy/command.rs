@@ -33,10 +33,20 @@ impl Command {
         conversation: &Conversation,
         asker: &Asker,
     ) -> Option<Self> {
-        let name = execution.settings().image_command.as_ref()?;
-        let description = command_path::description(conversation, name)?.to_owned();
+        let (name, description) = Self::parts(execution, conversation)?;
+        let (name, description) = (name.to_owned(), description.to_owned());
+        Some(Self { turn: Arc::new(execution.by_hand(asker.clone())), name, description })
+    }
+
+    /// The command and what follows it, in the newest message.
+    pub(super) fn parts<'c>(
+        execution: &'c Execution,
+        conversation: &'c Conversation,
+    ) -> Option<(&'c str, &'c str)> {
+        let name = execution.settings().image_command.as_deref()?;
+        let description = command_path::description(conversation, name)?;
         execution.registry().snapshot().find(TOOL)?;
-        Some(Self { turn: Arc::new(execution.turn(asker.clone())), name: name.clone(), description })
+        Some((name, description))
     }
 
     /// Runs the tool, in place of a request to an upstream. The response is that of a chat upstream.

@@ -91,8 +91,8 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
     Ok(conversation)
 }
 
-/// Prepares `conversation`, decoded from `body`, for its upstream. `reasoning`: how the client wants reasoning passed on,
-/// if not as the model's rules say.
+/// Prepares `conversation` for its upstream. It is what `body` says; without a body, it has been changed since it was decoded.
+/// `reasoning`: how the client wants reasoning passed on, if not as the model's rules say.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
@@ -101,7 +101,7 @@ pub(super) fn prepare<'c>(
     Known { config, learned, states, execution }: Known<'c, '_>,
     Who { key: client, owner, request }: Who<'_>,
     dialect: ClientDialect,
-    (body, mut conversation): (&Bytes, Conversation),
+    (body, mut conversation): (Option<&Bytes>, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
 ) -> Result<Exchange<'c>, Failure> {
     let model = model(config, dialect, &conversation)?;
@@ -133,9 +133,9 @@ pub(super) fn prepare<'c>(
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let hops = (may_follow_up || constrained.is_some() || hosted.is_some()).then(|| {
         let shared = (Arc::clone(config), Arc::clone(learned));
-        let asked = match &hosted {
-            Some(_) => Asked::Conversation(Box::new(conversation.clone())),
-            None => Asked::Body(body.as_ref().into(), states.clone()),
+        let asked = match body.filter(|_| hosted.is_none()) {
+            Some(body) => Asked::Body(body.as_ref().into(), states.clone()),
+            None => Asked::Conversation(Box::new(conversation.clone())),
         };
         let subject = Subject::new(model, &conversation.model);
         let requires_call = conversation.tool_choice.requires_call();

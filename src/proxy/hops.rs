@@ -15,10 +15,10 @@ use crate::{
     config::Config,
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
     dialect::{ClientDialect, Reader, UpstreamRequest},
-    event::{Event, Warning},
-    execute::{HostedTurn, Ran},
+    event::{Event, Reasoning, ServerCall, Warning},
+    execute::{HostedTurn, Ran, Visibility},
     failure::Failure,
-    pipeline::{FollowUp, Reason, Tally},
+    pipeline::{DeferredTurn, FollowUp, Reason, Tally},
 };
 
 use super::{
@@ -31,6 +31,14 @@ use super::{
 pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called after each hop that is not the last; the next hop begins when the future is ready.
     fn decide(&mut self, follow_up: FollowUp) -> Deciding;
+
+    /// What the client gets while the decision is being made.
+    fn announced(&self) -> Vec<Event<'static>> {
+        Vec::new()
+    }
+
+    /// Called when the response is complete, and hosted calls of it are to run for the client's next request.
+    fn deferred(&mut self, _turn: DeferredTurn) {}
 
     /// Called with the results of hosted tools that a decision gave.
     ///
@@ -100,8 +108,8 @@ pub(super) struct AskAgain {
     hosted: Option<Arc<HostedTurn>>,
     /// The hop whose calls of hosted tools are running.
     running: Option<FollowUp>,
-    /// Hosted tools have run.
-    has_run: bool,
+    /// What the response has that the client does not see: the turns of hops with hosted calls alone, and their results.
+    unseen: Vec<Turn>,
     /// The time of the request, in seconds of Unix time.
     now: u64,
     /// The turns of all follow-ups so far.
@@ -145,7 +153,7 @@ impl AskAgain {
             asked,
             hosted,
             running: None,
-            has_run: false,
+            unseen: Vec::new(),
             now,
             turns: Vec::new(),
             constrained,
@@ -162,7 +170,7 @@ impl AskAgain {
     /// Only those that the first request would have had.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let mut conversation = self.conversation()?;
-        if let Some(hosted) = self.hosted.as_ref().filter(|_| self.has_run) {
+        if let Some(hosted) = self.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
             after_calls(&mut conversation, hosted);
         }
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
@@ -173,6 +181,10 @@ impl AskAgain {
         let (request, _) = exchange::encode((model, options), &mut sent, self.now)?;
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         Ok((request, exchange::reader(model, self.dialect)))
+    }
+
+    fn visibility(&self) -> Option<Visibility> {
+        self.hosted.as_ref().map(|hosted| hosted.visibility())
     }
 
     /// The client's request with what toolwire has added to it.
@@ -194,6 +206,31 @@ impl AskAgain {
         let (request, reader) = self.request()?;
         Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns, shown })))
     }
+}
+
+/// A call that runs.
+fn announced(call: &Call) -> ServerCall<'static> {
+    ServerCall {
+        id: Cow::Owned(call.id.clone()),
+        name: Cow::Owned(call.name.clone()),
+        arguments: Some(Cow::Owned(call.arguments.clone())),
+        content: None,
+        is_error: false,
+    }
+}
+
+/// What the client gets of calls that have run.
+fn outcome(ran: &[Ran], visibility: Visibility) -> Vec<Event<'static>> {
+    let event = |ran: &Ran| match visibility {
+        Visibility::Off => None,
+        Visibility::Reasoning => Some(Event::Reasoning(Reasoning::text(format!("{}\n", ran.note)))),
+        Visibility::Items => {
+            let CallOutput { id, name, content, is_error } = ran.output.clone();
+            let (id, name, content) = (Cow::Owned(id), Cow::Owned(name), Some(Cow::Owned(content)));
+            Some(Event::ServerCall(ServerCall { id, name, arguments: None, content, is_error }))
+        }
+    };
+    ran.iter().filter_map(event).collect()
 }
 
 /// The request after hosted tools have run: a call that the client requires has been made, and tools may be exhausted.
@@ -249,8 +286,21 @@ impl DecideHop for AskAgain {
         };
         let results = results(&turns, &ran);
         turns.extend(results);
-        self.has_run = true;
-        self.ask(turns, Vec::new())
+        self.unseen.extend(turns.iter().cloned());
+        let shown = self.visibility().map_or_else(Vec::new, |visibility| outcome(&ran, visibility));
+        self.ask(turns, shown)
+    }
+
+    fn announced(&self) -> Vec<Event<'static>> {
+        let is_shown = self.visibility() == Some(Visibility::Items);
+        let running = self.running.iter().filter(|_| is_shown).flat_map(|running| &running.hosted);
+        running.map(|call| Event::ServerCall(announced(call))).collect()
+    }
+
+    fn deferred(&mut self, turn: DeferredTurn) {
+        if let Some(hosted) = &self.hosted {
+            hosted.defer(std::mem::take(&mut self.unseen), turn);
+        }
     }
 
     fn refused(&mut self, status: StatusCode, body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {

@@ -13,7 +13,7 @@
 
 mod admin;
 mod answer;
-mod asker;
+mod asking;
 mod auth;
 mod budget;
 mod catalogue;

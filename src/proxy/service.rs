@@ -13,11 +13,17 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     config::{Config, Limits},
+    conversation::Conversation,
     dialect::{ClientDialect, Ids, Stamp},
-    execute::{Execution, Surroundings, ask::Ask},
+    execute::{
+        Execution, Started, Surroundings,
+        ask::Ask,
+        vision::{self, Vision},
+    },
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -28,10 +34,10 @@ use super::{
     ServeError,
     admin::{self, Admin},
     answer::{self, AnswerBody},
-    asker::ModelAsker,
+    asking::ConfiguredModels,
     auth::{self, ClientKey},
     budget::{Budget, Reservation},
-    command,
+    command::{self, Command},
     cors::{self, Grant},
     count,
     drain::{self, Drain},
@@ -74,7 +80,11 @@ pub(super) struct Service {
     responses: Responses,
     states: Arc<TurnStates>,
     /// The stage that runs hosted tools, if there is one.
-    execution: Option<Arc<Execution>>,
+    execution: Option<Arc<Started>>,
+    /// Describes images for models that cannot see.
+    vision: Arc<Vision>,
+    /// Asks models from inside, on this thread.
+    asking: Arc<dyn Ask>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
@@ -99,18 +109,20 @@ impl Service {
                 .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
-        let clients = clients.collect::<Result<_, ServeError>>()?;
+        let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
+        let asking = ConfiguredModels::new(&config, &learned, clients.clone());
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
-        let clients: HashMap<String, Arc<Client>> = clients;
         let execution = config.execution.as_ref().map(|settings| {
-            let asker = ModelAsker::new(Arc::clone(&config), Arc::clone(&learned), &clients);
-            let models: Option<Arc<dyn Ask>> = Some(Arc::new(asker));
+            // The tools run on a thread of their own.
+            let own = clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
+            let models = ConfiguredModels::new(&config, &learned, own.collect());
+            let models: Option<Arc<dyn Ask>> = Some(Arc::new(models));
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
             let around = Surroundings {
                 redactor,
@@ -122,7 +134,7 @@ impl Service {
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
-        let admin = Admin::new(&config, execution.as_ref()).map(Arc::new);
+        let admin = Admin::new(&config, execution.as_deref().map(|started| &**started)).map(Arc::new);
         Ok(Self {
             config,
             clients,
@@ -131,6 +143,8 @@ impl Service {
             responses,
             states: Arc::new(states),
             execution,
+            vision: Arc::default(),
+            asking: Arc::new(asking),
             admin,
             metrics,
             tap,
@@ -143,9 +157,13 @@ impl Service {
     /// A service for another thread, with its own connections to upstreams and everything else shared.
     pub(super) fn sibling(&self) -> Self {
         let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
+        let clients: HashMap<_, _> = clients.collect();
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
         Self {
             config: Arc::clone(&self.config),
-            clients: clients.collect(),
+            clients,
+            vision: Arc::clone(&self.vision),
+            asking: Arc::new(asking),
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             redactor: Arc::clone(&self.redactor),
@@ -461,7 +479,7 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange(dialect, (client, owner), (headers, &body), &mut access) {
+        match self.exchange(dialect, (client, owner), (headers, &body), &mut access).await {
             Ok((mut exchange, client)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
@@ -562,7 +580,7 @@ impl Service {
         )
     }
 
-    fn exchange(
+    async fn exchange(
         &self,
         dialect: ClientDialect,
         client: (ClientKey, Owner),
@@ -570,15 +588,22 @@ impl Service {
         access: &mut Access,
     ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
         let reasoning = checks::reasoning(headers)?;
-        let conversation = exchange::decode(dialect, body)?;
+        let mut conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
+        let is_completed = match &self.execution {
+            Some(execution) => execution.complete(&mut conversation, client.1).await,
+            None => false,
+        };
+        let is_described = self.describe_images(&mut conversation, client.1).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
             states: &self.states,
-            execution: self.execution.as_ref(),
+            execution: self.execution.as_deref().map(|started| &**started),
         };
-        let (asked, how) = ((body, conversation), (reasoning, stamp()));
+        // Later hops must find what was added, too, and the images not again.
+        let body = (!is_completed && !is_described).then_some(body);
+        let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
         let who = Who { key: client.0, owner: client.1, request: access.id() };
         let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
@@ -593,6 +618,27 @@ impl Service {
             access.left_out(model, &exchange.left_out);
         }
         Ok((exchange, Arc::clone(client)))
+    }
+
+    /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
+    async fn describe_images(&self, conversation: &mut Conversation, client: Owner) -> bool {
+        let model = self.config.model(&conversation.model);
+        let Some(describer) = model.and_then(|model| model.vision.as_deref()) else { return false };
+        let execution = self.execution.as_ref();
+        let is_command =
+            || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
+        if !vision::has_images(conversation) || is_command() {
+            return false;
+        }
+        self.vision.describe(conversation, (&self.asking, describer), client).await;
+        true
+    }
+
+    /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
+    /// later, so that these must be secret.
+    fn stamp(&self) -> Stamp {
+        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
+        Stamp { seed, created: unix_time() }
     }
 
     /// Sends the request to the upstream, then prepares what the response needs while the upstream works.
@@ -699,16 +745,20 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-/// Time and randomness for the core, which has no access to either.
-pub(super) fn stamp() -> Stamp {
-    Stamp { seed: seed(), created: unix_time() }
-}
-
-fn unix_time() -> u64 {
+pub(super) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Ids must differ, not be secret.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     fastrand::u64(..)
+}
+
+/// A seed that nobody can guess from earlier ones.
+fn secret_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => seed(),
+    }
 }

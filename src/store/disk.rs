@@ -22,8 +22,8 @@ use super::StoreError;
 const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values");
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
 
-/// The file's name in its folder.
-const FILE: &str = "store.redb";
+/// The file's name in its folder, if it has no other.
+pub(super) const FILE: &str = "store.redb";
 
 /// Bytes that redb may cache. The file's pages are cached by the system, too.
 const CACHE: usize = 8 << 20;
@@ -55,9 +55,9 @@ struct Open {
 }
 
 impl Disk {
-    pub(super) fn new(folder: Option<PathBuf>, max_bytes: usize) -> Self {
+    pub(super) fn new(file: Option<PathBuf>, max_bytes: usize) -> Self {
         let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-        Self { file: folder.map(|folder| folder.join(FILE)), max_bytes, state: State::Closed }
+        Self { file, max_bytes, state: State::Closed }
     }
 
     /// The value under `key`. Does not create the file if it does not exist.

@@ -111,8 +111,16 @@ struct Shared {
 impl EmbeddedStore {
     /// A store with these settings. It does not look at the disk yet.
     pub fn new(settings: StoreSettings, on_failure: OnFailure) -> Self {
+        Self::in_file(settings, disk::FILE, on_failure)
+    }
+
+    /// The same in a file of this name. A file has one store at a time.
+    pub(crate) fn in_file(settings: StoreSettings, file: &str, on_failure: OnFailure) -> Self {
         let memory = Mutex::new(Memory::new(settings.max_bytes.min(MAX_MEMORY)));
-        let disk = Mutex::new(Disk::new(settings.folder.clone(), settings.max_bytes));
+        let disk = Mutex::new(Disk::new(
+            settings.folder.as_ref().map(|folder| folder.join(file)),
+            settings.max_bytes,
+        ));
         Self { shared: Arc::new(Shared { settings, memory, disk, on_failure }), writer: Mutex::new(None) }
     }
 

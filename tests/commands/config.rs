@@ -939,3 +939,13 @@ fn instructions_from_a_template_need_one_that_describes_tools() {
         .unwrap();
     assert_eq!(desk.told(), "");
 }
+
+#[test]
+fn model_that_describes_images_must_be_one_of_the_models() {
+    let named = GOOD.replace("\"*\"", "\"other\"");
+    let vision = |name: &str| format!("{named}[[models]]\nname = \"blind\"\nvision = \"{name}\"\n");
+    let said = Desk::with(&vision("blindd")).told();
+    assert!(said.contains("error: no model `blindd`; did you mean `blind`?"), "{said}");
+    let config = Desk::with(&vision("blind")).load().unwrap().config;
+    assert_eq!(config.model("blind").unwrap().vision.as_deref(), Some("blind"));
+}

@@ -158,7 +158,7 @@ impl Exchange {
     }
 
     /// Ends a response as the proxy does: a failure before the first content has a status, a later one is in the stream.
-    fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
+    pub(crate) fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {
                 if !pipeline.has_content() || !self.conversation.stream {

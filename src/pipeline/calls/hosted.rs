@@ -53,7 +53,7 @@ struct HopCall {
 pub struct DeferredTurn {
     /// The turn as the model wrote it, with all calls under their final ids.
     pub turn: Turn,
-    /// The calls of hosted tools.
+    /// The calls of hosted tools. There may be none, if earlier hops had some.
     pub hosted: Vec<Call>,
 }
 
@@ -250,10 +250,13 @@ impl Calls {
     pub(super) fn after_hosted(&self) -> After {
         let Some(hosted) = &self.hosted else { return After::Nothing };
         let calls = hosted.to_run();
-        if calls.is_empty() {
+        let has_sent = self.client_calls > self.checkpoint.client_calls;
+        // The client's next request lacks the hops before, too.
+        let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
+        let lacks_hops = has_sent && has_run && hosted.rules.mixed_turns == MixedTurns::Defer;
+        if calls.is_empty() && !lacks_hops {
             return After::Nothing;
         }
-        let has_sent = self.client_calls > self.checkpoint.client_calls;
         let turn = || {
             let mut turn = hosted.turn(&self.said);
             turn.parts.splice(0..0, self.state.reasoning_so_far());

@@ -96,6 +96,8 @@ pub(super) struct Calls {
     hosted: Option<Box<Hosted>>,
     /// The turn whose calls of hosted tools the client does not wait for.
     pub(super) deferred: Option<DeferredTurn>,
+    /// The model has written reasoning since something else was last shown as such.
+    is_reasoning_open: bool,
     /// Earlier hops have given text, and this one has not yet.
     is_separator_due: bool,
     /// Number of characters of text sent, which gives the position of citations. `None`: not counted, because
@@ -181,6 +183,7 @@ impl Calls {
             keeps_text: goes_on,
             hosted,
             deferred: None,
+            is_reasoning_open: false,
             is_separator_due: false,
             characters: ((cites && may_cite) || goes_on).then_some(0),
             kept: 0,
@@ -208,6 +211,11 @@ impl Calls {
         if let Some(hosted) = &mut self.hosted {
             hosted.set_rules(rules);
         }
+    }
+
+    /// What follows as reasoning is not the model's. Returns whether the model's does not end before it.
+    pub(super) fn ends_reasoning(&mut self) -> bool {
+        std::mem::take(&mut self.is_reasoning_open)
     }
 
     /// Adds a warning to the response.
@@ -252,6 +260,7 @@ impl Calls {
             Event::Usage(usage) => self.usage(usage, frame, out),
             Event::Start(_) if self.hop > 0 => {}
             Event::Reasoning(reasoning) => {
+                self.is_reasoning_open = true;
                 if self.state.is_active() {
                     self.state.reasoning(&reasoning);
                 }

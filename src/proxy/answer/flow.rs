@@ -279,6 +279,7 @@ impl ExchangeState {
     fn hop_ended(&mut self) {
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
+            hops.announced().iter().for_each(|event| self.pipeline.show(event, &mut self.out));
         } else {
             self.pipeline.end(&mut self.out);
             self.completed();
@@ -290,6 +291,9 @@ impl ExchangeState {
     fn completed(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
+            if let Some(turn) = self.pipeline.take_deferred() {
+                hops.deferred(turn);
+            }
         }
         // Before the client gets the end: its next request may continue the response.
         if let (Some(store), Some(response)) = (self.store.take(), self.pipeline.take_response()) {

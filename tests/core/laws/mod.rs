@@ -12,6 +12,7 @@
 mod calls;
 mod detector;
 mod hops;
+mod hosted;
 mod limits;
 mod markup;
 mod names;

@@ -1,6 +1,10 @@
 //! Hosted tools: toolwire runs them, and the client sees one response.
 
+mod clients;
 mod hops;
 mod images;
+mod limits;
+mod mixed;
 mod script;
 mod search;
+mod vision;

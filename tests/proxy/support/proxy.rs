@@ -43,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) tap: Option<Arc<dyn Tap>>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) store: StoreKind,
+    /// The model that describes images for the model `m`.
+    pub(crate) vision: Option<&'static str>,
     /// `[execution]` with its tables, and `[admin]`, as a configuration file has them. What is not there is off.
     pub(crate) execution: String,
 }
@@ -83,6 +85,7 @@ impl Setup {
             tap: None,
             state_dir: None,
             store: StoreKind::Embedded,
+            vision: None,
             execution: String::new(),
         }
     }
@@ -103,6 +106,7 @@ impl Setup {
             system_position: SystemPosition::System,
             starts_in_reasoning: chat_template.is_none().then_some(self.settings.starts_in_reasoning),
             execution: true,
+            vision: self.vision.filter(|_| name == "m").map(str::to_owned),
             settings: self.settings.clone(),
         };
         let mut models = vec![model("m", None), model("org/other", Some("theirs"))];

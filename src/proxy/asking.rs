@@ -1,63 +1,73 @@
-//! [`ModelAsker`]: asks configured models for hosted tools.
+//! [`ConfiguredModels`]: asks models from inside, for tools that need one.
 //!
-//! A question goes through the same stages as a client's request, with the writer of a dialect that shows what a text cites. The
-//! response is read from what the writer wrote.
+//! A question takes the way of a client's request without the sockets: the model's entry, its upstream's queue and connections, the
+//! pipeline. It gets no hosted tools, and nothing of it is recorded or stored.
 
-use std::{collections::HashMap, future::poll_fn, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    future::poll_fn,
+    sync::Arc,
+};
 
 use bytes::BytesMut;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{
     exchange,
     learned::Learned,
-    upstream::{Admission, BodyRead, Client},
+    service,
+    upstream::{Admission, BodyRead, Client, Opened},
 };
 use crate::{
     config::Config,
     dialect::{Answering, ClientDialect, ReaderRules, Stamp},
     execute::ask::{Ask, Asking, Citation, ModelAnswer, Question},
-    failure::{Failure, Kind},
+    failure::{self, Failure, Kind},
     pipeline::{Pipeline, State},
+    rules::Reasoning,
 };
 
-/// The dialect in which responses are written.
+/// The models of the configuration.
+#[derive(Debug)]
+pub(super) struct ConfiguredModels {
+    config: Arc<Config>,
+    learned: Arc<Learned>,
+    /// By the upstreams' names. Their connections belong to the thread on which questions are asked.
+    clients: HashMap<String, Arc<Client>>,
+}
+
+/// The dialect in which answers are written, before they are taken apart. It shows the pages that searches found.
 const DIALECT: ClientDialect = ClientDialect::Responses;
 
 /// Bytes of an upstream's response.
 const MAX_RESPONSE: usize = 16 << 20;
 
-/// See the module.
-#[derive(Debug)]
-pub(super) struct ModelAsker {
-    config: Arc<Config>,
-    learned: Arc<Learned>,
-    /// By the upstreams' names, with connections of their own.
-    clients: HashMap<String, Arc<Client>>,
-}
-
-impl ModelAsker {
-    /// Asks the models of `config`, whose upstreams have these clients.
+impl ConfiguredModels {
+    /// The models of `config`, asked through `clients`.
     pub(super) fn new(
-        config: Arc<Config>,
-        learned: Arc<Learned>,
-        clients: &HashMap<String, Arc<Client>>,
+        config: &Arc<Config>,
+        learned: &Arc<Learned>,
+        clients: HashMap<String, Arc<Client>>,
     ) -> Self {
-        let own = clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
-        Self { config, learned, clients: own.collect() }
+        Self { config: Arc::clone(config), learned: Arc::clone(learned), clients }
     }
 
-    async fn answer(&self, question: Question, stamp: Stamp) -> Result<ModelAnswer, Failure> {
+    async fn answer(&self, question: Question) -> Result<ModelAnswer, Failure> {
         let Question { mut conversation, search } = question;
         let model = exchange::model(&self.config, DIALECT, &conversation)?;
+        let client = self.clients.get(&model.upstream.name).ok_or_else(|| {
+            Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", model.upstream.name))
+        })?;
+        let now = service::unix_time();
+        let stamp = Stamp { seed: service::seed(), created: now };
         let (options, means) = self.learned.about(model, &conversation.model);
         let options = if search { options.searching(&mut conversation) } else { options.clone() };
-        let mut sent = exchange::sent(model, &conversation, (&means, stamp.created))?;
-        let (request, starts_in_reasoning) = exchange::encode((model, &options), &mut sent, stamp.created)?;
+        let answering =
+            Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
+        let mut sent = exchange::sent(model, &conversation, (&means, now))?;
+        let (request, starts_in_reasoning) = exchange::encode((model, &options), &mut sent, now)?;
         drop(sent);
-        let client = self.clients.get(&model.upstream.name).cloned();
-        let client = client.ok_or_else(|| Failure::new(Kind::Internal, "the upstream has no client"))?;
-        let answering = Answering::new(&conversation, stamp);
         let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let reader = options.side().reader(&ReaderRules {
             max_frame: model.settings.limits.max_frame,
@@ -67,48 +77,20 @@ impl ModelAsker {
         let writer = DIALECT.side().writer(&answering);
         let mut pipeline = Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering);
         pipeline.expect_prefill(request.prefill.clone());
-        let opened = client.open(request, Admission::New).await.map_err(|error| error.failure)?;
-        let (mut body, mut out, mut length) = (opened.body, BytesMut::new(), 0);
-        let _permit = opened.permit;
-        while pipeline.state() == State::Open {
-            let read = poll_fn(|cx| {
-                body.poll_data(cx, |data| {
-                    length += data.len();
-                    if pipeline.state() == State::Open {
-                        pipeline.push(data, &mut out);
-                    }
-                })
-            });
-            match read.await {
-                Ok(BodyRead::Data) if length <= MAX_RESPONSE => {}
-                Ok(BodyRead::Data) => {
-                    return Err(Failure::new(Kind::Limit, "the model's response is too long"));
-                }
-                Ok(BodyRead::End) => {
-                    pipeline.finish(&mut out);
-                    break;
-                }
-                Err(error) => {
-                    let message = format!("the upstream broke off inside its response: {error}");
-                    return Err(Failure::new(Kind::Truncated, message));
-                }
-            }
-        }
-        if pipeline.state() == State::HopEnded {
-            pipeline.end(&mut out);
-        }
+        let opened = Arc::clone(client).open(request, Admission::New).await.map_err(|error| error.failure)?;
+        let mut out = BytesMut::new();
+        read(opened, &mut pipeline, &mut out, client).await?;
         if let Some(failure) = pipeline.failure() {
             return Err(failure.clone());
         }
-        let response = serde_json::from_slice(&out);
-        Ok(read(&response.map_err(|_| Failure::new(Kind::Internal, "the response cannot be read"))?))
+        let unreadable = |_| Failure::new(Kind::Internal, "the model's answer cannot be read");
+        Ok(taken_apart(&serde_json::from_slice(&out).map_err(unreadable)?))
     }
 }
 
-impl Ask for ModelAsker {
+impl Ask for ConfiguredModels {
     fn ask(&self, question: Question) -> Asking<'_> {
-        let stamp = super::service::stamp();
-        Box::pin(self.answer(question, stamp))
+        Box::pin(self.answer(question))
     }
 
     fn knows(&self, model: &str) -> bool {
@@ -116,8 +98,47 @@ impl Ask for ModelAsker {
     }
 }
 
+/// Passes the whole body through the pipeline.
+async fn read(
+    opened: Opened,
+    pipeline: &mut Pipeline,
+    out: &mut BytesMut,
+    client: &Client,
+) -> Result<(), Failure> {
+    let Opened { mut body, permit: _permit, .. } = opened;
+    let idle = client.upstream().timeouts.idle;
+    let mut length = 0;
+    while pipeline.state() == State::Open {
+        let reading = poll_fn(|cx| {
+            body.poll_data(cx, |data| {
+                length += data.len();
+                pipeline.push(data, out);
+            })
+        });
+        match timeout(idle, reading).await {
+            Ok(Ok(BodyRead::Data)) if length <= MAX_RESPONSE => {}
+            Ok(Ok(BodyRead::Data)) => {
+                return Err(Failure::new(Kind::Limit, "the model's response is too long"));
+            }
+            Ok(Ok(BodyRead::End)) => {
+                pipeline.finish(out);
+                break;
+            }
+            Ok(Err(error)) => {
+                let message = format!("the upstream broke off inside its response: {error}");
+                return Err(Failure::new(Kind::Truncated, message));
+            }
+            Err(_) => return Err(failure::timed_out("next piece", idle)),
+        }
+    }
+    if pipeline.state() == State::HopEnded {
+        pipeline.end(out);
+    }
+    Ok(())
+}
+
 /// Text and citations of a response.
-fn read(response: &Value) -> ModelAnswer {
+fn taken_apart(response: &Value) -> ModelAnswer {
     let mut answer = ModelAnswer::default();
     let items =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -138,7 +159,7 @@ fn read(response: &Value) -> ModelAnswer {
         found.extend(sources.iter().map(|page| Citation { url: text(page, "url"), title: String::new() }));
     }
     answer.citations.append(&mut found);
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     answer.citations.retain(|page| !page.url.is_empty() && seen.insert(page.url.clone()));
     answer
 }
@@ -165,7 +186,7 @@ mod tests {
             text: "It rains.".to_owned(),
             citations: vec![page("https://a.example/", "A"), page("https://b.example/", "")],
         };
-        assert_eq!(read(&response), expected);
-        assert_eq!(read(&json!({})), ModelAnswer::default());
+        assert_eq!(taken_apart(&response), expected);
+        assert_eq!(taken_apart(&json!({})), ModelAnswer::default());
     }
 }

@@ -1,0 +1,292 @@
+//! [`Deferred`]: turns with calls of hosted tools and of the client's (`mixed_turns = "defer"`).
+//!
+//! ```text
+//! the model's turn: calls a (hosted), b (the client's) ─▶ the client gets b
+//!                                                      └▶ a runs, and its result is kept under the id of b
+//! the client's next request: b, result of b ─▶ a, b, result of a, result of b
+//! ```
+//!
+//! The client's history does not have the hosted calls, so each of its requests that has one of its own is completed. A record
+//! holds the whole turn and what toolwire's hops before it added, which the client has not seen either. Records belong to one
+//! client, outlive a restart, and expire. A history without a record is valid too: it goes on as the client sent it.
+
+mod saved;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+use super::tool::{ErrorCode, ToolError};
+use crate::{
+    conversation::{Call, CallOutput, Conversation, Part, Role, Turn},
+    store::{EmbeddedStore, Key, Owner, Store, StoreSettings},
+};
+
+/// How long a record is kept: from the model's turn to the client's next request.
+const TTL: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes of all records. The oldest go first.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Ids of calls that are looked up for one request. Older calls are forwarded as they are.
+const MAX_IDS: usize = 512;
+
+/// The file's name in the folder for state.
+const FILE: &str = "deferred.redb";
+
+/// The turns of all clients that wait for a next request.
+pub(crate) struct Deferred {
+    store: Arc<dyn Store>,
+    running: Mutex<HashMap<Id, watch::Receiver<()>>>,
+}
+
+/// A client's call, by its owner and its id.
+type Id = (Owner, String);
+
+/// A turn with calls of both kinds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Record {
+    /// The turns of earlier hops, with the results of their calls.
+    pub(crate) before: Vec<Turn>,
+    /// The model's turn, with the calls in its order.
+    pub(crate) turn: Turn,
+    /// The ids of the calls that toolwire runs.
+    pub(crate) hosted: Vec<String>,
+    /// Their results, as far as they are known.
+    pub(crate) results: Vec<CallOutput>,
+}
+
+/// A record whose hosted calls are running. When it is dropped, nobody waits for them any more.
+pub(crate) struct Pending {
+    deferred: Arc<Deferred>,
+    owner: Owner,
+    record: Record,
+    _done: watch::Sender<()>,
+}
+
+impl Deferred {
+    /// Records in `folder`; only in memory without one.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        let settings = StoreSettings { folder, max_bytes: MAX_BYTES, ttl: TTL };
+        let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
+        let store = EmbeddedStore::in_file(settings, FILE, Box::new(on_failure));
+        Self { store: Arc::new(store), running: Mutex::default() }
+    }
+
+    /// Keeps a record whose calls are about to run, for the client's next request.
+    pub(crate) fn begin(self: &Arc<Self>, owner: Owner, record: Record) -> Pending {
+        let (done, running) = watch::channel(());
+        self.put(owner, &record);
+        self.running().extend(record.client_ids().map(|id| ((owner, id.to_owned()), running.clone())));
+        Pending { deferred: Arc::clone(self), owner, record, _done: done }
+    }
+
+    /// Completes the turns of `conversation` that have a record. Waits for results until `deadline`. Returns whether there was
+    /// such a turn.
+    pub(crate) async fn restore(
+        &self,
+        conversation: &mut Conversation,
+        owner: Owner,
+        deadline: Instant,
+    ) -> bool {
+        let ids = call_ids(conversation);
+        if ids.is_empty() {
+            return false;
+        }
+        let waiting: Vec<_> = {
+            let running = self.running();
+            ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
+        };
+        for mut running in waiting {
+            // An error means that the calls have ended.
+            let _ = timeout_at(deadline, running.changed()).await;
+        }
+        let store = Arc::clone(&self.store);
+        let read = move || -> HashMap<String, Record> {
+            let now = unix_time();
+            let record = |id: String| {
+                let found = store.get(&Key::new(owner, &id), now);
+                let bytes =
+                    found.inspect_err(|error| tracing::error!(%error, "deferred turns cannot be read"));
+                Some((id, saved::read(&bytes.ok().flatten()?)?))
+            };
+            ids.into_iter().filter_map(record).collect()
+        };
+        let records = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        !records.is_empty() && put_back(conversation, &records)
+    }
+
+    fn put(&self, owner: Owner, record: &Record) {
+        let (bytes, now) = (Bytes::from(saved::write(record)), unix_time());
+        for id in record.client_ids() {
+            self.store.put(Key::new(owner, id), bytes.clone(), now);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<()>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Deferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deferred").field("running", &self.running().len()).finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    /// Keeps the results.
+    pub(crate) fn finish(mut self, results: Vec<CallOutput>) {
+        self.record.results = results;
+        self.deferred.put(self.owner, &self.record);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let mut running = self.deferred.running();
+        for id in self.record.client_ids() {
+            running.remove(&(self.owner, id.to_owned()));
+        }
+    }
+}
+
+impl Record {
+    /// The ids of the calls that the client runs.
+    fn client_ids(&self) -> impl Iterator<Item = &str> {
+        calls(&self.turn).map(|call| call.id.as_str()).filter(|id| !self.is_hosted(id))
+    }
+
+    fn is_hosted(&self, id: &str) -> bool {
+        self.hosted.iter().any(|hosted| hosted == id)
+    }
+
+    /// The result of a hosted call. It is lost if toolwire was stopped while the call ran.
+    fn result(&self, call: &Call) -> CallOutput {
+        let known = self.results.iter().find(|result| result.id == call.id).cloned();
+        known.unwrap_or_else(|| {
+            let error = ToolError::new(ErrorCode::Cancelled, "The call was stopped before it had a result.");
+            CallOutput {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                content: error.content(&call.name),
+                is_error: true,
+            }
+        })
+    }
+}
+
+fn calls(turn: &Turn) -> impl Iterator<Item = &Call> {
+    turn.parts.iter().filter_map(|part| match part {
+        Part::Call(call) => Some(call),
+        _ => None,
+    })
+}
+
+fn result_id(part: &Part) -> Option<&str> {
+    match part {
+        Part::Result(output) => Some(&output.id),
+        _ => None,
+    }
+}
+
+/// The ids of the latest calls in the history.
+fn call_ids(conversation: &Conversation) -> Vec<String> {
+    let turns = conversation.turns.iter().rev().filter(|turn| turn.role == Role::Assistant);
+    turns.flat_map(calls).map(|call| call.id.clone()).take(MAX_IDS).collect()
+}
+
+/// Completes the turns that have a record, which is known by the id of each of the client's calls. Returns whether there was one.
+fn put_back(conversation: &mut Conversation, records: &HashMap<String, Record>) -> bool {
+    let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
+    let (mut done, mut is_changed) = (Vec::new(), false);
+    while let Some(first) = turns.next() {
+        if first.role != Role::Assistant {
+            done.push(first);
+            continue;
+        }
+        // Some clients replay one response in pieces.
+        let mut run = vec![first];
+        while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant) {
+            run.push(more);
+        }
+        let ids: HashSet<String> = run.iter().flat_map(calls).map(|call| call.id.clone()).collect();
+        let record = run.iter().flat_map(calls).find_map(|call| records.get(&call.id));
+        let is_whole = |record: &&Record| ids.iter().all(|id| record.client_ids().any(|own| own == id));
+        let Some(record) = record.filter(is_whole) else {
+            done.append(&mut run);
+            continue;
+        };
+        is_changed = true;
+        let mut answers = Vec::new();
+        while let Some(more) = turns.next_if(|turn| turn.role != Role::Assistant) {
+            answers.push(more);
+        }
+        complete(record, &ids, answers, &mut done);
+    }
+    conversation.turns = done;
+    is_changed
+}
+
+/// Puts the turn of `record` with the client's calls `ids` into `done`, and behind it the results in the order of the calls, then
+/// what else the client said.
+fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &mut Vec<Turn>) {
+    let mut turn = record.turn.clone();
+    turn.parts.retain(|part| match part {
+        Part::Call(call) => record.is_hosted(&call.id) || ids.contains(&call.id),
+        _ => true,
+    });
+    let mut results: HashMap<String, Turn> = HashMap::new();
+    let mut rest = Vec::new();
+    for mut answer in answers {
+        let own = |part: &Part| result_id(part).is_some_and(|id| ids.contains(id));
+        if !answer.parts.iter().any(own) {
+            rest.push(answer);
+            continue;
+        }
+        let is_one = answer.parts.iter().filter(|part| result_id(part).is_some()).count() == 1;
+        if let Some(id) =
+            answer.parts.iter().find_map(result_id).filter(|_| is_one && answer.role == Role::Tool)
+        {
+            results.insert(id.to_owned(), answer);
+            continue;
+        }
+        let (own, others): (Vec<_>, Vec<_>) = answer.parts.into_iter().partition(own);
+        for part in own {
+            let id = result_id(&part).unwrap_or_default().to_owned();
+            results.insert(id, Turn::of(Role::Tool, vec![part]));
+        }
+        if !others.is_empty() {
+            answer.parts = others;
+            answer.rest.remove("content");
+            rest.push(answer);
+        }
+    }
+    let hosted = |call: &Call| Turn::of(Role::Tool, vec![Part::Result(record.result(call))]);
+    let in_order = calls(&turn).filter_map(|call| match record.is_hosted(&call.id) {
+        true => Some(hosted(call)),
+        false => results.remove(&call.id),
+    });
+    let in_order: Vec<_> = in_order.collect();
+    done.extend(record.before.iter().cloned());
+    done.push(turn);
+    done.extend(in_order);
+    done.append(&mut rest);
+}
+
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Records as JSON, for the store. What cannot be read counts as lost.
+
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+use crate::{
+    conversation::{Call, CallOutput, Part, Role, Turn},
+    dialect::Dialect,
+    event::Opaque,
+};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    before: Vec<SavedTurn>,
+    turn: SavedTurn,
+    hosted: Vec<String>,
+    results: Vec<SavedResult>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedTurn {
+    /// It has results. Otherwise it is the model's.
+    is_result: bool,
+    parts: Vec<SavedPart>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SavedPart {
+    Text(String),
+    Reasoning { text: String, signature: Option<SavedState>, redacted: bool },
+    Call { id: String, name: String, arguments: String, signature: Option<SavedState> },
+    Result(SavedResult),
+}
+
+/// What an upstream wants back, with the name of its dialect.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedState {
+    dialect: String,
+    text: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedResult {
+    id: String,
+    name: String,
+    content: String,
+    is_error: bool,
+}
+
+/// The record as JSON.
+pub(super) fn write(record: &Record) -> Vec<u8> {
+    let Record { before, turn, hosted, results } = record.clone();
+    let saved = Saved {
+        before: before.into_iter().map(SavedTurn::of).collect(),
+        turn: SavedTurn::of(turn),
+        hosted,
+        results: results.into_iter().map(SavedResult::of).collect(),
+    };
+    serde_json::to_vec(&saved).unwrap_or_default()
+}
+
+/// The record that was written.
+pub(super) fn read(bytes: &[u8]) -> Option<Record> {
+    let Saved { before, turn, hosted, results } = serde_json::from_slice(bytes).ok()?;
+    Some(Record {
+        before: before.into_iter().map(SavedTurn::turn).collect(),
+        turn: turn.turn(),
+        hosted,
+        results: results.into_iter().map(SavedResult::output).collect(),
+    })
+}
+
+impl SavedTurn {
+    fn of(turn: Turn) -> Self {
+        let parts = turn.parts.into_iter().filter_map(SavedPart::of).collect();
+        Self { is_result: turn.role == Role::Tool, parts }
+    }
+
+    fn turn(self) -> Turn {
+        let role = if self.is_result { Role::Tool } else { Role::Assistant };
+        Turn::of(role, self.parts.into_iter().map(SavedPart::part).collect())
+    }
+}
+
+impl SavedPart {
+    /// `None`: no response has such a part.
+    fn of(part: Part) -> Option<Self> {
+        Some(match part {
+            Part::Text(text) => Self::Text(text),
+            Part::Reasoning { text, signature, redacted } => {
+                Self::Reasoning { text, signature: signature.map(SavedState::of), redacted }
+            }
+            Part::Call(Call { id, name, arguments, signature }) => {
+                Self::Call { id, name, arguments, signature: signature.map(SavedState::of) }
+            }
+            Part::Result(output) => Self::Result(SavedResult::of(output)),
+            Part::Image { .. } | Part::Other(_) => return None,
+        })
+    }
+
+    fn part(self) -> Part {
+        match self {
+            Self::Text(text) => Part::Text(text),
+            Self::Reasoning { text, signature, redacted } => {
+                Part::Reasoning { text, signature: signature.and_then(SavedState::opaque), redacted }
+            }
+            Self::Call { id, name, arguments, signature } => {
+                Part::Call(Call { id, name, arguments, signature: signature.and_then(SavedState::opaque) })
+            }
+            Self::Result(result) => Part::Result(result.output()),
+        }
+    }
+}
+
+impl SavedState {
+    fn of(state: Opaque<'static>) -> Self {
+        Self { dialect: state.dialect.to_owned(), text: state.text.into_owned() }
+    }
+
+    fn opaque(self) -> Option<Opaque<'static>> {
+        let dialect = Dialect::ALL.iter().map(|dialect| dialect.name()).find(|name| *name == self.dialect)?;
+        Some(Opaque::new(dialect, self.text))
+    }
+}
+
+impl SavedResult {
+    fn of(CallOutput { id, name, content, is_error }: CallOutput) -> Self {
+        Self { id, name, content, is_error }
+    }
+
+    fn output(self) -> CallOutput {
+        let Self { id, name, content, is_error } = self;
+        CallOutput { id, name, content, is_error }
+    }
+}

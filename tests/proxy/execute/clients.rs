@@ -1,0 +1,147 @@
+//! What clients of each dialect see of hosted calls, over native and taught calls.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use toolwire::{
+    config::ToolStyle,
+    dialect::{UpstreamDialect, lumo},
+    format::HERMES,
+};
+
+use super::script::{call, end, setup, text, upstream};
+use crate::support::{
+    client::{Client, STREAM},
+    proxy::Proxy,
+};
+
+/// A streamed response of the endpoint `path`.
+async fn stream(proxy: &Proxy, path: &str) -> String {
+    let messages = json!([{"role": "user", "content": "hi"}]);
+    let body = match path {
+        "/v1/responses" => json!({"model": "m", "stream": true, "input": "hi"}),
+        _ => json!({"model": "m", "stream": true, "max_tokens": 99, "messages": messages}),
+    };
+    let request = Request::post(proxy.url(path)).header("content-type", "application/json");
+    let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+    Client::new().send(request).await.unwrap().rest().await
+}
+
+/// The data of all events.
+fn events(body: &str) -> Vec<Value> {
+    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.filter_map(|data| serde_json::from_str(data).ok()).collect()
+}
+
+fn script() -> [String; 2] {
+    let search = call(0, "call_0", "search", r#"{"query":"rain"}"#);
+    [text("Let me look.") + &search + &end("tool_calls"), text("It rains.") + &end("stop")]
+}
+
+const PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/messages", "/v1/responses"];
+
+#[tokio::test]
+async fn hidden_calls_leave_no_trace() {
+    for path in PATHS {
+        let (upstream, _) = upstream(script()).await;
+        let proxy = setup(&upstream, "").start().await;
+        let body = stream(&proxy, path).await;
+        assert!(body.contains("Let me look.") && body.contains("It rains."), "{body}");
+        assert!(!body.contains("search") && !body.contains("found"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn calls_can_be_lines_of_reasoning() {
+    for path in PATHS {
+        let (upstream, _) = upstream(script()).await;
+        let proxy = setup(&upstream, "visibility = \"reasoning\"").start().await;
+        let body = stream(&proxy, path).await;
+        let reasoning = events(&body).into_iter().filter_map(|event| {
+            let places = ["/choices/0/delta/reasoning_content", "/delta/thinking"];
+            let text = places.iter().find_map(|place| event.pointer(place)?.as_str().map(str::to_owned));
+            let is_delta = event["type"]
+                .as_str()
+                .is_some_and(|kind| kind.contains("reasoning") && kind.ends_with("delta"));
+            text.or_else(|| event["delta"].as_str().filter(|_| is_delta).map(str::to_owned))
+        });
+        let reasoning: String = reasoning.collect();
+        assert!(
+            reasoning.to_lowercase().starts_with("search") && reasoning.ends_with('\n'),
+            "{path} {reasoning:?} {body}"
+        );
+        assert!(body.contains("It rains."), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn calls_can_be_items_of_the_client_s_dialect() {
+    for path in PATHS {
+        let (upstream, _) = upstream(script()).await;
+        let proxy = setup(&upstream, "visibility = \"items\"").start().await;
+        let body = stream(&proxy, path).await;
+        let kinds: Vec<String> =
+            events(&body).iter().filter_map(|event| Some(event["type"].as_str()?.to_owned())).collect();
+        match path {
+            "/v1/responses" => {
+                let own: Vec<_> = kinds.iter().filter(|kind| kind.contains("mcp_call")).collect();
+                assert!(own.iter().any(|kind| kind.ends_with("in_progress")), "{own:?}");
+                assert!(own.iter().any(|kind| kind.ends_with("completed")), "{own:?}");
+                assert!(body.contains(r#""output":"found "#), "{body}");
+            }
+            "/v1/messages" => {
+                assert!(body.contains("server_tool_use") || body.contains("mcp_tool_use"), "{body}");
+                assert!(
+                    body.contains("mcp_tool_result") || body.contains("web_search_tool_result"),
+                    "{body}"
+                );
+            }
+            _ => assert!(body.contains("found "), "{body}"),
+        }
+        assert!(!body.contains("\"tool_use\"") && !body.contains("\"tool_calls\":["), "{body}");
+    }
+}
+
+/// A model that is taught the tools in a text format.
+#[tokio::test]
+async fn calls_written_as_text_are_run() {
+    let written = "Hm. <tool_call>\\n{\\\"name\\\": \\\"search\\\", \\\"arguments\\\": {\\\"query\\\": \\\"x\\\"}}\\n</tool_call>";
+    for cut in [1, 7, 1000] {
+        let written: String = serde_json::from_str(&format!("\"{written}\"")).unwrap();
+        let letters: Vec<char> = written.chars().collect();
+        let pieces = letters.chunks(cut).map(|piece| text(&piece.iter().collect::<String>()));
+        let first = pieces.collect::<String>() + &end("stop");
+        let (upstream, asked) = upstream([first, text("Done.") + &end("stop")]).await;
+        let mut setup = setup(&upstream, "");
+        setup.tools = ToolStyle::Format(&HERMES);
+        let proxy = setup.start().await;
+        let body = Client::new().chat(&proxy, STREAM).await.rest().await;
+        assert!(!body.contains("tool_call") && !body.contains("search"), "{body}");
+        assert!(body.contains("Done."), "{body}");
+        let asked = asked.lock().unwrap();
+        let last = asked[1]["messages"].to_string();
+        assert!(last.contains("found {") && last.contains("<tool_call>"), "{last}");
+    }
+}
+
+/// Lumo sends the call over the channel of its own tools.
+#[tokio::test]
+async fn calls_on_lumo_s_channel_are_run() {
+    let call = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"search\",\
+        \"arguments\":\"{\\\"query\\\":\\\"x\\\"}\"}}\n\n";
+    let refused = "data: {\"object\":\"chat.tool_result\",\"tool_result\":{\"call_id\":\"n1\",\"content\":\"{\\\"error\\\":true}\"}}\n\n";
+    let sorry = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Sorry.\"}}]}\n\n";
+    let done = "data: [DONE]\n\n";
+    let first = format!("{call}{refused}{call}{refused}{sorry}{done}");
+    let second = sorry.replace("Sorry.", "It rains.") + done;
+    let (upstream, asked) = upstream([first, second]).await;
+    let mut setup = setup(&upstream, "");
+    setup.upstream.options = UpstreamDialect::Lumo(lumo::Options::default());
+    let proxy = setup.start().await;
+    let body = Client::new().chat(&proxy, STREAM).await.rest().await;
+    assert!(body.contains("It rains.") && !body.contains("Sorry") && !body.contains("search"), "{body}");
+    let asked = asked.lock().unwrap();
+    let again = asked[1].to_string();
+    assert_eq!(again.matches("found ").count(), 1, "{again}");
+}

@@ -1,0 +1,179 @@
+//! Hops with calls of hosted tools and of the client's.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::script::{added, call, end, setup, text, upstream};
+use crate::support::{
+    client::{Client, weather},
+    proxy::Proxy,
+};
+
+const DEFER: &str = "mixed_turns = \"defer\"";
+
+/// A call of a tool, by its letter: `s` is hosted, and others are the client's.
+fn called(index: usize, letter: char) -> String {
+    let name = if letter == 's' { "search" } else { "weather" };
+    call(index, &format!("call_{index}"), name, &format!(r#"{{"city":"{index}"}}"#))
+}
+
+/// A hop with a text and these calls.
+fn hop(letters: &str) -> String {
+    let calls = letters.chars().enumerate().map(|(index, letter)| called(index, letter));
+    text("Hm.") + &calls.collect::<String>() + &end("tool_calls")
+}
+
+/// The message of a whole response.
+async fn response(proxy: &Proxy, request: &Value) -> (Value, String) {
+    let response = Client::new().chat(proxy, request.to_string()).await.json().await;
+    let finish = response["choices"][0]["finish_reason"].as_str().unwrap_or_default().to_owned();
+    (response["choices"][0]["message"].clone(), finish)
+}
+
+/// The client's next request: the response, and the result of each of its calls, the last one first.
+fn next(message: &Value) -> Value {
+    let mut request = weather(json!({}));
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.push(message.clone());
+    for call in message["tool_calls"].as_array().unwrap().iter().rev() {
+        let content = format!("weather of {}", call["function"]["arguments"].as_str().unwrap());
+        messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": content}));
+    }
+    request
+}
+
+/// The turn and the results that the last request has beside the question.
+fn completed(asked: &[Value]) -> (Vec<String>, Vec<String>) {
+    let added = added(asked.last().unwrap(), 1);
+    let calls = added[0]["tool_calls"].as_array().unwrap();
+    let ids: Vec<_> = calls.iter().map(|call| call["id"].as_str().unwrap()).collect();
+    let results: Vec<_> =
+        added[1..].iter().map(|message| message["tool_call_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, results, "the results are in the order of the calls");
+    let names = calls.iter().map(|call| call["function"]["name"].as_str().unwrap().to_owned());
+    let contents = added[1..].iter().map(|message| message["content"].as_str().unwrap().to_owned());
+    (names.collect(), contents.collect())
+}
+
+#[tokio::test]
+async fn deferred_calls_are_completed_in_any_order() {
+    for letters in ["sw", "ws", "sws", "wsw", "ssw", "wss", "swsw", "wwss"] {
+        let (upstream, asked) = upstream([hop(letters), text("Done.") + &end("stop")]).await;
+        let proxy = setup(&upstream, DEFER).start().await;
+        let (message, finish) = response(&proxy, &weather(json!({}))).await;
+        assert_eq!(finish, "tool_calls");
+        let calls = message["tool_calls"].as_array().unwrap();
+        assert_eq!(calls.len(), letters.matches('w').count(), "{letters}");
+        assert!(calls.iter().all(|call| call["function"]["name"] == "weather"), "{message}");
+        let (_, finish) = response(&proxy, &next(&message)).await;
+        assert_eq!(finish, "stop");
+        let (names, results) = completed(&asked.lock().unwrap());
+        let expected = letters.chars().enumerate().map(|(index, letter)| match letter {
+            's' => ("search", format!(r#"found {{"city":"{index}"}}"#)),
+            _ => ("weather", format!(r#"weather of {{"city":"{index}"}}"#)),
+        });
+        let (expected_names, expected_results): (Vec<_>, Vec<_>) = expected.unzip();
+        assert_eq!(names, expected_names);
+        assert_eq!(results, expected_results);
+    }
+}
+
+#[tokio::test]
+async fn guessable_ids_are_replaced_where_results_are_kept() {
+    let (upstream, _) = upstream([hop("w"), hop("w")]).await;
+    let proxy = setup(&upstream, DEFER).start().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let (message, _) = response(&proxy, &weather(json!({}))).await;
+        ids.push(message["tool_calls"][0]["id"].as_str().unwrap().to_owned());
+    }
+    assert!(ids.iter().all(|id| id.len() > 20) && ids[0] != ids[1], "{ids:?}");
+}
+
+/// The client's history lacks the hops before the one with its call, too.
+#[tokio::test]
+async fn earlier_hops_are_completed_with_the_call_of_a_later_one() {
+    let first = text("First.") + &called(0, 's') + &end("tool_calls");
+    let (upstream, asked) = upstream([first, hop("w"), text("Done.") + &end("stop")]).await;
+    let proxy = setup(&upstream, DEFER).start().await;
+    let (message, _) = response(&proxy, &weather(json!({}))).await;
+    assert_eq!(message["content"], "First.\n\nHm.");
+    response(&proxy, &next(&message)).await;
+    let asked = asked.lock().unwrap();
+    let added = added(asked.last().unwrap(), 1);
+    let roles: Vec<_> = added.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["assistant", "tool", "assistant", "tool"]);
+    assert_eq!(added[1]["content"], r#"found {"city":"0"}"#);
+    assert_eq!((&added[0]["content"], &added[2]["content"]), (&json!("First."), &json!("Hm.")));
+}
+
+async fn server(upstream: &crate::support::upstream::Upstream, state: &Path) -> Proxy {
+    let mut setup = setup(upstream, DEFER);
+    setup.state_dir = Some(state.to_owned());
+    setup.start().await
+}
+
+#[tokio::test]
+async fn results_outlive_a_restart_between_the_requests() {
+    let state = tempfile::tempdir().unwrap();
+    let (upstream, asked) = upstream([hop("sw"), text("Done.") + &end("stop"), hop("w")]).await;
+    let mut first = server(&upstream, state.path()).await;
+    let (message, _) = response(&first, &weather(json!({}))).await;
+    // Nothing is asked of the upstream before the result is there.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    first.stop();
+    first.ended().await;
+    drop(first);
+    let second = server(&upstream, state.path()).await;
+    response(&second, &next(&message)).await;
+    let (names, results) = completed(&asked.lock().unwrap());
+    assert_eq!(names, ["search", "weather"]);
+    assert_eq!(results[0], r#"found {"city":"0"}"#);
+}
+
+/// Without its record, what the client sent is a valid history as well.
+#[tokio::test]
+async fn history_without_a_record_goes_on_as_it_is() {
+    let (upstream, asked) =
+        upstream([hop("sw"), text("Done.") + &end("stop"), text("Done.") + &end("stop")]).await;
+    let proxy = setup(&upstream, DEFER).start().await;
+    let (mut message, _) = response(&proxy, &weather(json!({}))).await;
+    message["tool_calls"][0]["id"] = json!("of_my_own");
+    let request = next(&message);
+    response(&proxy, &request).await;
+    assert_eq!(asked.lock().unwrap()[1]["messages"][1]["tool_calls"], message["tool_calls"]);
+    assert_eq!(asked.lock().unwrap()[1]["messages"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn hosted_calls_first_the_others_are_asked_for_again() {
+    for letters in ["sw", "ws", "wsw"] {
+        let (upstream, asked) = upstream([hop(letters), hop("w")]).await;
+        let proxy = setup(&upstream, "mixed_turns = \"server_first\"").start().await;
+        let (message, finish) = response(&proxy, &weather(json!({}))).await;
+        assert_eq!(finish, "tool_calls");
+        assert_eq!(message["tool_calls"].as_array().unwrap().len(), 1, "{message}");
+        assert_eq!(message["content"], "Hm.\n\nHm.");
+        let (_, results) = completed(&asked.lock().unwrap());
+        for (letter, result) in letters.chars().zip(&results) {
+            let is_expected = match letter {
+                's' => result.starts_with("found "),
+                _ => result.contains("not executed"),
+            };
+            assert!(is_expected, "{letters}: {results:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hosted_calls_beside_those_of_the_client_can_be_dropped() {
+    for letters in ["sw", "ws"] {
+        let (upstream, asked) = upstream([hop(letters), text("Done.") + &end("stop")]).await;
+        let proxy = setup(&upstream, "mixed_turns = \"client_only\"").start().await;
+        let (message, _) = response(&proxy, &weather(json!({}))).await;
+        assert_eq!(message["tool_calls"].as_array().unwrap().len(), 1, "{message}");
+        response(&proxy, &next(&message)).await;
+        assert_eq!(completed(&asked.lock().unwrap()).0, ["weather"]);
+    }
+}
