@@ -46,6 +46,8 @@ const WINDOW: usize = 16 << 10;
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
+    /// How many of them are for configured secrets; they come first.
+    configured: usize,
     /// Length in bytes of the longest configured secret.
     longest: usize,
 }
@@ -59,7 +61,15 @@ impl Redactor {
         let secrets: Vec<_> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
         let secrets = secrets.into_iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
-        Self { patterns: secrets.chain(patterns).collect(), longest }
+        let secrets: Vec<_> = secrets.collect();
+        let configured = secrets.len();
+        Self { patterns: secrets.into_iter().chain(patterns).collect(), configured, longest }
+    }
+
+    /// The same for configured secrets only. Texts that are not ours to change keep what merely looks like a key.
+    pub fn of_configured(&self) -> Self {
+        let patterns = self.patterns.iter().take(self.configured).cloned().collect();
+        Self { patterns, configured: self.configured, longest: self.longest }
     }
 
     /// Length in bytes of the longest configured secret.

@@ -9,6 +9,7 @@
 //! SSE parser.
 
 mod screen;
+mod tools;
 
 use std::{
     error::Error,
@@ -37,7 +38,7 @@ use tokio::{
 use self::screen::{Moment, Screen, Side};
 use super::output::failed;
 use crate::{
-    config::{self, Config, Overrides},
+    config::{self, Config, Overrides, Problems},
     fixture::{
         Fixture,
         load::{self, LoadError},
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// Exit after one request instead of serving until stopped
     #[arg(long)]
     once: bool,
+    /// Play a model that searches the web: toolwire runs the search, with a scripted engine
+    #[arg(long)]
+    tools: bool,
     /// Address of the proxy
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
@@ -98,11 +102,16 @@ fn script() -> Result<Fixture, LoadError> {
 }
 
 async fn show(args: &Args) -> Result<(), Failed> {
-    let fixture = script()?;
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let config = configure(upstream.local_addr()?, args.listen)?;
+    let engine = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let (fixture, config) = if args.tools {
+        (tools::script()?, tools::configure(upstream.local_addr()?, engine.local_addr()?, args.listen)?)
+    } else {
+        (script()?, configure(upstream.local_addr()?, args.listen)?)
+    };
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
+    let searches = tools::serve_engine(engine, moments.clone(), started);
     let tap = Arc::new(Window { moments: moments.clone(), started });
     let server = Server::bind(Arc::new(config), Some(tap))?;
     let proxy = server.addresses().first().copied().unwrap_or(args.listen);
@@ -122,6 +131,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     tokio::select! {
         told = story => told,
         ended = mock.serve(upstream) => Ok(ended?),
+        ended = searches => Ok(ended?),
         served = server.run(pending()) => Ok(served?),
     }
 }
@@ -145,10 +155,13 @@ fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed>
         dialect: Some("lumo".to_owned()),
         ..Overrides::default()
     };
-    let loaded = config::load(&overrides, &|_| None).map_err(|problems| {
-        problems.0.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
-    })?;
+    let loaded = config::load(&overrides, &|_| None).map_err(|problems| told(&problems))?;
     Ok(loaded.config)
+}
+
+/// What is wrong with a configuration of the demo's own.
+fn told(problems: &Problems) -> Failed {
+    problems.0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ").into()
 }
 
 /// Sends one request and reports each frame of the response as it arrives.

@@ -1,23 +1,32 @@
-//! `[execution]`, `[[providers]]` and `[[tools]]`: the stage that runs hosted tools.
+//! `[execution]`, `[[providers]]`, `[[tools]]` and `[[permissions]]`: the stage that runs hosted tools.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use secrecy::{ExposeSecret, SecretString};
 use toml::Value;
 
 use super::{
-    keys::{Keys, Reading, string, table_of},
+    keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
     read::entries,
+    show::MASK,
     table::{Cell, Table},
-    value::{choice, text},
+    value::{choice, count, duration, list, secret, size, text},
 };
 use crate::{
     execute::{
-        ExecutionSettings, Injection, KINDS, Permission, ProviderEntry, ProviderOptions, ToolRules,
-        Visibility,
+        CacheRule, Clash, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
+        ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
     },
     rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings},
+    store::Owner,
 };
+
+/// The most hops of one turn that may run tools, whatever the configuration says.
+const MAX_ROUNDS: usize = 20;
+
+/// The most retries of a call, whatever the configuration says.
+const MAX_RETRIES: usize = 10;
 
 const VISIBILITIES: [(&str, Visibility); 3] =
     [("off", Visibility::Off), ("reasoning", Visibility::Reasoning), ("items", Visibility::Items)];
@@ -34,19 +43,38 @@ const INJECTIONS: [(&str, Injection); 3] =
 const PERMISSIONS: [(&str, Permission); 3] =
     [("allow", Permission::Allow), ("ask", Permission::Ask), ("deny", Permission::Deny)];
 
+const CLASHES: [(&str, Clash); 3] =
+    [("client_wins", Clash::ClientWins), ("server_wins", Clash::ServerWins), ("prefix", Clash::Prefix)];
+
+const UNATTENDED: [(&str, Unattended); 3] =
+    [("deny", Unattended::Deny), ("allow", Unattended::Allow), ("wait", Unattended::Wait)];
+
 /// The keys of `[execution]`.
-pub(super) fn keys(keys: &mut dyn Settings, settings: &mut ExecutionSettings) {
-    keys.key(
+pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    limits(keys, settings);
+    behaviour(keys, settings);
+    permissions(keys, settings);
+}
+
+/// How much may happen.
+fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    keys.special(
         Key::new(
             "max_rounds",
-            "how often the model may call hosted tools in one response; then it must answer",
+            "how often the model may call hosted tools in one response; then it must answer. At most 20",
         ),
-        Field::Count(&mut settings.max_rounds, 1),
+        &mut settings.max_rounds,
+        within(1, MAX_ROUNDS),
+        |rounds| Some(count_value(*rounds)),
     );
     keys.key(Key::new("max_calls", "hosted calls in one response"), Field::Count(&mut settings.max_calls, 1));
     keys.key(
         Key::new("max_parallel", "hosted calls of one response that run at the same time"),
         Field::Count(&mut settings.max_parallel, 1),
+    );
+    keys.key(
+        Key::new("max_running", "hosted calls of all responses that run at the same time"),
+        Field::Count(&mut settings.max_running, 1),
     );
     keys.key(
         Key::new("deadline", "for a whole response with its tools. Clients usually wait ten minutes"),
@@ -60,6 +88,34 @@ pub(super) fn keys(keys: &mut dyn Settings, settings: &mut ExecutionSettings) {
         Key::new("max_results", "of all results of one response; beyond, calls have no result"),
         Field::Size(&mut settings.max_results),
     );
+    keys.special(
+        Key::new(
+            "retries",
+            "how often a call is tried again after 1, 2, 4, … seconds, if its tool may be called twice or nothing was sent. \
+             At most 10",
+        ),
+        &mut settings.retries,
+        within(0, MAX_RETRIES),
+        |retries| Some(count_value(*retries)),
+    );
+    rate_key(
+        keys,
+        Key::new("rate_limit", "hosted calls of one client: `\"60/1m\"` is 60 in each minute")
+            .or("`\"off\"`"),
+        &mut settings.rate_limit,
+    );
+    keys.key(
+        Key::new("rate_wait", "how long a call may wait because of a rate limit; beyond, it fails"),
+        Field::Duration(&mut settings.rate_wait),
+    );
+    keys.key(
+        Key::new("cache_size", "of all results that are kept for equal calls"),
+        Field::Size(&mut settings.cache_size),
+    );
+}
+
+/// What clients and the model see.
+fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "visibility",
@@ -82,6 +138,26 @@ pub(super) fn keys(keys: &mut dyn Settings, settings: &mut ExecutionSettings) {
             .or("a blank line"),
         Field::AnyText(&mut settings.separator),
     );
+    keys.key(
+        Key::new(
+            "clash",
+            "when a client declares a tool that has the name of a hosted one: `client_wins`, the model gets the client's; \
+             `server_wins`, the hosted one; `prefix`, both, the hosted one as `hosted__NAME`",
+        ),
+        Field::Word(&mut OneOf(&mut settings.clash, &CLASHES)),
+    );
+    keys.special(
+        Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
+            .or("none"),
+        &mut settings.audit,
+        |cell| text(cell).map(|path| Some(path.into())),
+        |path| path.as_deref().and_then(|path| path.to_str()).map(string),
+    );
+    images(keys, settings);
+}
+
+/// Generated images.
+fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     settings.images.keys(keys);
     let off = || "off".to_owned();
     let mut command = settings.image_command.take().unwrap_or_else(off);
@@ -94,6 +170,74 @@ pub(super) fn keys(keys: &mut dyn Settings, settings: &mut ExecutionSettings) {
         Field::Text(&mut command),
     );
     settings.image_command = Some(command).filter(|command| *command != off());
+}
+
+/// Whether calls may run.
+fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    let settings = &mut settings.permissions;
+    keys.key(
+        Key::new(
+            "permission",
+            "whether a call may run that no rule of `[[tools]]` and `[[permissions]]` matches: `allow`, `ask` (a person, \
+             over the admin API) or `deny`",
+        ),
+        Field::Word(&mut OneOf(&mut settings.default, &PERMISSIONS)),
+    );
+    keys.key(
+        Key::new("ask_timeout", "how long a question waits for an answer; then the call is denied"),
+        Field::Duration(&mut settings.ask_timeout),
+    );
+    keys.key(
+        Key::new(
+            "unattended",
+            "what happens to questions while nobody reads the event feed: `deny`; `allow`; `wait`, for an answer all the same",
+        ),
+        Field::Word(&mut OneOf(&mut settings.unattended, &UNATTENDED)),
+    );
+}
+
+/// A whole number from `least` to `most`.
+fn within(least: usize, most: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| match count(least)(cell.clone())? {
+        number if number <= most => Some(number),
+        _ => cell.wrong(format!("expected a whole number from {least} to {most}")),
+    }
+}
+
+fn rate_key(keys: &mut impl Keys, key: Key, value: &mut Option<Rate>) {
+    keys.special(key, value, rate, |rate| {
+        rate.map(|rate| {
+            let period = match duration_value(rate.period) {
+                Value::String(period) => period,
+                other => other.to_string(),
+            };
+            string(&format!("{}/{period}", rate.count))
+        })
+    });
+}
+
+/// A rate such as `"10/1m"`, or `"off"` for none.
+fn rate(cell: Cell<'_>) -> Option<Option<Rate>> {
+    const EXPECTED: &str = "a rate such as \"10/1m\", or \"off\"";
+    let written = text(cell.clone())?;
+    if written == "off" {
+        return Some(None);
+    }
+    let read = || {
+        let (count, period) = written.split_once('/')?;
+        let period = period.trim();
+        let period = match period.starts_with(|first: char| first.is_ascii_digit()) {
+            true => humantime::parse_duration(period),
+            false => humantime::parse_duration(&format!("1{period}")),
+        };
+        let count: NonZeroU32 = count.trim().parse().ok()?;
+        let period = period.ok().filter(|period| *period >= Duration::from_millis(1))?;
+        Some(Rate { count, period })
+    };
+    match read() {
+        Some(rate) => Some(Some(rate)),
+        None => cell.wrong(format!("expected {EXPECTED}")),
+    }
 }
 
 /// The keys that all kinds of `[[providers]]` have.
@@ -116,6 +260,21 @@ pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
             .or("all"),
         Field::Texts(&mut draft.tools),
     );
+    keys.key(
+        Key::new("deny", "the names of tools that it may not offer, written in the same way"),
+        Field::Texts(&mut draft.deny),
+    );
+    keys.special(
+        Key::new("max_running", "calls of its tools that run at the same time"),
+        &mut draft.max_running,
+        |cell| count(1)(cell).map(Some),
+        |most| Some(count_value(most.unwrap_or(ProviderEntry::MAX_RUNNING))),
+    );
+    rate_key(
+        keys,
+        Key::new("rate_limit", "calls of its tools by all clients together: `\"60/1m\"`").or("`\"off\"`"),
+        &mut draft.rate_limit,
+    );
 }
 
 /// An entry of `[[providers]]` whose keys have not all been read.
@@ -124,6 +283,22 @@ pub(super) struct ProviderDraft {
     name: Option<String>,
     options: Option<ProviderOptions>,
     tools: Vec<String>,
+    deny: Vec<String>,
+    max_running: Option<usize>,
+    rate_limit: Option<Rate>,
+}
+
+impl ProviderDraft {
+    fn of(entry: &ProviderEntry) -> Self {
+        Self {
+            name: Some(entry.name.clone()),
+            options: Some(entry.options.clone()),
+            tools: entry.tools.clone(),
+            deny: entry.deny.clone(),
+            max_running: Some(entry.max_running),
+            rate_limit: entry.rate_limit,
+        }
+    }
 }
 
 fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>>)> {
@@ -131,11 +306,13 @@ fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>
     provider_keys(&mut Reading(table), &mut draft);
     let mut options = draft.options?;
     options.settings(&mut Reading(table));
-    Some((ProviderEntry { name: draft.name?, options, tools: draft.tools }, table.cell("name")))
+    let ProviderDraft { name, tools, deny, max_running, rate_limit, .. } = draft;
+    let max_running = max_running.unwrap_or(ProviderEntry::MAX_RUNNING);
+    Some((ProviderEntry { name: name?, options, tools, deny, max_running, rate_limit }, table.cell("name")))
 }
 
 /// The keys of `[[tools]]`, but for the name.
-pub(super) fn tool_keys(keys: &mut dyn Settings, rules: &mut ToolRules) {
+pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.key(
         Key::new(
             "injection",
@@ -143,18 +320,152 @@ pub(super) fn tool_keys(keys: &mut dyn Settings, rules: &mut ToolRules) {
         ),
         Field::Word(&mut OneOf(&mut rules.injection, &INJECTIONS)),
     );
-    keys.key(
-        Key::new("permission", "whether it may run: `allow`, `ask` (a person, over the admin API) or `deny`"),
-        Field::Word(&mut OneOf(&mut rules.permission, &PERMISSIONS)),
+    keys.special(
+        Key::new(
+            "intent",
+            "the words that ask for it, each a string such as `\"search the web\"`; `\"find|look up + news|article\"` needs one \
+             word of each side",
+        )
+        .or("those of a web search, or the tool's name"),
+        &mut rules.intent,
+        |cell| list(intent)(cell),
+        |intents| (!intents.is_empty()).then(|| strings(intents.iter().map(Intent::as_str))),
+    );
+    keys.special(
+        Key::new("permission", "whether it may run: `allow`, `ask` (a person, over the admin API) or `deny`")
+            .or("that of `[execution]`"),
+        &mut rules.permission,
+        |cell| choice(&PERMISSIONS)(cell).map(Some),
+        |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
     );
     keys.key(
-        Key::new("timeout", "how long a call may take").or("the provider's"),
-        Field::DurationOrOff(&mut rules.timeout),
+        Key::new("description", "for the model: what it does, and when to call it").or("the provider's"),
+        Field::OptionalText(&mut rules.description),
     );
     keys.key(
-        Key::new("cache_ttl", "how long a result serves equal calls, or `\"off\"`"),
-        Field::DurationOrOff(&mut rules.cache_ttl),
+        Key::new("label", "for people: its name").or("the provider's"),
+        Field::OptionalText(&mut rules.label),
     );
+    tool_limits(keys, rules);
+}
+
+/// The keys of `[[tools]]` that limit its calls.
+fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
+    keys.special(
+        Key::new("timeout", "how long one attempt of a call may take").or("the provider's"),
+        &mut rules.timeout,
+        |cell| duration(cell).map(Some),
+        |timeout| timeout.map(duration_value),
+    );
+    keys.special(
+        Key::new("retries", "how often a call is tried again").or("those of `[execution]`"),
+        &mut rules.retries,
+        |cell| within(0, MAX_RETRIES)(cell).map(Some),
+        |retries| retries.map(count_value),
+    );
+    keys.special(
+        Key::new("cache_ttl", "how long a result serves equal calls of the same client, or `\"off\"`")
+            .or("`\"300s\"` for tools that may be called twice, else `\"off\"`"),
+        &mut rules.cache,
+        cache_rule,
+        |rule| match rule {
+            CacheRule::Default => None,
+            CacheRule::Off => Some(string("off")),
+            CacheRule::For(ttl) => Some(duration_value(*ttl)),
+        },
+    );
+    rate_key(
+        keys,
+        Key::new("rate_limit", "its calls by one client: `\"10/1m\"`").or("the provider's"),
+        &mut rules.rate_limit,
+    );
+    keys.special(
+        Key::new("max_uses", "its calls in one response").or("`max_calls`"),
+        &mut rules.max_uses,
+        |cell| count(1)(cell).map(Some),
+        |uses| uses.map(count_value),
+    );
+    keys.special(
+        Key::new("max_result", "of one result; longer ones are shortened").or("that of `[execution]`"),
+        &mut rules.max_result,
+        |cell| size(cell).map(Some),
+        |size| size.map(size_value),
+    );
+    keys.key(
+        Key::new("allow_domains", "the domains that its calls may address, with their subdomains").or("all"),
+        Field::Texts(&mut rules.allow_domains),
+    );
+    keys.key(
+        Key::new("deny_domains", "domains that its calls may not address, with their subdomains"),
+        Field::Texts(&mut rules.deny_domains),
+    );
+}
+
+fn intent(cell: Cell<'_>) -> Option<Intent> {
+    match Intent::parse(&text(cell.clone())?) {
+        Some(intent) => Some(intent),
+        None => cell.wrong("expected words such as \"search the web\" or \"find|look up + news|article\""),
+    }
+}
+
+fn cache_rule(cell: Cell<'_>) -> Option<CacheRule> {
+    match super::value::duration_or_off(cell)? {
+        Some(ttl) => Some(CacheRule::For(ttl)),
+        None => Some(CacheRule::Off),
+    }
+}
+
+fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<Value> {
+    words.iter().find(|(_, known)| *known == value).map(|(word, _)| string(word))
+}
+
+/// The keys of `[[permissions]]`.
+pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft) {
+    keys.special(
+        Key::new("permission", "`allow`, `ask` (a person, over the admin API) or `deny`").or(Key::REQUIRED),
+        &mut draft.permission,
+        |cell| choice(&PERMISSIONS)(cell).map(Some),
+        |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
+    );
+    keys.special(
+        Key::new("key", "the client's key, a secret").or("all clients"),
+        &mut draft.key,
+        |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
+        |key| key.map(|_| string(MASK)),
+    );
+    keys.key(
+        Key::new("model", "the model that the client requests; `*` at the end matches any rest").or("all"),
+        Field::OptionalText(&mut draft.model),
+    );
+    keys.key(
+        Key::new("tool", "the hosted tool; `*` at the end matches any rest").or("all"),
+        Field::OptionalText(&mut draft.tool),
+    );
+    keys.key(
+        Key::new(
+            "domain",
+            "the domain that the call addresses, with its subdomains; for tools that open web pages",
+        )
+        .or("all"),
+        Field::OptionalText(&mut draft.domain),
+    );
+}
+
+/// An entry of `[[permissions]]` whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct PermissionDraft {
+    permission: Option<Permission>,
+    key: Option<Owner>,
+    model: Option<String>,
+    tool: Option<String>,
+    domain: Option<String>,
+}
+
+fn permission(table: &mut Table<'_>) -> Option<PermissionRule> {
+    let mut draft = PermissionDraft::default();
+    permission_keys(&mut Reading(table), &mut draft);
+    let PermissionDraft { permission, key, model, tool, domain } = draft;
+    Some(PermissionRule { key, model, tool, domain, permission: permission? }.normalized())
 }
 
 fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
@@ -170,7 +481,7 @@ fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
     Some((name?, rules))
 }
 
-/// Reads the three tables. `None`: there is no `[execution]`.
+/// Reads the tables. `None`: there is no `[execution]`.
 pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
@@ -187,8 +498,16 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
             settings.providers.push(entry);
         }
     }
-    settings.tools =
-        entries(table, "tools").into_iter().filter_map(|cell| cell.table(tool)).collect::<HashMap<_, _>>();
+    for cell in entries(table, "tools") {
+        let Some((name, rules)) = cell.clone().table(tool) else { continue };
+        if settings.tools.contains_key(&name) {
+            cell.wrong::<()>(format!("a second entry for `{name}`"));
+        }
+        settings.tools.insert(name, rules);
+    }
+    let rules = entries(table, "permissions").into_iter().filter_map(|cell| cell.table(permission));
+    settings.permissions.rules = rules.collect();
+    settings.secrets = settings.providers.iter().flat_map(secrets).collect();
     execution?.table(|table| {
         keys(&mut Reading(table), &mut settings);
         Some(())
@@ -196,14 +515,28 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
     Some(Arc::new(settings))
 }
 
-/// The three tables as they resolved, secrets masked.
+/// The secrets among a provider's settings.
+fn secrets(entry: &ProviderEntry) -> Vec<SecretString> {
+    #[derive(Default)]
+    struct Collecting(Vec<SecretString>);
+    impl Settings for Collecting {
+        fn key(&mut self, _: Key, field: Field<'_>) {
+            if let Field::Secret(Some(secret)) = field {
+                self.0.push(secret.clone());
+            }
+        }
+    }
+    let mut collecting = Collecting::default();
+    entry.options.clone().settings(&mut collecting);
+    collecting.0
+}
+
+/// The tables as they resolved, secrets masked.
 pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
     let mut settings = settings.clone();
     let execution = table_of(|visitor| keys(visitor, &mut settings));
     let providers = settings.providers.iter().map(|entry| {
-        let options = Some(entry.options.clone());
-        let mut draft = ProviderDraft { name: Some(entry.name.clone()), options, tools: entry.tools.clone() };
-        let mut shown = table_of(|visitor| provider_keys(visitor, &mut draft));
+        let mut shown = table_of(|visitor| provider_keys(visitor, &mut ProviderDraft::of(entry)));
         shown.extend(table_of(|visitor| entry.options.clone().settings(visitor)));
         Value::Table(shown)
     });
@@ -216,10 +549,17 @@ pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
         Value::Table(shown)
     });
     let tools: Vec<_> = tools.collect();
+    let rules = settings.permissions.rules.iter().map(|rule| {
+        let PermissionRule { key, model, tool, domain, permission } = rule.clone();
+        let mut draft = PermissionDraft { permission: Some(permission), key, model, tool, domain };
+        Value::Table(table_of(|visitor| permission_keys(visitor, &mut draft)))
+    });
+    let rules: Vec<_> = rules.collect();
     let tables = [
         ("execution", Value::Table(execution)),
         ("providers", Value::Array(providers)),
         ("tools", Value::Array(tools)),
+        ("permissions", Value::Array(rules)),
     ];
     let is_there = |value: &Value| value.as_array().is_none_or(|entries| !entries.is_empty());
     tables

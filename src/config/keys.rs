@@ -153,7 +153,7 @@ pub(super) fn count_value(count: usize) -> Value {
 }
 
 /// In the shortest form: `90s`, `250ms`.
-fn duration_value(duration: Duration) -> Value {
+pub(super) fn duration_value(duration: Duration) -> Value {
     string(&match duration.subsec_nanos() {
         0 => format!("{}s", duration.as_secs()),
         _ => humantime::format_duration(duration).to_string(),

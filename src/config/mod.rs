@@ -149,13 +149,14 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// All configured secrets: keys of clients, of upstreams and of the admin API, and the values of upstreams' headers, except
+    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
     /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
-        keys.map(|key| key.expose_secret()).chain(headers)
+        let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
+        keys.chain(providers).map(|key| key.expose_secret()).chain(headers)
     }
 }
 

@@ -69,6 +69,9 @@ pub fn reference() -> Vec<Section> {
         sections.push(Section::new(name, |keys| default().settings(keys)));
     }
     sections.push(Section::new("[[tools]]", |keys| execution::tool_keys(keys, &mut ToolRules::default())));
+    sections.push(Section::new("[[permissions]]", |keys| {
+        execution::permission_keys(keys, &mut execution::PermissionDraft::default());
+    }));
     sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
     sections
 }

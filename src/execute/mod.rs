@@ -12,20 +12,30 @@
 //! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
+mod arguments;
+mod cache;
+mod call;
 mod connect;
 mod deferred;
+#[cfg(test)]
+mod double;
 mod engines;
+mod inject;
+mod intent;
 pub(crate) mod permission;
 mod process;
 mod provider;
+mod rates;
 mod registry;
 mod runtime;
 mod settings;
+mod shrink;
 mod stage;
 mod stderr;
 #[cfg(test)]
 mod test_server;
 mod tool;
+mod turn;
 
 pub(crate) mod address;
 pub(crate) mod ask;
@@ -38,16 +48,21 @@ pub(crate) mod vision;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
-    audit::{Audit, AuditEvent, CallRecord, Record, Subject},
+    audit::{Audit, AuditEvent, CallRecord, Observer, Record, Subject},
+    intent::Intent,
     permission::{
-        Answer, AnswerError, By, Permissions, Question, QuestionContext, RememberedRule, Scope, Settled,
-        key_mark,
+        Answer, AnswerError, By, PermissionRule, Permissions, Question, QuestionContext, RememberedRule,
+        Scope, Settled, key_mark,
     },
     provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
     registry::{Hosted, Registry, Snapshot},
     runtime::Runtime,
-    settings::{Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended, Visibility},
-    stage::{Asker, Execution, HostedTurn, Ran, Started, Surroundings},
+    settings::{
+        CacheRule, Clash, Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
+        Visibility,
+    },
+    stage::{Asker, Execution, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
+    turn::{HostedTurn, Ran},
 };

@@ -105,6 +105,20 @@ impl Permissions {
         decide(&self.settings.rules, asked).unwrap_or(self.settings.default)
     }
 
+    /// What the configuration says about calls of the tool that no rule for a client, model or domain matches.
+    pub(crate) fn of_tool(&self, tool: &str) -> Permission {
+        self.configured(&Asked { key: None, model: "", tool, domain: None })
+    }
+
+    /// Whether a call of the tool may run for at least some domain.
+    pub(crate) fn may_ever_run(&self, asked: &Asked<'_>) -> bool {
+        let allows_domain = |rule: &PermissionRule| {
+            let asked = Asked { domain: rule.domain.as_deref(), ..*asked };
+            rule.domain.is_some() && self.configured(&asked) != Permission::Deny
+        };
+        self.configured(asked) != Permission::Deny || self.settings.rules.iter().any(allows_domain)
+    }
+
     async fn ask(
         &self,
         asked: &Asked<'_>,

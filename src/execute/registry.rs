@@ -3,24 +3,38 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use super::{
+    audit::{Audit, AuditEvent},
     provider::Provider,
     settings::{ExecutionSettings, ToolRules},
     tool::ToolSpec,
 };
+use crate::{digest::Digest, suggest::suggest, wire::text::boundary_upto};
 
-/// The longest name that models are given.
+/// The longest name that models are given, in bytes.
 const MAX_NAME: usize = 64;
+
+/// Bytes of a tool's description. Longer ones are cut.
+const MAX_DESCRIPTION: usize = 8 << 10;
+
+/// Bytes of a tool's name for people. Longer ones are cut.
+const MAX_LABEL: usize = 100;
+
+/// Bytes of the schema of a tool's arguments. Tools with longer ones are left out.
+const MAX_SCHEMA: usize = 64 << 10;
+
+/// The tools of one provider. The others are left out.
+const MAX_TOOLS: usize = 256;
 
 /// A tool that toolwire runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosted {
     /// The name by which models know it.
     pub(crate) name: Arc<str>,
-    /// As its provider offers it.
+    /// As its provider offers it, with what the rules say otherwise.
     pub(crate) spec: Arc<ToolSpec>,
     /// The provider's name.
     pub(crate) provider_name: Arc<str>,
@@ -51,15 +65,51 @@ impl Snapshot {
         let place = self.places.get(&normalized(name))?;
         self.tools.get(*place).filter(|tool| tool.is_enabled)
     }
+
+    /// Adds a tool. Returns `false` if there is one of this name.
+    fn add(&mut self, hosted: Hosted) -> bool {
+        if self.tools.iter().any(|other| other.name == hosted.name) {
+            return false;
+        }
+        let place = self.tools.len();
+        // A name beats an alias that another tool has taken.
+        self.places.insert(hosted.name.to_string(), place);
+        for alias in hosted.spec.aliases {
+            self.places.entry(normalized(alias)).or_insert(place);
+        }
+        self.tools.push(hosted);
+        true
+    }
+
+    /// Whether the models would see the same tools.
+    fn equals(&self, other: &Self) -> bool {
+        let is_same = |(a, b): (&Hosted, &Hosted)| {
+            a.name == b.name
+                && a.is_enabled == b.is_enabled
+                && a.provider_name == b.provider_name
+                && a.spec.description == b.spec.description
+                && a.spec.parameters == b.spec.parameters
+        };
+        self.tools.len() == other.tools.len() && self.tools.iter().zip(&other.tools).all(is_same)
+    }
 }
 
 /// The tools of all providers.
 pub(crate) struct Registry {
     providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
     settings: Arc<ExecutionSettings>,
+    audit: Arc<Audit>,
     snapshot: RwLock<Arc<Snapshot>>,
+    state: Mutex<State>,
+}
+
+/// What a refresh depends on beside the providers. The lock lets one refresh happen after the other.
+#[derive(Default)]
+struct State {
     /// The names of the tools that are switched off.
-    disabled: Mutex<HashSet<String>>,
+    disabled: HashSet<String>,
+    /// What has been warned about.
+    warned: HashSet<String>,
 }
 
 impl Registry {
@@ -67,11 +117,12 @@ impl Registry {
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
         providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
+        audit: Arc<Audit>,
     ) -> Self {
         let mut providers = providers;
         providers.sort_by_key(|(_, provider)| provider.yields());
-        let (snapshot, disabled) = (RwLock::default(), Mutex::default());
-        let registry = Self { providers, settings, snapshot, disabled };
+        let (snapshot, state) = (RwLock::default(), Mutex::default());
+        let registry = Self { providers, settings, audit, snapshot, state };
         registry.refresh();
         registry
     }
@@ -88,50 +139,98 @@ impl Registry {
 
     /// Switches a tool on or off. Returns whether there is such a tool.
     pub(crate) fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
-        let snapshot = self.snapshot();
-        let Some(tool) = snapshot.tools().iter().find(|tool| *tool.name == *name) else { return false };
-        let mut disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_enabled {
-            true => _ = disabled.remove(&*tool.name),
-            false => _ = disabled.insert(tool.name.to_string()),
+        if !self.snapshot().tools().iter().any(|tool| *tool.name == *name) {
+            return false;
         }
-        drop(disabled);
-        self.refresh();
+        let mut state = self.lock();
+        match is_enabled {
+            true => _ = state.disabled.remove(name),
+            false => _ = state.disabled.insert(name.to_owned()),
+        }
+        self.refresh_with(&mut state);
         true
     }
 
     /// Asks the providers what they offer.
     pub(crate) fn refresh(&self) {
+        self.refresh_with(&mut self.lock());
+    }
+
+    /// Warns of entries of `[[tools]]` for which no provider offers a tool.
+    pub(crate) fn warn_of_unknown(&self) {
+        let snapshot = self.snapshot();
+        let names: Vec<&str> = snapshot.tools().iter().map(|tool| &*tool.name).collect();
+        for written in self.settings.tools.keys() {
+            let start = written.strip_suffix('*').map(normalized);
+            let is_known = match &start {
+                Some(start) => names.iter().any(|name| name.starts_with(start)),
+                None => names.contains(&&*normalized(written)),
+            };
+            if !is_known {
+                let hint = suggest(written, &names, None);
+                tracing::warn!(
+                    tool = written,
+                    "[[tools]] has rules for a tool that no provider offers; {hint}"
+                );
+            }
+        }
+    }
+
+    fn refresh_with(&self, state: &mut State) {
         let mut snapshot = Snapshot::default();
-        let mut taken = HashSet::new();
-        let disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut warn = |text: String| {
+            if state.warned.len() < 1000 && state.warned.insert(text.clone()) {
+                tracing::warn!("{text}");
+            }
+        };
         for (provider_name, provider) in &self.providers {
-            for spec in provider.tools() {
+            let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
+            let offered = provider.tools();
+            let allowed =
+                offered.into_iter().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)));
+            for (number, spec) in allowed.enumerate() {
                 let name = normalized(&spec.name);
-                if !taken.insert(name.clone()) {
-                    tracing::warn!(tool = name, provider = %provider_name, "another provider offers a tool of this name");
+                if number == MAX_TOOLS {
+                    warn(format!("provider {provider_name}: only the first {MAX_TOOLS} tools are used"));
+                    break;
+                }
+                if name.is_empty() || !is_schema(&spec) {
+                    warn(format!("provider {provider_name}: the schema of the tool `{name}` cannot be used"));
                     continue;
                 }
-                let is_enabled = !disabled.contains(&name);
-                let place = snapshot.tools.len();
-                let names =
-                    std::iter::once(name.clone()).chain(spec.aliases.iter().map(|alias| normalized(alias)));
-                for name in names {
-                    snapshot.places.entry(name).or_insert(place);
-                }
-                let rules = self.settings.tools.get(&name).cloned().unwrap_or_default();
+                let rules = self.settings.rules_for(&name);
+                let is_enabled = !state.disabled.contains(&name);
+                let spec = as_ruled(spec, &rules);
                 let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
-                snapshot.tools.push(Hosted {
+                let text = format!(
+                    "provider {provider_name}: another tool has the name `{name}`; this one is left out"
+                );
+                if !snapshot.add(Hosted {
                     name: name.into(),
                     spec,
                     provider_name,
                     provider,
                     rules,
                     is_enabled,
-                });
+                }) {
+                    warn(text);
+                }
             }
         }
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        let snapshot = Arc::new(snapshot);
+        let mut current = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let is_changed = !snapshot.equals(&current);
+        *current = Arc::clone(&snapshot);
+        drop(current);
+        if is_changed {
+            let enabled = snapshot.tools().iter().filter(|tool| tool.is_enabled);
+            let tools = enabled.map(|tool| tool.name.to_string()).collect();
+            self.audit.publish(None, AuditEvent::RegistryChanged { tools });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,11 +240,47 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most 64 characters.
-fn normalized(name: &str) -> String {
+/// Whether the schema is a JSON object of a bearable size.
+fn is_schema(spec: &ToolSpec) -> bool {
+    let schema = spec.parameters.view().raw();
+    schema.len() <= MAX_SCHEMA && schema.trim_start().starts_with('{')
+}
+
+/// The tool as the rules have it, with texts of a bearable size.
+fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
+    let is_short = spec.description.len() <= MAX_DESCRIPTION && spec.label.len() <= MAX_LABEL;
+    if is_short && rules.description.is_none() && rules.label.is_none() && rules.timeout.is_none() {
+        return spec;
+    }
+    let cut = |own: &Option<String>, given: &str, most: usize| {
+        let mut text = own.as_deref().unwrap_or(given).to_owned();
+        text.truncate(boundary_upto(&text, most));
+        text
+    };
+    Arc::new(ToolSpec {
+        description: cut(&rules.description, &spec.description, MAX_DESCRIPTION),
+        label: cut(&rules.label, &spec.label, MAX_LABEL),
+        timeout: rules.timeout.unwrap_or(spec.timeout),
+        ..ToolSpec::clone(&spec)
+    })
+}
+
+/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most [`MAX_NAME`] bytes. Names that would lose
+/// more than the case and separators end with a hash, so that different names remain different.
+pub(crate) fn normalized(name: &str) -> String {
     let legal = |character: char| match character.to_ascii_lowercase() {
         legal @ ('a'..='z' | '0'..='9' | '_' | '-') => legal,
         _ => '_',
     };
-    name.chars().take(MAX_NAME).map(legal).collect()
+    let name = name.trim();
+    let short: String = name.chars().map(legal).collect();
+    if name.is_ascii() && short.len() <= MAX_NAME {
+        return short;
+    }
+    let hash = format!("_{:08x}", Digest::of(&name.to_lowercase()).short());
+    let kept: String = short.chars().take(MAX_NAME - hash.len()).collect();
+    kept + &hash
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,12 @@ impl Runtime {
         drop(self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
+    /// The runtime of the test that calls this.
+    #[cfg(test)]
+    pub(crate) fn here() -> Self {
+        Self { handle: runtime::Handle::current(), wanted: Mutex::new(None) }
+    }
+
     /// Runs `work` there. Dropping what is returned cancels it. `None`: it panicked, or the runtime has ended.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task(self.handle.spawn(work))

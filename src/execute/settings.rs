@@ -2,7 +2,16 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-use super::{ProviderOptions, files::ImageSettings, permission::PermissionRule};
+use secrecy::SecretString;
+
+use super::{
+    ProviderOptions,
+    files::ImageSettings,
+    intent::Intent,
+    permission::{PermissionRule, glob},
+    registry::normalized,
+    tool::Rate,
+};
 use crate::rules::MixedTurns;
 
 /// `[execution]`, with the providers and the rules for their tools.
@@ -14,6 +23,8 @@ pub struct ExecutionSettings {
     pub(crate) max_calls: usize,
     /// Hosted calls of one turn that run at once.
     pub(crate) max_parallel: usize,
+    /// Hosted calls of all turns that run at once.
+    pub(crate) max_running: usize,
     /// How long a whole turn may take.
     pub(crate) deadline: Duration,
     /// Bytes of one result; longer ones are shortened.
@@ -26,6 +37,16 @@ pub struct ExecutionSettings {
     pub(crate) mixed_turns: MixedTurns,
     /// Between the texts of two hops.
     pub(crate) separator: String,
+    /// What happens when a client declares a tool that has the name of a hosted one.
+    pub(crate) clash: Clash,
+    /// How often a call is tried again.
+    pub(crate) retries: usize,
+    /// How often each client may call hosted tools.
+    pub(crate) rate_limit: Option<Rate>,
+    /// How long a call may wait because of a rate limit.
+    pub(crate) rate_wait: Duration,
+    /// Bytes of all results that are kept for equal calls.
+    pub(crate) cache_size: usize,
     /// Where generated images are kept.
     pub(crate) images: ImageSettings,
     /// Begins messages that ask for an image without a model. `None`: there is no such command.
@@ -36,8 +57,32 @@ pub struct ExecutionSettings {
     pub(crate) audit: Option<PathBuf>,
     /// The providers.
     pub(crate) providers: Vec<ProviderEntry>,
-    /// The rules, by the tools' names.
+    /// The rules, by the tools' names, which may end with `*`.
     pub(crate) tools: HashMap<String, ToolRules>,
+    /// The secrets in the settings of the providers.
+    pub(crate) secrets: Vec<SecretString>,
+}
+
+impl ExecutionSettings {
+    /// Whether calls may run, with the permissions of `[[tools]]` as rules.
+    pub(crate) fn all_permissions(&self) -> PermissionSettings {
+        let mut settings = self.permissions.clone();
+        settings.rules.extend(self.tools.iter().filter_map(|(name, rules)| {
+            let (permission, tool) = (rules.permission?, Some(name.clone()));
+            Some(PermissionRule { key: None, model: None, tool, domain: None, permission }.normalized())
+        }));
+        settings
+    }
+
+    /// The rules for the tool `name`: those with exactly this name, otherwise those with the longest beginning of it.
+    pub(crate) fn rules_for(&self, name: &str) -> ToolRules {
+        let of = |(written, rules): (&String, &ToolRules)| match written.strip_suffix('*') {
+            Some(start) => name.starts_with(&normalized(start)).then(|| (start.len(), rules.clone())),
+            None => (normalized(written) == name).then(|| (usize::MAX, rules.clone())),
+        };
+        let fitting = self.tools.iter().filter_map(of).max_by_key(|(exactness, _)| *exactness);
+        fitting.map(|(_, rules)| rules).unwrap_or_default()
+    }
 }
 
 impl Default for ExecutionSettings {
@@ -46,18 +91,25 @@ impl Default for ExecutionSettings {
             max_rounds: 5,
             max_calls: 10,
             max_parallel: 3,
+            max_running: 64,
             deadline: Duration::from_secs(300),
             max_result: 100_000,
             max_results: 1 << 20,
             visibility: Visibility::Off,
             mixed_turns: MixedTurns::Defer,
             separator: "\n\n".to_owned(),
+            clash: Clash::ClientWins,
+            retries: 3,
+            rate_limit: None,
+            rate_wait: Duration::from_secs(5),
+            cache_size: 64 << 20,
             images: ImageSettings::default(),
             image_command: Some("/generate-image".to_owned()),
             permissions: PermissionSettings::default(),
             audit: None,
             providers: Vec::new(),
             tools: HashMap::new(),
+            secrets: Vec::new(),
         }
     }
 }
@@ -82,6 +134,28 @@ pub(crate) struct ProviderEntry {
     pub(crate) options: ProviderOptions,
     /// The tools that it may offer, by their own names; `*` at the end matches any rest. Empty: all.
     pub(crate) tools: Vec<String>,
+    /// The tools that it may not offer, written in the same way.
+    pub(crate) deny: Vec<String>,
+    /// Calls of its tools that run at once.
+    pub(crate) max_running: usize,
+    /// How often its tools may be called, by all clients together.
+    pub(crate) rate_limit: Option<Rate>,
+}
+
+impl ProviderEntry {
+    /// How many calls of a provider run at once by default.
+    pub(crate) const MAX_RUNNING: usize = 16;
+
+    /// Whether it may offer its tool `name`. A name that begins with the provider's own is meant without it, too.
+    pub(crate) fn allows(&self, name: &str) -> bool {
+        let short = name.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix("__"));
+        let is_in = |patterns: &[String]| {
+            patterns
+                .iter()
+                .any(|pattern| glob(pattern, name) || short.is_some_and(|short| glob(pattern, short)))
+        };
+        (self.tools.is_empty() || is_in(&self.tools)) && !is_in(&self.deny)
+    }
 }
 
 /// One entry of `[[tools]]`: rules for one hosted tool. What is not set is as the provider says.
@@ -89,24 +163,92 @@ pub(crate) struct ProviderEntry {
 pub(crate) struct ToolRules {
     /// When the model gets the tool.
     pub(crate) injection: Injection,
+    /// The words of a user for which the model gets the tool with [`Injection::Selective`]. Empty: the default ones.
+    pub(crate) intent: Vec<Intent>,
     /// Whether it may run.
-    pub(crate) permission: Permission,
-    /// How long a call may take.
+    pub(crate) permission: Option<Permission>,
+    /// For the model, in place of the provider's description.
+    pub(crate) description: Option<String>,
+    /// For people, in place of the provider's label.
+    pub(crate) label: Option<String>,
+    /// How long one attempt may take.
     pub(crate) timeout: Option<Duration>,
-    /// How long its results are kept for equal calls. `None`: not at all.
-    pub(crate) cache_ttl: Option<Duration>,
+    /// How often a call is tried again.
+    pub(crate) retries: Option<usize>,
+    /// How long its results are kept for equal calls.
+    pub(crate) cache: CacheRule,
+    /// How often each client may call it.
+    pub(crate) rate_limit: Option<Rate>,
+    /// How often it may be called in one turn.
+    pub(crate) max_uses: Option<usize>,
+    /// Bytes of one result.
+    pub(crate) max_result: Option<usize>,
+    /// The domains that its calls may address, with their subdomains. Empty: all.
+    pub(crate) allow_domains: Vec<String>,
+    /// The domains that its calls may not address.
+    pub(crate) deny_domains: Vec<String>,
 }
 
 impl Default for ToolRules {
     fn default() -> Self {
-        Self { injection: Injection::Force, permission: Permission::Allow, timeout: None, cache_ttl: None }
+        Self {
+            injection: Injection::Force,
+            intent: Vec::new(),
+            permission: None,
+            description: None,
+            label: None,
+            timeout: None,
+            retries: None,
+            cache: CacheRule::Default,
+            rate_limit: None,
+            max_uses: None,
+            max_result: None,
+            allow_domains: Vec::new(),
+            deny_domains: Vec::new(),
+        }
     }
+}
+
+/// How long the results of a tool are kept for equal calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheRule {
+    /// Those of tools whose calls may be repeated, for [`CacheRule::DEFAULT`].
+    Default,
+    /// Not at all.
+    Off,
+    /// This long.
+    For(Duration),
+}
+
+impl CacheRule {
+    /// How long results are kept by default.
+    pub(crate) const DEFAULT: Duration = Duration::from_secs(300);
+
+    /// How long the results of a tool are kept; `None`: not at all.
+    pub(crate) fn ttl(self, is_idempotent: bool) -> Option<Duration> {
+        match self {
+            Self::Default => is_idempotent.then_some(Self::DEFAULT),
+            Self::Off => None,
+            Self::For(ttl) => Some(ttl),
+        }
+    }
+}
+
+/// What happens when a client declares a tool that has the name of a hosted one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clash {
+    /// The model gets the client's.
+    ClientWins,
+    /// The model gets the hosted one.
+    ServerWins,
+    /// The model gets both, the hosted one as `hosted__NAME`.
+    Prefix,
 }
 
 /// Whether hosted calls may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PermissionSettings {
-    /// The rules: those of `[[permissions]]`, and the permissions of `[[tools]]`.
+    /// The rules.
     pub(crate) rules: Vec<PermissionRule>,
     /// What holds for calls that no rule matches.
     pub(crate) default: Permission,

@@ -1,41 +1,38 @@
-//! [`Execution`], the stage as all requests share it, and [`HostedTurn`], its part in one request.
+//! [`Execution`]: the stage, as all requests share it.
 
 use std::{
+    collections::HashMap,
     fmt, io,
     ops::Deref,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use serde_json::{Map, Value};
 use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, timeout_at},
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep},
 };
 
 use super::{
     Registrations,
     ask::Ask,
     audit::{Audit, Observer, write_file},
-    deferred::{Deferred, Record},
+    cache::Cache,
+    deferred::Deferred,
     engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
+    inject::inject,
     permission::Permissions,
-    provider::{Host, Invocation, Provider},
-    registry::{Registry, Snapshot},
+    provider::{Host, Provider, ProviderState},
+    rates::Rates,
+    registry::Registry,
     runtime::Runtime,
-    settings::{ExecutionSettings, Injection, Permission, Visibility},
-    tool::{ErrorCode, Output, ToolError},
+    settings::ExecutionSettings,
+    turn::HostedTurn,
 };
-use crate::{
-    conversation::{Call, CallOutput, Conversation, Tool, ToolChoice, Turn},
-    pipeline::DeferredTurn,
-    redact::Redactor,
-    rules::HostedRules,
-    store::Owner,
-};
+use crate::{conversation::Conversation, redact::Redactor, store::Owner};
 
 /// The stage. All threads share it.
 #[derive(Debug)]
@@ -46,6 +43,10 @@ pub(crate) struct Execution {
     audit: Arc<Audit>,
     deferred: Arc<Deferred>,
     files: Option<Arc<ImageFiles>>,
+    cache: Cache,
+    rates: Rates,
+    places: Places,
+    secrets: Redactor,
     runtime: Runtime,
 }
 
@@ -117,46 +118,74 @@ impl Execution {
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
     pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
-        let runtime = Runtime::start()?;
+        let (http, given, models) = (HttpClient::new(), Arc::clone(&settings), around.models.clone());
+        let build = |means: &Means<'_>| {
+            let mut providers = Vec::new();
+            for entry in &given.providers {
+                let (audit, changed) = (Arc::clone(means.audit), Arc::clone(means.changed));
+                let host =
+                    Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
+                let host = host.with_models(models.clone());
+                match entry.options.build(&host) {
+                    Ok(provider) => {
+                        let starting = Arc::clone(&provider);
+                        let name = Arc::clone(&host.name);
+                        means.runtime.spawn(async move { starting.start(&host) });
+                        providers.push((name, provider));
+                    }
+                    Err(reason) => {
+                        tracing::error!(provider = entry.name, reason, "the provider cannot be used");
+                    }
+                }
+            }
+            providers
+        };
+        Ok(Started(Arc::new(Self::assembled(settings, around, Runtime::start()?, build))))
+    }
+
+    /// The stage with the providers that `build` gives, on `runtime`.
+    pub(super) fn assembled(
+        settings: Arc<ExecutionSettings>,
+        around: Surroundings,
+        runtime: Runtime,
+        build: impl FnOnce(&Means<'_>) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
+    ) -> Self {
+        let secrets = around.redactor.of_configured();
         let audit = Arc::new(Audit::new(around.redactor, around.observer));
         if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
             runtime.spawn(write_file(path, records));
         }
         let deferred = Arc::new(Deferred::new(around.state_dir.clone()));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
-        let file = around.state_dir.map(|folder| folder.join("permissions.json"));
-        let permissions = Permissions::new(settings.permissions.clone(), Arc::clone(&audit), file);
-        let permissions = Arc::new(permissions);
-        runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
-        let (http, changed) = (HttpClient::new(), Arc::new(Notify::new()));
         let files = ImageFiles::new(&images, around.images).map(Arc::new);
-        let mut providers = Vec::new();
-        for entry in &settings.providers {
-            let host = Host::new(&entry.name, http.clone(), Arc::clone(&audit), Arc::clone(&changed));
-            let host = host.with_files(files.clone()).with_models(around.models.clone());
-            match entry.options.build(&host) {
-                Ok(provider) => {
-                    let starting = Arc::clone(&provider);
-                    let name = Arc::clone(&host.name);
-                    runtime.spawn(async move { starting.start(&host) });
-                    providers.push((name, provider));
-                }
-                Err(reason) => tracing::error!(provider = entry.name, reason, "the provider cannot be used"),
-            }
-        }
-        let registry = Arc::new(Registry::new(Arc::clone(&settings), engines::joined(providers)));
-        let refreshed = Arc::downgrade(&registry);
-        runtime.spawn(async move {
-            loop {
-                changed.notified().await;
-                let Some(registry) = refreshed.upgrade() else { return };
-                registry.refresh();
-            }
-        });
         if let Some(files) = files.clone() {
             runtime.spawn(files::keep_clean(files));
         }
-        Ok(Started(Arc::new(Self { settings, registry, permissions, audit, deferred, files, runtime })))
+        let file = around.state_dir.map(|folder| folder.join("permissions.json"));
+        let permissions = Permissions::new(settings.all_permissions(), Arc::clone(&audit), file);
+        let permissions = Arc::new(permissions);
+        runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
+        let changed = Arc::new(Notify::new());
+        let providers = build(&Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime });
+        let registry =
+            Arc::new(Registry::new(Arc::clone(&settings), engines::joined(providers), Arc::clone(&audit)));
+        runtime.spawn(refresh(changed, Arc::downgrade(&registry)));
+        runtime.spawn(warn_of_unknown(Arc::downgrade(&registry)));
+        let (cache, rates) = (Cache::new(settings.cache_size), Rates::new(&settings));
+        let places = Places::new(&settings);
+        Self {
+            settings,
+            registry,
+            permissions,
+            audit,
+            deferred,
+            files,
+            cache,
+            rates,
+            places,
+            secrets,
+            runtime,
+        }
     }
 
     /// The settings.
@@ -190,6 +219,11 @@ impl Execution {
         self.deferred.restore(conversation, client, deadline).await
     }
 
+    /// Results of hosted calls for the client's next request.
+    pub(super) fn deferred(&self) -> &Arc<Deferred> {
+        &self.deferred
+    }
+
     /// Where hosted tools run.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
@@ -207,15 +241,29 @@ impl Execution {
         providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
     }
 
-    /// A turn in which a person calls tools by hand or by a command, under the rules that hold for models.
+    /// Results for equal calls.
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// How often tools may be called.
+    pub(super) fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// How many calls run at once.
+    pub(super) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Knows the configured secrets, and nothing else.
+    pub(super) fn secrets(&self) -> &Redactor {
+        &self.secrets
+    }
+
+    /// A turn in which tools are called by their own names, without a model: by a person or a command. The rules are the same.
     pub(crate) fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
-        HostedTurn {
-            execution: Arc::clone(self),
-            snapshot: self.registry.snapshot(),
-            asker,
-            deadline: Instant::now() + self.settings.deadline,
-            state: Mutex::default(),
-        }
+        HostedTurn::new(Arc::clone(self), (self.registry.snapshot(), None), asker)
     }
 
     /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
@@ -225,29 +273,46 @@ impl Execution {
         conversation: &mut Conversation,
         asker: Asker,
     ) -> Option<HostedTurn> {
-        if matches!(conversation.tool_choice, ToolChoice::None) {
-            return None;
-        }
         let snapshot = self.registry.snapshot();
-        for hosted in snapshot.tools() {
-            let is_declared = conversation.tools.iter().any(|tool| *tool.name == *hosted.name);
-            let is_off = !hosted.is_enabled
-                || hosted.rules.injection == Injection::Off
-                || hosted.rules.permission == Permission::Deny;
-            if is_declared || is_off {
-                continue;
-            }
-            conversation.hosted_tools.push(hosted.name.to_string());
-            conversation.tools.push(Tool {
-                description: hosted.spec.description.clone(),
-                parameters: Some(hosted.spec.parameters.clone()),
-                ..Tool::named(&*hosted.name)
-            });
+        let offered = inject(conversation, &snapshot, (self.settings.clash, &self.permissions, &asker));
+        let is_offered = !offered.is_empty();
+        is_offered.then(|| HostedTurn::new(Arc::clone(self), (snapshot, Some(offered)), asker))
+    }
+}
+
+/// What providers are made with.
+pub(super) struct Means<'m> {
+    audit: &'m Arc<Audit>,
+    changed: &'m Arc<Notify>,
+    files: &'m Option<Arc<ImageFiles>>,
+    runtime: &'m Runtime,
+}
+
+/// How many calls run at once, at each provider and altogether.
+#[derive(Debug)]
+pub(super) struct Places {
+    providers: HashMap<String, Semaphore>,
+    all: Semaphore,
+}
+
+impl Places {
+    fn new(settings: &ExecutionSettings) -> Self {
+        let places = |most: usize| Semaphore::new(most.min(Semaphore::MAX_PERMITS));
+        let providers = settings.providers.iter();
+        Self {
+            providers: providers.map(|entry| (entry.name.clone(), places(entry.max_running))).collect(),
+            all: places(settings.max_running),
         }
-        let deadline = Instant::now() + self.settings.deadline;
-        let is_offered = !conversation.hosted_tools.is_empty();
-        let (execution, state) = (Arc::clone(self), Mutex::default());
-        is_offered.then(|| HostedTurn { execution, snapshot, asker, deadline, state })
+    }
+
+    /// Those of a provider.
+    pub(super) fn of_provider(&self, name: &str) -> Option<&Semaphore> {
+        self.providers.get(name)
+    }
+
+    /// Those of all.
+    pub(super) fn all(&self) -> &Semaphore {
+        &self.all
     }
 }
 
@@ -266,129 +331,30 @@ async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     }
 }
 
-/// The hosted tools in one client request.
-#[derive(Debug)]
-pub(crate) struct HostedTurn {
-    execution: Arc<Execution>,
-    snapshot: Arc<Snapshot>,
-    asker: Asker,
-    deadline: Instant,
-    state: Mutex<Progress>,
-}
-
-/// What has been run so far.
-#[derive(Debug, Default)]
-struct Progress {
-    rounds: usize,
-    calls: usize,
-}
-
-/// A call that was run.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ran {
-    /// Its result, as the model gets it.
-    pub(crate) output: CallOutput,
-    /// The arguments that were used.
-    pub(crate) arguments: String,
-    /// One line for people: `Web Search: 5 results`.
-    pub(crate) note: String,
-}
-
-impl HostedTurn {
-    /// How the pipeline handles their calls.
-    pub(crate) fn rules(&self) -> HostedRules {
-        let ExecutionSettings { mixed_turns, separator, .. } = &*self.execution.settings;
-        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
-    }
-
-    /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
-    /// that says so. Dropping the future cancels what runs.
-    pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
-        let turn = Arc::clone(self);
-        {
-            let mut state = turn.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.rounds += 1;
-            state.calls += calls.len();
-        }
-        async move {
-            let mut ran = Vec::with_capacity(calls.len());
-            let tasks: Vec<_> = calls
-                .into_iter()
-                .map(|call| {
-                    let (own, copy) = (Arc::clone(&turn), call.clone());
-                    (call, turn.execution.runtime.run(async move { own.one(&copy).await }))
-                })
-                .collect();
-            for (call, task) in tasks {
-                let lost = || Err(ToolError::new(ErrorCode::ProviderError, "The tool failed."));
-                let result = task.await.unwrap_or_else(lost);
-                ran.push(finished(call, result));
-            }
-            ran
-        }
-    }
-
-    /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
-    /// left. `before`: the turns of earlier hops.
-    pub(crate) fn defer(self: &Arc<Self>, before: Vec<Turn>, DeferredTurn { turn, hosted }: DeferredTurn) {
-        let ids = hosted.iter().map(|call| call.id.clone()).collect();
-        let record = Record { before, turn, hosted: ids, results: Vec::new() };
-        let pending = self.execution.deferred.begin(self.asker.owner, record);
-        if hosted.is_empty() {
-            return;
-        }
-        let running = self.run(hosted);
-        self.execution.runtime.spawn(async move {
-            let ran = running.await;
-            pending.finish(ran.into_iter().map(|ran| ran.output).collect());
-        });
-    }
-
-    /// What clients see of the calls.
-    pub(crate) fn visibility(&self) -> Visibility {
-        self.execution.settings.visibility
-    }
-
-    /// Whether a further hop may call hosted tools. If not, the model must answer without them.
-    pub(crate) fn may_call(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let settings = &self.execution.settings;
-        state.rounds < settings.max_rounds
-            && state.calls < settings.max_calls
-            && Instant::now() < self.deadline
-    }
-
-    async fn one(&self, call: &Call) -> Result<Output, ToolError> {
-        let unknown = || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", call.name));
-        let hosted = self.snapshot.find(&call.name).ok_or_else(unknown)?;
-        let arguments: Map<String, Value> = match call.arguments.trim() {
-            "" | "null" => Map::new(),
-            text => serde_json::from_str(text).map_err(|_| {
-                ToolError::new(ErrorCode::InvalidArguments, "The arguments are not a JSON object.")
-            })?,
-        };
-        let invocation = Invocation {
-            id: call.id.clone(),
-            tool: hosted.spec.name.clone(),
-            arguments,
-            client: self.asker.owner,
-            deadline: self.deadline,
-        };
-        let limit = hosted.rules.timeout.unwrap_or(hosted.spec.timeout);
-        let end = self.deadline.min(Instant::now() + limit);
-        let late =
-            |_| ToolError::new(ErrorCode::Timeout, format!("The tool did not answer within {limit:?}."));
-        timeout_at(end, hosted.provider.run(&invocation)).await.map_err(late)?
+/// Asks the providers what they offer, when one of them says that this has changed.
+async fn refresh(changed: Arc<Notify>, registry: Weak<Registry>) {
+    /// Changes that are this close are looked at together: a provider may change its mind all the time.
+    const PAUSE: Duration = Duration::from_millis(20);
+    loop {
+        changed.notified().await;
+        let Some(registry) = registry.upgrade() else { return };
+        registry.refresh();
+        drop(registry);
+        sleep(PAUSE).await;
     }
 }
 
-fn finished(call: Call, result: Result<Output, ToolError>) -> Ran {
-    let is_error = result.as_ref().map_or(true, |output| output.is_error);
-    let (content, note) = match result {
-        Ok(output) => (output.content, output.summary),
-        Err(error) => (error.content(&call.name), error.message),
+/// Warns of rules for tools that nobody offers, when all providers have had the time to start.
+async fn warn_of_unknown(registry: Weak<Registry>) {
+    /// How long a provider may take to start.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let is_starting = |registry: Arc<Registry>| {
+        registry.providers().iter().any(|(_, provider)| provider.status().state == ProviderState::Starting)
     };
-    let note = format!("{}: {note}", call.name);
-    let output = CallOutput { id: call.id, name: call.name, content, is_error };
-    Ran { output, arguments: call.arguments, note }
+    if registry.upgrade().is_some_and(is_starting) {
+        sleep(PATIENCE).await;
+    }
+    if let Some(registry) = registry.upgrade() {
+        registry.warn_of_unknown();
+    }
 }

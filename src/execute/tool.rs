@@ -98,12 +98,25 @@ pub(crate) struct ToolError {
     pub(crate) is_retryable: bool,
     /// When a provider wants to be asked again.
     pub(crate) retry_after: Option<Duration>,
+    /// Nothing has reached the provider, so that the call may be repeated whatever it does.
+    pub(crate) is_unsent: bool,
 }
 
 impl ToolError {
     /// An error with the retryability that its code has.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), is_retryable: code.is_retryable(), retry_after: None }
+        Self {
+            code,
+            message: message.into(),
+            is_retryable: code.is_retryable(),
+            retry_after: None,
+            is_unsent: false,
+        }
+    }
+
+    /// The same for a call of which nothing has reached the provider.
+    pub(crate) fn unsent(self) -> Self {
+        Self { is_unsent: true, ..self }
     }
 
     /// The result that tells the model.

@@ -17,7 +17,13 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{dialect::Skipped, execute::files::ImageGauges, failure::Kind, pipeline::Tally};
+use crate::{
+    dialect::Skipped,
+    execute::files::ImageGauges,
+    execute::{AuditEvent, ErrorCode, Record},
+    failure::Kind,
+    pipeline::Tally,
+};
 
 /// The most tool names that become labels in one process; the others are `other`.
 const MAX_NAMES: usize = 256;
@@ -51,6 +57,10 @@ pub(crate) struct Metrics {
     tools_left_out: Family<ModelLabel, Counter>,
     store_failures: Counter,
     constraints_failed: Family<ConstraintLabels, Counter>,
+    hosted_calls: Family<HostedLabels, Counter>,
+    hosted_seconds: Family<ToolLabel, Histogram>,
+    hosted_cache_hits: Counter,
+    hosted_retries: Counter,
     images: ImageGauges,
     /// `None` if tool names are not a label.
     names: Option<Names>,
@@ -125,6 +135,18 @@ struct SkipLabels {
     reason: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HostedLabels {
+    tool: String,
+    provider: String,
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabel {
+    tool: String,
+}
+
 impl Metrics {
     /// All counters at zero. With `tool_names`, the names of called tools are a label.
     pub(crate) fn new(tool_names: bool) -> Self {
@@ -149,6 +171,10 @@ impl Metrics {
             tools_left_out: Family::default(),
             store_failures: Counter::default(),
             constraints_failed: Family::default(),
+            hosted_calls: Family::default(),
+            hosted_seconds: Family::new_with_constructor(hosted_buckets),
+            hosted_cache_hits: Counter::default(),
+            hosted_retries: Counter::default(),
             images: ImageGauges::default(),
             names: tool_names.then(Names::default),
         };
@@ -157,6 +183,7 @@ impl Metrics {
     }
 
     fn register(&mut self) {
+        self.register_hosted();
         let registry = &mut self.registry;
         registry.register("images", "Generated images that are kept", self.images.count.clone());
         registry.register(
@@ -234,6 +261,30 @@ impl Metrics {
             "constraints_failed",
             "Constrained requests that the upstream refused, or whose responses lack the required call",
             self.constraints_failed.clone(),
+        );
+    }
+
+    fn register_hosted(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "hosted_calls",
+            "Calls of hosted tools, by tool, provider and result code",
+            self.hosted_calls.clone(),
+        );
+        registry.register(
+            "hosted_call_seconds",
+            "Time of hosted calls that ran, with permission and retries",
+            self.hosted_seconds.clone(),
+        );
+        registry.register(
+            "hosted_cache_hits",
+            "Hosted calls that got the result of an equal call",
+            self.hosted_cache_hits.clone(),
+        );
+        registry.register(
+            "hosted_retries",
+            "Hosted calls that were tried again",
+            self.hosted_retries.clone(),
         );
     }
 
@@ -351,6 +402,24 @@ impl Metrics {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
+    /// Counts what happens in the execution stage. Names of tools come from the configuration and its providers, which the registry
+    /// limits; names that only a model has written are counted as `other`.
+    pub(crate) fn hosted(&self, record: &Record) {
+        match &record.event {
+            AuditEvent::ToolResult { call, provider, code, millis, .. } => {
+                let tool = provider.as_ref().map_or(OTHER, |_| &call.name).to_owned();
+                let provider = provider.as_deref().unwrap_or_default().to_owned();
+                let seconds = Duration::from_millis(*millis).as_secs_f64();
+                self.hosted_seconds.get_or_create(&ToolLabel { tool: tool.clone() }).observe(seconds);
+                let code = code.map_or("ok", ErrorCode::name);
+                self.hosted_calls.get_or_create(&HostedLabels { tool, provider, code }).inc();
+            }
+            AuditEvent::CacheHit { .. } => _ = self.hosted_cache_hits.inc(),
+            AuditEvent::Retry { .. } => _ = self.hosted_retries.inc(),
+            _ => {}
+        }
+    }
+
     /// The gauge of responses in progress.
     pub(super) fn streams(&self) -> &Gauge {
         &self.streams
@@ -360,6 +429,11 @@ impl Metrics {
 /// From 1 ms to 65 s, doubling: reasoning models take long.
 fn first_byte_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
+}
+
+/// From 1 ms to 8 minutes, quadrupling.
+fn hosted_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }
 
 /// The kind as a label.

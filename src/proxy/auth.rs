@@ -52,8 +52,7 @@ pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<Cl
 /// need no key all have the same.
 pub(super) fn owner(keys: &[SecretString], headers: &HeaderMap) -> Owner {
     let shown = shown_key(headers).filter(|_| !keys.is_empty());
-    let digest = shown.map(|key| ring::digest::digest(&ring::digest::SHA256, key));
-    Owner(digest.and_then(|digest| digest.as_ref().try_into().ok()).unwrap_or_default())
+    shown.map(Owner::of_key).unwrap_or_default()
 }
 
 fn shown_key(headers: &HeaderMap) -> Option<&[u8]> {

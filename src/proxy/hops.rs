@@ -241,9 +241,12 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
         ToolChoice::Auto | ToolChoice::None => {}
     }
     if !hosted.may_call() {
-        let hosted = std::mem::take(&mut conversation.hosted_tools);
-        conversation.tools.retain(|tool| !hosted.contains(&tool.name));
+        let names = std::mem::take(&mut conversation.hosted_tools);
+        conversation.tools.retain(|tool| !names.contains(&tool.name));
     }
+    // Their names stay hosted: a model that calls one all the same is told.
+    let exhausted = hosted.exhausted();
+    conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
 }
 
 /// The results of the calls in the last of `turns`, in their order.

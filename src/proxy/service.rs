@@ -20,7 +20,7 @@ use crate::{
     conversation::Conversation,
     dialect::{ClientDialect, Ids, Stamp},
     execute::{
-        Execution, Started, Surroundings,
+        Execution, Observer, Started, Surroundings,
         ask::Ask,
         vision::{self, Vision},
     },
@@ -124,13 +124,9 @@ impl Service {
             let models = ConfiguredModels::new(&config, &learned, own.collect());
             let models: Option<Arc<dyn Ask>> = Some(Arc::new(models));
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
-            let around = Surroundings {
-                redactor,
-                state_dir,
-                images: metrics.images(),
-                models,
-                ..Surroundings::default()
-            };
+            let (images, observed) = (metrics.images(), Arc::clone(&metrics));
+            let observer: Observer = Box::new(move |record| observed.hosted(record));
+            let around = Surroundings { redactor, state_dir, images, observer: Some(observer), models };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);

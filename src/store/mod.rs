@@ -61,6 +61,14 @@ impl Key {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Owner(pub [u8; 32]);
 
+impl Owner {
+    /// The owner with this key.
+    pub fn of_key(key: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, key);
+        Self(digest.as_ref().try_into().unwrap_or_default())
+    }
+}
+
 /// Why the store cannot be used.
 #[derive(Debug)]
 pub struct StoreError(String);

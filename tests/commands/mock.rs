@@ -37,6 +37,17 @@ fn mock_cycles_through_fixtures_if_none_is_named() {
 }
 
 #[test]
+fn demo_runs_a_search_for_the_model() {
+    let (status, stdout, stderr) =
+        run(&mut toolwire(&["demo", "--tools", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let (_, answer) = stdout.split_once("toolwire searches: Lisbon weather this weekend").unwrap();
+    let (_, received) = answer.split_once("What the client has received").unwrap();
+    assert!(received.contains("I will look that up.") && received.contains("Saturday is sunny"), "{stdout}");
+    assert!(!received.contains("tool_call") && received.contains("finish    stop"), "{stdout}");
+}
+
+#[test]
 fn demo_shows_both_sides_and_exits() {
     let (status, stdout, stderr) =
         run(&mut toolwire(&["demo", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));

@@ -2,7 +2,10 @@
 
 use std::cmp::Reverse;
 
-use crate::{execute::settings::Permission, store::Owner};
+use crate::{
+    execute::{registry::normalized, settings::Permission},
+    store::Owner,
+};
 
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +74,19 @@ fn strictness(permission: Permission) -> u8 {
 }
 
 impl PermissionRule {
+    /// The same rule with names in the forms in which calls have them.
+    pub(crate) fn normalized(self) -> Self {
+        let tool = self.tool.map(|tool| match tool.strip_suffix('*') {
+            Some(start) => format!("{}*", normalized(start)),
+            None => normalized(&tool),
+        });
+        let domain = self.domain.map(|domain| {
+            let domain = domain.trim().to_ascii_lowercase();
+            domain.trim_start_matches("*.").trim_matches('.').to_owned()
+        });
+        Self { tool, domain, ..self }
+    }
+
     fn matches(&self, asked: &Asked<'_>) -> bool {
         self.key.is_none_or(|key| asked.key == Some(key))
             && self.model.as_deref().is_none_or(|pattern| glob(pattern, asked.model))

@@ -23,7 +23,7 @@ pub(super) fn list(execution: Option<&Execution>) -> Value {
         return json!({"execution": false, "tools": [], "providers": []});
     };
     let snapshot = execution.registry().snapshot();
-    let tools: Vec<_> = snapshot.tools().iter().map(tool).collect();
+    let tools: Vec<_> = snapshot.tools().iter().map(|own| tool(execution, own)).collect();
     let providers = execution.registry().providers().iter().map(|(name, provider)| {
         let tools = snapshot.tools().iter().filter(|tool| tool.provider_name == *name).count();
         let entry = execution.settings().providers.iter().find(|entry| *entry.name == **name);
@@ -46,8 +46,9 @@ fn programs(registrations: &Registrations) -> Value {
     list.map(|(id, label, tools)| json!({"id": id, "label": label, "tools": tools})).collect()
 }
 
-fn tool(tool: &Hosted) -> Value {
+fn tool(execution: &Execution, tool: &Hosted) -> Value {
     let Hosted { name, spec, provider_name, rules, is_enabled, .. } = tool;
+    let permission = execution.permissions().of_tool(name);
     json!({
         "name": **name,
         "origin_name": spec.name,
@@ -62,14 +63,14 @@ fn tool(tool: &Hosted) -> Value {
             Injection::Selective => "selective",
             Injection::Off => "off",
         },
-        "permission": match rules.permission {
+        "permission": match permission {
             Permission::Allow => "allow",
             Permission::Ask => "ask",
             Permission::Deny => "deny",
         },
         "idempotent": spec.is_idempotent,
-        "timeout_ms": millis(rules.timeout.unwrap_or(spec.timeout)),
-        "cache_ttl_ms": rules.cache_ttl.map(millis),
+        "timeout_ms": millis(spec.timeout),
+        "cache_ttl_ms": rules.cache.ttl(spec.is_idempotent).map(millis),
     })
 }
 

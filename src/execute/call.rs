@@ -1,0 +1,252 @@
+//! [`HostedCall`]: the order of what happens to one call.
+//!
+//! ```text
+//! permission ─▶ cache ─▶ rate limit ─▶ a free place ─▶ run with timeout ─▶ secrets covered, shortened ─▶ result
+//!                 │                         ▲                │
+//!                 └─▶ an equal call's result └─ 1, 2, 4 s ◀───┘ failed, but may be tried again
+//! ```
+//!
+//! A result from the cache takes nothing from a rate limit.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
+
+use super::{
+    audit::{AuditEvent, CallRecord, Subject},
+    cache::CacheKey,
+    permission::Asked,
+    provider::Invocation,
+    registry::Hosted,
+    shrink::shrink,
+    tool::{ErrorCode, Output, ToolError},
+    turn::{Finished, HostedTurn, too_large},
+};
+use crate::execute::permission::is_within;
+
+/// Bytes of [`Output::details`]. Larger ones are left out.
+const MAX_DETAILS: usize = 1 << 20;
+
+/// The first delay before a retry. It doubles each time.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
+/// A call that has been admitted.
+pub(super) struct HostedCall {
+    pub(super) turn: Arc<HostedTurn>,
+    pub(super) hosted: Hosted,
+    pub(super) id: String,
+    /// The arguments as the model wrote them.
+    pub(super) written: String,
+    pub(super) arguments: Map<String, Value>,
+    pub(super) canonical: String,
+    pub(super) subject: Subject,
+}
+
+impl HostedCall {
+    /// Runs the call, and publishes how it went.
+    pub(super) async fn run(self) -> Finished {
+        let audit = Arc::clone(self.turn.execution.audit());
+        let provider = Arc::clone(&self.hosted.provider_name);
+        audit.publish(Some(&self.subject), AuditEvent::ToolUse { call: self.record(), provider });
+        let mut reporting = Reporting { call: &self, began: Instant::now(), outcome: None };
+        let span = tracing::info_span!(
+            "hosted_call",
+            request_id = &*self.subject.exchange,
+            tool = &*self.hosted.name,
+            provider = &*self.hosted.provider_name
+        );
+        let late = |_| timed_out("The time for the tools of this response is over.");
+        let found = timeout_at(self.turn.deadline, self.found().instrument(span)).await.map_err(late);
+        let found = found.and_then(|found| found);
+        reporting.outcome = Some(match &found {
+            Ok((output, is_cached)) => {
+                let code = output.is_error.then_some(ErrorCode::ProviderError);
+                (audit.content(&output.content), code, *is_cached)
+            }
+            Err(error) => (audit.content(&error.message), Some(error.code), false),
+        });
+        found.map(|(output, _)| output)
+    }
+
+    /// The result, and whether it is that of an equal call.
+    async fn found(&self) -> Result<(Arc<Output>, bool), ToolError> {
+        self.permitted().await?;
+        let execution = &self.turn.execution;
+        let Some(ttl) = self.hosted.rules.cache.ttl(self.hosted.spec.is_idempotent) else {
+            return Ok((Arc::new(self.attempts().await?), false));
+        };
+        let key = CacheKey {
+            client: self.turn.asker.owner,
+            provider: Arc::clone(&self.hosted.provider_name),
+            tool: Arc::clone(&self.hosted.name),
+            arguments: self.canonical.clone(),
+        };
+        let (output, is_cached) = execution.cache().get_or_run((key, ttl), self.attempts()).await?;
+        if is_cached {
+            let event = AuditEvent::CacheHit { call: self.record() };
+            execution.audit().publish(Some(&self.subject), event);
+        }
+        Ok((output, is_cached))
+    }
+
+    /// Whether the call may run: its address by the rules of the tool, everything else by the permissions.
+    async fn permitted(&self) -> Result<(), ToolError> {
+        let domain = self.domain()?;
+        let rules = &self.hosted.rules;
+        if let Some(domain) = &domain {
+            let is_in = |list: &[String]| {
+                let mut list = list.iter().map(|own| own.trim_start_matches("*.").to_ascii_lowercase());
+                list.any(|own| is_within(domain, own.trim_matches('.')))
+            };
+            if is_in(&rules.deny_domains) || !(rules.allow_domains.is_empty() || is_in(&rules.allow_domains))
+            {
+                let message = format!("Addresses at {domain} may not be used.");
+                return Err(ToolError::new(ErrorCode::BlockedUrl, message));
+            }
+        }
+        let asked = Asked {
+            key: Some(self.turn.asker.owner),
+            model: &self.turn.asker.model,
+            tool: &self.hosted.name,
+            domain: domain.as_deref(),
+        };
+        let params = Value::Object(self.arguments.clone()).to_string();
+        let shown = (&*self.hosted.spec.label, &*params);
+        self.turn
+            .execution
+            .permissions()
+            .check(&asked, shown, (Some(&self.subject), self.turn.deadline))
+            .await
+    }
+
+    /// The domain that the call addresses, in lower case. `None`: it addresses none.
+    fn domain(&self) -> Result<Option<String>, ToolError> {
+        let Some(argument) = self.hosted.spec.url_argument else { return Ok(None) };
+        let Some(Value::String(written)) = self.arguments.get(argument) else { return Ok(None) };
+        let host =
+            url::Url::parse(written.trim()).ok().and_then(|url| url.host_str().map(str::to_ascii_lowercase));
+        match host {
+            Some(host) => Ok(Some(host.trim_end_matches('.').to_owned())),
+            None => {
+                Err(ToolError::new(ErrorCode::BlockedUrl, format!("`{argument}` is not a URL with a host.")))
+            }
+        }
+    }
+
+    /// Runs the call, several times if it fails and may be repeated.
+    async fn attempts(&self) -> Result<Output, ToolError> {
+        let execution = &self.turn.execution;
+        let client = self.turn.asker.owner;
+        execution.rates().take(&self.hosted, client, self.turn.deadline).await?;
+        let invocation = Invocation {
+            id: self.id.clone(),
+            tool: self.hosted.spec.name.clone(),
+            arguments: self.arguments.clone(),
+            client,
+            deadline: self.turn.deadline,
+        };
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(&invocation).await {
+                Ok(output) => return self.cleaned(output),
+                Err(error) => error,
+            };
+            let Some(delay) = self.delay(&error, attempt) else { return Err(error) };
+            attempt += 1;
+            let delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            let event = AuditEvent::Retry { call: self.record(), attempt, delay_millis, code: error.code };
+            execution.audit().publish(Some(&self.subject), event);
+            sleep(delay).await;
+        }
+    }
+
+    /// Runs the call once, when there is a free place in the turn, at the provider and in the process.
+    async fn attempt(&self, invocation: &Invocation) -> Result<Output, ToolError> {
+        let closed = |_| ToolError::new(ErrorCode::Cancelled, "The tool was stopped.");
+        // Always in this order, so that no two calls wait for each other.
+        let _in_turn = self.turn.running.acquire().await.map_err(closed)?;
+        let places = self.turn.execution.places();
+        let _at_provider = match places.of_provider(&self.hosted.provider_name) {
+            Some(provider) => Some(provider.acquire().await.map_err(closed)?),
+            None => None,
+        };
+        let _in_process = places.all().acquire().await.map_err(closed)?;
+        let limit = self.hosted.spec.timeout;
+        let end = self.turn.deadline.min(Instant::now() + limit);
+        let late = |_| timed_out(&format!("The tool did not answer within {}.", seconds(limit)));
+        timeout_at(end, self.hosted.provider.run(invocation)).await.map_err(late)?
+    }
+
+    /// When to try again after `error`; `None`: not at all.
+    fn delay(&self, error: &ToolError, attempt: usize) -> Option<Duration> {
+        let most = self.hosted.rules.retries.unwrap_or(self.turn.execution.settings().retries);
+        let may_repeat = error.is_retryable && (self.hosted.spec.is_idempotent || error.is_unsent);
+        if !may_repeat || attempt > most {
+            return None;
+        }
+        let doubled = FIRST_DELAY.saturating_mul(1 << (attempt - 1).min(10));
+        // Calls that failed together should not return together.
+        let delay = doubled.mul_f64(0.75 + fastrand::f64() / 2.0).max(error.retry_after.unwrap_or_default());
+        let again = Instant::now().checked_add(delay)?;
+        (again < self.turn.deadline).then_some(delay)
+    }
+
+    /// The output without configured secrets, and not longer than it may be.
+    fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
+        let secrets = self.turn.execution.secrets();
+        let Output { content, summary, details, is_error } = output;
+        let limit = self.hosted.rules.max_result.unwrap_or(self.turn.execution.settings().max_result);
+        let content = shrink(secrets.text(&content).into_owned(), limit).ok_or_else(too_large)?;
+        let details = match details {
+            Value::Null => Value::Null,
+            details => {
+                let text = details.to_string();
+                match text.len() <= MAX_DETAILS {
+                    true => serde_json::from_str(&secrets.text(&text)).unwrap_or_default(),
+                    false => Value::Null,
+                }
+            }
+        };
+        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, is_error })
+    }
+
+    fn record(&self) -> CallRecord {
+        let input = self.turn.execution.audit().json(&self.written);
+        CallRecord::new(&self.id, &self.hosted.name, &self.written, input)
+    }
+}
+
+fn timed_out(message: &str) -> ToolError {
+    ToolError::new(ErrorCode::Timeout, message)
+}
+
+fn seconds(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{} s", duration.as_secs()),
+        _ => format!("{} ms", duration.as_millis()),
+    }
+}
+
+/// Publishes the end of a call, also of one that was cancelled or panicked.
+struct Reporting<'c> {
+    call: &'c HostedCall,
+    began: Instant,
+    /// The result if it is captured, why it failed, whether it is an equal call's.
+    outcome: Option<(Option<String>, Option<ErrorCode>, bool)>,
+}
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        let unfinished = || match std::thread::panicking() {
+            true => (None, Some(ErrorCode::ProviderError), false),
+            false => (None, Some(ErrorCode::Cancelled), false),
+        };
+        let (result, code, is_cached) = self.outcome.take().unwrap_or_else(unfinished);
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (call, provider) = (self.call.record(), Some(Arc::clone(&self.call.hosted.provider_name)));
+        let event = AuditEvent::ToolResult { call, provider, result, code, millis, is_cached };
+        self.call.turn.execution.audit().publish(Some(&self.call.subject), event);
+    }
+}

@@ -1,0 +1,350 @@
+//! [`HostedTurn`]: the hosted tools in one client request.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::Value;
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+
+use super::{
+    arguments,
+    audit::{AuditEvent, CallRecord, Subject},
+    call::HostedCall,
+    deferred::Record,
+    inject::Offered,
+    registry::{Hosted, Snapshot},
+    settings::{ExecutionSettings, Visibility},
+    shrink::shrink,
+    stage::{Asker, Execution},
+    tool::{ErrorCode, Output, ToolError},
+};
+use crate::{
+    conversation::{Call, CallOutput, Turn},
+    pipeline::DeferredTurn,
+    rules::HostedRules,
+    wire::text::boundary_upto,
+};
+
+/// How often a call with the same arguments may be made in one turn.
+const MAX_EQUAL: usize = 2;
+
+/// Bytes of a line for people.
+const MAX_NOTE: usize = 200;
+
+/// The hosted tools in one client request.
+pub(crate) struct HostedTurn {
+    pub(super) execution: Arc<Execution>,
+    snapshot: Arc<Snapshot>,
+    /// `None`: all tools of the snapshot, by their own names.
+    offered: Option<Offered>,
+    pub(super) asker: Asker,
+    pub(super) deadline: Instant,
+    /// Permits of the calls that run.
+    pub(super) running: Semaphore,
+    state: Mutex<Progress>,
+}
+
+/// What has been run so far.
+#[derive(Debug, Default)]
+struct Progress {
+    rounds: usize,
+    calls: usize,
+    /// Bytes of all results.
+    bytes: usize,
+    /// Calls by the tools' names.
+    uses: HashMap<Arc<str>, usize>,
+    /// Calls by the tools' names and canonical arguments.
+    equal: HashMap<(Arc<str>, String), usize>,
+}
+
+/// A call that was run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ran {
+    /// Its result, as the model gets it.
+    pub(crate) output: CallOutput,
+    /// The arguments that were used.
+    pub(crate) arguments: String,
+    /// One line for people: `Web Search: 5 results`.
+    pub(crate) note: String,
+    /// What user interfaces show beside the text: [`Output::details`].
+    pub(crate) details: Value,
+}
+
+/// How a call ended.
+pub(super) type Finished = Result<Arc<Output>, ToolError>;
+
+impl HostedTurn {
+    pub(super) fn new(
+        execution: Arc<Execution>,
+        (snapshot, offered): (Arc<Snapshot>, Option<Offered>),
+        asker: Asker,
+    ) -> Self {
+        let settings = execution.settings();
+        let deadline = Instant::now() + settings.deadline;
+        let running = Semaphore::new(settings.max_parallel.min(Semaphore::MAX_PERMITS));
+        Self { execution, snapshot, offered, asker, deadline, running, state: Mutex::default() }
+    }
+
+    /// How the pipeline handles their calls.
+    pub(crate) fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = self.execution.settings();
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
+    /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
+    /// that says so. Dropping the future cancels what runs.
+    pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
+        let turn = Arc::clone(self);
+        let hop = {
+            let mut state = turn.lock();
+            state.rounds += 1;
+            state.rounds
+        };
+        async move {
+            let (own, copy) = (Arc::clone(&turn), calls.clone());
+            let running = turn.execution.runtime().run(async move { own.all(&copy, hop).await });
+            match running.await {
+                Some(ran) => ran,
+                None => calls.into_iter().map(|call| turn.ran(call, Err(lost()))).collect(),
+            }
+        }
+    }
+
+    /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
+    /// left. `before`: the turns of earlier hops.
+    pub(crate) fn defer(self: &Arc<Self>, before: Vec<Turn>, DeferredTurn { turn, hosted }: DeferredTurn) {
+        let ids = hosted.iter().map(|call| call.id.clone()).collect();
+        let record = Record { before, turn, hosted: ids, results: Vec::new() };
+        let pending = self.execution.deferred().begin(self.asker.owner, record);
+        if hosted.is_empty() {
+            return;
+        }
+        let running = self.run(hosted);
+        self.execution.runtime().spawn(async move {
+            let ran = running.await;
+            pending.finish(ran.into_iter().map(|ran| ran.output).collect());
+        });
+    }
+
+    /// What clients see of the calls.
+    pub(crate) fn visibility(&self) -> Visibility {
+        self.execution.settings().visibility
+    }
+
+    /// Whether a further hop may call hosted tools. If not, the model must answer without them.
+    pub(crate) fn may_call(&self) -> bool {
+        let state = self.lock();
+        let settings = self.execution.settings();
+        state.rounds < settings.max_rounds
+            && state.calls < settings.max_calls
+            && state.bytes < settings.max_results
+            && Instant::now() < self.deadline
+    }
+
+    /// The names of the tools that may not be called again in this turn.
+    pub(crate) fn exhausted(&self) -> Vec<&str> {
+        let state = self.lock();
+        let is_exhausted = |hosted: &Hosted| {
+            let uses = state.uses.get(&hosted.name).copied().unwrap_or(0);
+            hosted.rules.max_uses.is_some_and(|most| uses >= most)
+        };
+        let offered = self.offered.iter().flatten();
+        let exhausted =
+            offered.filter(|(_, place)| self.snapshot.tools().get(**place).is_some_and(is_exhausted));
+        exhausted.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The tool that the model has under this name.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Hosted> {
+        match &self.offered {
+            Some(offered) => self.snapshot.tools().get(*offered.get(name)?),
+            None => self.snapshot.find(name),
+        }
+    }
+
+    /// Which exchange and hop an event belongs to.
+    pub(crate) fn subject(&self, hop: usize) -> Subject {
+        Subject { exchange: Arc::clone(&self.asker.exchange), hop }
+    }
+
+    async fn all(self: &Arc<Self>, calls: &[Call], hop: usize) -> Vec<Ran> {
+        let subject = self.subject(hop);
+        let mut running = JoinSet::new();
+        let mut finished: Vec<Option<Finished>> = calls.iter().map(|_| None).collect();
+        for (place, call) in calls.iter().enumerate() {
+            match self.admit(call, &subject) {
+                Ok(admitted) => {
+                    // The permits are fair, so calls begin in their order.
+                    running.spawn(async move { (place, admitted.run().await) });
+                }
+                Err(error) => {
+                    self.refused(call, &error, &subject);
+                    put(&mut finished, place, Err(error));
+                }
+            }
+        }
+        while let Some(joined) = running.join_next().await {
+            // A call that panicked has no place. Its result is made below.
+            if let Ok((place, result)) = joined {
+                put(&mut finished, place, result);
+            }
+        }
+        let finished = finished.into_iter().map(|result| result.unwrap_or_else(|| Err(lost())));
+        calls.iter().cloned().zip(finished).map(|(call, result)| self.ran(call, result)).collect()
+    }
+
+    /// Counts a call, and checks what can be checked at once.
+    fn admit(self: &Arc<Self>, call: &Call, subject: &Subject) -> Result<HostedCall, ToolError> {
+        let settings = self.execution.settings();
+        let hosted = self.tool(&call.name);
+        let unknown =
+            || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
+        let read = hosted.ok_or_else(unknown).and_then(|hosted| {
+            let arguments = arguments::read(&call.arguments, &hosted.spec.parameters);
+            Ok((hosted, arguments))
+        });
+        let mut state = self.lock();
+        state.calls += 1;
+        if state.calls > settings.max_calls || state.rounds > settings.max_rounds {
+            return Err(ToolError::new(
+                ErrorCode::TooLarge,
+                "The limit of tool calls is reached. Answer with what is known.",
+            ));
+        }
+        let (hosted, arguments) = read?;
+        let canonical = match &arguments {
+            Ok(arguments) => arguments::canonical(arguments),
+            Err(_) => call.arguments.clone(),
+        };
+        let equal = state.equal.entry((Arc::clone(&hosted.name), canonical.clone())).or_default();
+        *equal += 1;
+        if *equal > MAX_EQUAL {
+            return Err(ToolError::new(
+                ErrorCode::Loop,
+                "Repeated call refused: the same call was made before. Use its result.",
+            ));
+        }
+        let arguments = arguments?;
+        let uses = state.uses.entry(Arc::clone(&hosted.name)).or_default();
+        *uses += 1;
+        if let Some(most) = hosted.rules.max_uses.filter(|most| *uses > *most) {
+            let message = format!("This tool may be called {most} times in one response.");
+            return Err(ToolError::new(ErrorCode::TooLarge, message));
+        }
+        drop(state);
+        Ok(HostedCall {
+            turn: Arc::clone(self),
+            hosted: hosted.clone(),
+            id: call.id.clone(),
+            written: call.arguments.clone(),
+            arguments,
+            canonical,
+            subject: subject.clone(),
+        })
+    }
+
+    /// Publishes a call that does not run.
+    fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
+        let audit = self.execution.audit();
+        let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
+        let call =
+            CallRecord::new(&call.id, clipped(&call.name), &call.arguments, audit.json(&call.arguments));
+        if let Some(provider) = provider.clone() {
+            audit.publish(Some(subject), AuditEvent::ToolUse { call: call.clone(), provider });
+        }
+        let result = audit.content(&error.message);
+        let (code, millis, is_cached) = (Some(error.code), 0, false);
+        audit.publish(
+            Some(subject),
+            AuditEvent::ToolResult { call, provider, result, code, millis, is_cached },
+        );
+    }
+
+    /// What the model and the client get of a call. The results of a turn have a limit together.
+    fn ran(&self, call: Call, result: Finished) -> Ran {
+        let settings = self.execution.settings();
+        let mut state = self.lock();
+        let left = settings.max_results.saturating_sub(state.bytes);
+        let result = result.and_then(|output| match output.content.len() <= left {
+            true => Ok(output),
+            false => {
+                let content = shrink(output.content.clone(), left).ok_or_else(too_large)?;
+                Ok(Arc::new(Output { content, ..Output::clone(&output) }))
+            }
+        });
+        let is_error = result.as_ref().map_or(true, |output| output.is_error);
+        let label = self.tool(&call.name).map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
+        let (content, note, details) = match result {
+            Ok(output) => {
+                let Output { content, summary, details, .. } = Output::clone(&output);
+                (content, if summary.is_empty() { "done".to_owned() } else { summary }, details)
+            }
+            Err(error) => (error.content(&call.name), error.message, Value::Null),
+        };
+        state.bytes += content.len();
+        drop(state);
+        let arguments = match call.arguments.trim() {
+            "" | "null" => "{}".to_owned(),
+            _ => call.arguments,
+        };
+        let note = one_line(&format!("{label}: {note}"));
+        Ran {
+            output: CallOutput { id: call.id, name: call.name, content, is_error },
+            arguments,
+            note,
+            details,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for HostedTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offered, asker, deadline, state, .. } = self;
+        f.debug_struct("HostedTurn")
+            .field("offered", offered)
+            .field("asker", asker)
+            .field("deadline", deadline)
+            .field("state", state)
+            .finish_non_exhaustive()
+    }
+}
+
+fn put(finished: &mut [Option<Finished>], place: usize, result: Finished) {
+    if let Some(slot) = finished.get_mut(place) {
+        *slot = Some(result);
+    }
+}
+
+fn lost() -> ToolError {
+    ToolError::new(ErrorCode::ProviderError, "The tool failed.")
+}
+
+/// The results of the turn, or this one, are too large.
+pub(super) fn too_large() -> ToolError {
+    ToolError::new(ErrorCode::TooLarge, "The result is too large. Answer with what is known.")
+}
+
+/// A name that a model wrote, as messages quote it.
+fn clipped(name: &str) -> &str {
+    name.get(..boundary_upto(name, MAX_NOTE)).unwrap_or_default()
+}
+
+/// `text` without line breaks and other control characters, and not too long.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() > MAX_NOTE {
+        line.truncate(boundary_upto(&line, MAX_NOTE));
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;
