@@ -5,5 +5,6 @@ mod hops;
 mod images;
 mod limits;
 mod mixed;
+mod results;
 mod script;
 mod vision;
