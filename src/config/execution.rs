@@ -515,14 +515,49 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
     Some(Arc::new(settings))
 }
 
+/// The paths of the providers' secrets that are not set.
+pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
+    struct Unset(Vec<&'static str>);
+    impl Settings for Unset {
+        fn key(&mut self, key: Key, field: Field<'_>) {
+            if matches!(field, Field::Secret(None)) {
+                self.0.push(key.name);
+            }
+        }
+    }
+    let of = |entry: &ProviderEntry| {
+        let mut unset = Unset(Vec::new());
+        entry.options.clone().settings(&mut unset);
+        unset.0.into_iter().map(|key| format!("providers.{}.{key}", entry.name)).collect::<Vec<_>>()
+    };
+    settings.providers.iter().flat_map(of).collect()
+}
+
+/// Entries of the same providers without any settings.
+pub(super) fn provider_defaults(settings: &ExecutionSettings) -> Value {
+    let default = |entry: &ProviderEntry| {
+        let options =
+            KINDS.iter().find(|(kind, _)| *kind == entry.options.kind()).map(|(_, default)| default());
+        let mut shown = toml::Table::from_iter([("name".to_owned(), string(&entry.name))]);
+        shown.extend(
+            options.map(|mut options| table_of(|visitor| options.settings(visitor))).unwrap_or_default(),
+        );
+        Value::Table(shown)
+    };
+    Value::Array(settings.providers.iter().map(default).collect())
+}
+
 /// The secrets among a provider's settings.
 fn secrets(entry: &ProviderEntry) -> Vec<SecretString> {
     #[derive(Default)]
     struct Collecting(Vec<SecretString>);
     impl Settings for Collecting {
         fn key(&mut self, _: Key, field: Field<'_>) {
-            if let Field::Secret(Some(secret)) = field {
-                self.0.push(secret.clone());
+            match field {
+                Field::Secret(Some(secret)) => self.0.push(secret.clone()),
+                Field::SecretList(secrets) => self.0.extend(secrets.iter().cloned()),
+                Field::Secrets(secrets) => self.0.extend(secrets.values().cloned()),
+                _ => {}
             }
         }
     }

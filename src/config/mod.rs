@@ -25,6 +25,7 @@ mod read;
 mod reference;
 mod show;
 mod source;
+mod sources;
 mod table;
 mod upstream;
 mod value;
@@ -45,6 +46,8 @@ pub use overrides::Overrides;
 pub use passthrough::Passthrough;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use reference::{Section, reference};
+pub use sources::Sources;
+pub(crate) use sources::{Setting, SettingValue};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
 pub use crate::execute::ExecutionSettings;
@@ -99,10 +102,11 @@ fn of_source(
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }
+    let sources = Sources::of(root.get_ref(), source);
     let config = read::config(root.get_ref(), &context);
     let (problems, failed) = context.findings.into_problems(source);
     match config {
-        Some(config) if !failed => Ok(Loaded { config, warnings: problems }),
+        Some(config) if !failed => Ok(Loaded { config: Config { sources, ..config }, warnings: problems }),
         _ => Err(Problems(problems)),
     }
 }
@@ -140,6 +144,8 @@ pub struct Config {
     pub execution: Option<Arc<ExecutionSettings>>,
     /// The admin API. `None`: there is none.
     pub admin: Option<Arc<AdminSettings>>,
+    /// Where the values come from.
+    pub sources: Sources,
 }
 
 impl Config {

@@ -11,7 +11,7 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, Passthrough, StoreKind, Upstream, admin, execution, format,
+    Config, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin, execution, format,
     keys::{Keys, Reading, size_value, string, strings},
     model, model_rules, origins, passthrough,
     show::MASK,
@@ -175,6 +175,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             threads: top.threads,
             execution,
             admin,
+            sources: Sources::default(),
         })
     })
 }

@@ -1,5 +1,7 @@
 //! [`Service`]: the state that requests share, and how each is handled.
 
+mod management;
+
 use std::{
     collections::HashMap,
     convert::Infallible,
@@ -32,7 +34,7 @@ use crate::{
 
 use super::{
     ServeError,
-    admin::{self, Admin},
+    admin::Admin,
     answer::{self, AnswerBody},
     asking::ConfiguredModels,
     auth::{self, ClientKey},
@@ -42,16 +44,14 @@ use super::{
     count,
     drain::{self, Drain},
     exchange::{self, Exchange, Known, Who},
-    feed_body::FeedBody,
     images, intake,
     learned::{Learned, LearnedMeans},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
     permits::Queue,
-    programs,
     reply::{self, ReplyBody},
     request as checks,
-    routes::{self, ProgramPath, Route},
+    routes::{self, Route},
     servers::Servers,
     stored::{self, Part, ResponseKeeper, Responses},
     tap::{Opening, Tap},
@@ -348,73 +348,6 @@ impl Service {
         }
     }
 
-    /// A request to the admin API.
-    async fn administer(
-        &self,
-        admin: &Arc<Admin>,
-        (head, body, peer): (&request::Parts, Incoming, IpAddr),
-        rest: &mut Rest,
-        access: Access,
-    ) -> Response<ReplyBody> {
-        let admitted = match admin.admit(head, &path_of(head), peer) {
-            Ok(Ok(admitted)) => admitted,
-            Ok(Err(methods)) => return admin::options(methods, access),
-            Err(error) => return admin::response(Err(error), access),
-        };
-        if admin.is_feed(&admitted, &head.method) {
-            return admin.events(&head.headers, &self.drain, self.config.limits.keep_alive, access);
-        }
-        let mut read = Bytes::new();
-        let mut _memory = None;
-        if admitted.has_body(&head.method) {
-            let max_body = self.config.limits.max_body.min(admin::MAX_BODY);
-            let limits = Limits { max_body, ..self.config.limits.clone() };
-            let bounds = intake::Bounds { limits: &limits, budget: &self.budget, drain: &self.drain };
-            match intake::read(&head.headers, body, bounds).await {
-                Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
-                Err(failure) => return admin::response(Err(failure.into()), access),
-            }
-            *rest = Rest::None;
-        }
-        admin::response(admin.answer(admitted, head, (read, peer)).await, access)
-    }
-
-    /// A request of a program that registers its tools.
-    async fn program(
-        &self,
-        path: &ProgramPath,
-        (head, body): (&request::Parts, Incoming),
-        rest: &mut Rest,
-        access: Access,
-    ) -> Response<ReplyBody> {
-        let fail = |failure, access| reply::error(failure, routes::DEFAULT_DIALECT, access);
-        let Some(execution) = &self.execution else {
-            let (_, failure) = routes::not_found(head.uri.path());
-            return fail(failure, access);
-        };
-        if !self.drain.is_serving() {
-            return fail(drain::refusal(), access);
-        }
-        let (mut read, mut _memory) = (Bytes::new(), None);
-        if programs::has_body(&head.method) {
-            let bounds =
-                intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-            match intake::read(&head.headers, body, bounds).await {
-                Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
-                Err(failure) => return fail(failure, access),
-            }
-            *rest = Rest::None;
-        }
-        match programs::answer(execution, path, head, &read) {
-            Ok(programs::Outcome::Json(value)) => reply::json(&value, access),
-            Ok(programs::Outcome::Calls(calls)) => {
-                let (keep_alive, stopped) = (self.config.limits.keep_alive, self.drain.when_begun());
-                reply::feed(FeedBody::new(Box::new(calls), keep_alive, stopped, access))
-            }
-            Err(failure) => fail(failure, access),
-        }
-    }
-
     /// Whose stored responses a client may read.
     fn owner(&self, headers: &HeaderMap) -> Owner {
         auth::owner(&self.config.api_keys, headers)
@@ -707,11 +640,6 @@ impl Service {
         };
         Box::pin(AnswerBody::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
     }
-}
-
-/// The path of a request, as routes are found by it.
-fn path_of(head: &request::Parts) -> std::borrow::Cow<'_, str> {
-    routes::without_doubled_slash(head.uri.path())
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>, access: Access) -> Response<ReplyBody> {

@@ -110,8 +110,10 @@ impl Access {
             }
             return Ok(Visitor::Anonymous);
         }
-        if let Some(shown) = head.headers.get(header::AUTHORIZATION) {
-            return match self.key(bearer_token(shown.as_bytes()).unwrap_or_default()) {
+        // A proxy in front may ask browsers for credentials of another scheme.
+        let bearer = head.headers.get(header::AUTHORIZATION).and_then(|shown| bearer_token(shown.as_bytes()));
+        if let Some(shown) = bearer {
+            return match self.key(shown) {
                 Some(_) => Ok(Visitor::Script),
                 None => Err(AdminError::unauthorized("this key is not an admin key")),
             };

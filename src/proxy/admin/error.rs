@@ -15,14 +15,14 @@ pub(in crate::proxy) struct AdminError {
     path: Option<String>,
     retry_after: Option<u64>,
     allow: Option<&'static str>,
-    /// Further members of the error.
-    more: Map<String, Value>,
+    /// A further member of the error.
+    more: Option<Box<(&'static str, Value)>>,
 }
 
 impl AdminError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let (path, retry_after, allow) = (None, None, None);
-        Self { status, code, message: message.into(), path, retry_after, allow, more: Map::new() }
+        Self { status, code, message: message.into(), path, retry_after, allow, more: None }
     }
 
     /// The body is wrong: 400.
@@ -68,9 +68,8 @@ impl AdminError {
     }
 
     /// The same with a further member.
-    pub(super) fn with(mut self, key: &str, value: Value) -> Self {
-        self.more.insert(key.to_owned(), value);
-        self
+    pub(super) fn with(self, key: &'static str, value: Value) -> Self {
+        Self { more: Some(Box::new((key, value))), ..self }
     }
 
     pub(super) fn status(&self) -> StatusCode {
@@ -84,7 +83,7 @@ impl AdminError {
         ]);
         error.extend(self.path.as_deref().map(|path| ("path".to_owned(), path.into())));
         error.extend(self.retry_after.map(|seconds| ("retry_after_s".to_owned(), seconds.into())));
-        error.extend(self.more.clone());
+        error.extend(self.more.iter().map(|more| (more.0.to_owned(), more.1.clone())));
         json!({"error": error})
     }
 

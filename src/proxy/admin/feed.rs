@@ -20,7 +20,7 @@ use http::HeaderValue;
 use serde_json::json;
 use tokio::{
     sync::broadcast::{self, error::RecvError},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
 use super::sessions::random;
@@ -112,6 +112,7 @@ impl Feed {
     }
 
     fn publish(&self, record: &Record) {
+        let data = serde_json::Value::Object(record.data()).to_string();
         let mut kept = self.lock();
         if kept.on_bus.is_some_and(|last| record.sequence != last + 1) {
             kept.lose();
@@ -119,7 +120,6 @@ impl Feed {
         kept.on_bus = Some(record.sequence);
         let number = kept.last + 1;
         let id = format!("{}-{number}", self.boot);
-        let data = serde_json::Value::Object(record.data());
         let event = format!("id: {id}\nevent: {}\ndata: {data}\n\n", record.event.name());
         kept.last = number;
         kept.bytes += event.len();
@@ -156,9 +156,9 @@ impl Kept {
 
 /// Keeps the events of the bus, until nobody has read them for a while.
 async fn collect(feed: Arc<Feed>, mut bus: broadcast::Receiver<Arc<Record>>) {
-    let mut silent = false;
+    let mut last_read = Instant::now();
     loop {
-        match timeout(LINGER, bus.recv()).await {
+        match timeout_at(last_read + LINGER, bus.recv()).await {
             Ok(Ok(record)) => feed.publish(&record),
             // The numbers of what follows show that some are missing.
             Ok(Err(RecvError::Lagged(_))) => {}
@@ -166,9 +166,10 @@ async fn collect(feed: Arc<Feed>, mut bus: broadcast::Receiver<Arc<Record>>) {
             Err(_) => {}
         }
         let mut kept = feed.lock();
+        let now = Instant::now();
         if kept.readers > 0 {
-            silent = false;
-        } else if std::mem::replace(&mut silent, true) {
+            last_read = now;
+        } else if now >= last_read + LINGER {
             kept.is_collecting = false;
             break;
         }

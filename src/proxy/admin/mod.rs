@@ -86,6 +86,12 @@ impl Said {
         Self { status: StatusCode::NO_CONTENT, body: None, headers: Vec::new() }
     }
 
+    /// The head of an event stream.
+    fn event_stream() -> Self {
+        let headers = vec![(header::CONTENT_TYPE, reply::EVENT_STREAM)];
+        Self { status: StatusCode::OK, body: None, headers }
+    }
+
     fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
             self.headers.push((name, value));
@@ -174,8 +180,8 @@ impl Admin {
                 Method::DELETE => Ok(self.door.sign_out(&visitor)),
                 _ => Ok(self.door.state(&visitor)),
             },
-            // HEAD of the feed.
-            AdminPath::Events => Ok(Said::nothing()),
+            // HEAD.
+            AdminPath::Events => Ok(Said::event_stream()),
             AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref()))),
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,
@@ -188,7 +194,7 @@ impl Admin {
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id),
             AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body),
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
-            AdminPath::Settings => settings::list(&self.config),
+            AdminPath::Settings => Ok(settings::list(&self.config)),
         }
     }
 
@@ -207,9 +213,10 @@ impl Admin {
 pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
     let mut response = match said {
         Ok(Said { status, body, headers }) => {
+            let is_json = body.is_some();
             let text = body.map_or_else(String::new, |body| body.to_string());
             let mut response = reply::said(status, text.into(), Outcome::Done, access);
-            if status != StatusCode::NO_CONTENT {
+            if is_json {
                 put_json(response.headers_mut());
             }
             for (name, value) in headers {

@@ -1,10 +1,10 @@
 //! What the admin API shows and changes.
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::{Ask, KEY, TOOLS, WITH_KEY, proxy};
 use crate::support::{
-    client::Client,
     proxy::{Proxy, Setup},
     soon,
     upstream::{Upstream, at_once},
@@ -91,9 +91,10 @@ async fn without_the_stage_lists_are_empty_and_changes_say_why() {
 }
 
 /// A call of `careful` that waits for its question, and the question. The feed has a reader, so that questions are asked.
-async fn question(proxy: &Proxy) -> (tokio::task::JoinHandle<(u16, Value)>, Value) {
+async fn question(proxy: &Proxy) -> (JoinSet<(u16, Value)>, Value) {
     let run = Ask::new(proxy, "POST", "/admin/tools/careful/run").key(KEY).json(&json!({"input": {"n": 1}}));
-    let call = tokio::task::spawn(run.answer());
+    let mut call = JoinSet::new();
+    call.spawn(run.answer());
     let asked = async {
         loop {
             let list = get(proxy, "/admin/permissions").await;
@@ -108,11 +109,10 @@ async fn question(proxy: &Proxy) -> (tokio::task::JoinHandle<(u16, Value)>, Valu
 }
 
 #[tokio::test]
-#[ignore = "permissions are not asked for yet"]
 async fn question_is_answered_once_and_remembered() {
     let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
     let _feed = Ask::new(&proxy, "GET", "/admin/events").key(KEY).send().await;
-    let (call, asked) = question(&proxy).await;
+    let (mut call, asked) = question(&proxy).await;
     assert_eq!((&asked["tool"], &asked["params"]), (&json!("careful"), &json!({"n": 1})));
     let path = format!("/admin/permissions/{}", asked["request_id"].as_str().unwrap());
     assert_eq!(act(&proxy, "POST", &path, json!({})).await.0, 400);
@@ -123,7 +123,7 @@ async fn question_is_answered_once_and_remembered() {
     assert!(extended["expires_at"].as_u64() >= asked["expires_at"].as_u64());
     let (status, settled) = act(&proxy, "POST", &path, json!({"granted": true, "remember": true})).await;
     assert_eq!((status, &settled["granted"]), (200, &json!(true)));
-    assert_eq!(call.await.unwrap().1["ok"], true);
+    assert_eq!(call.join_next().await.unwrap().unwrap().1["ok"], true);
     let (status, late) = act(&proxy, "POST", &path, json!({"granted": false})).await;
     assert_eq!((status, &late["error"]["code"]), (409, &json!("already_answered")));
     assert_eq!(late["error"]["winner"]["granted"], true);
@@ -137,10 +137,10 @@ async fn question_is_answered_once_and_remembered() {
     let rule = format!("/admin/permissions/rules/{}", rules[0]["id"].as_str().unwrap());
     assert_eq!(Ask::new(&proxy, "DELETE", &rule).key(KEY).send().await.status(), 204);
     assert_eq!(Ask::new(&proxy, "DELETE", &rule).key(KEY).send().await.status(), 404);
-    let (call, asked) = question(&proxy).await;
+    let (mut call, asked) = question(&proxy).await;
     let path = format!("/admin/permissions/{}", asked["request_id"].as_str().unwrap());
     act(&proxy, "POST", &path, json!({"granted": false})).await;
-    let (_, denied) = call.await.unwrap();
+    let (_, denied) = call.join_next().await.unwrap().unwrap();
     assert_eq!(
         (&denied["ok"], &denied["result"]["error"]["code"]),
         (&json!(false), &json!("permission_denied"))
@@ -148,7 +148,6 @@ async fn question_is_answered_once_and_remembered() {
 }
 
 #[tokio::test]
-#[ignore = "permissions are not asked for yet"]
 async fn automatic_approval_and_rules_for_all_tools() {
     let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
     let ran = async || act(&proxy, "POST", "/admin/tools/careful/run", json!({})).await.1["ok"].clone();
@@ -178,5 +177,17 @@ async fn settings_show_no_secret() {
             assert!(!text.contains(secret), "{path}: {text}");
         }
     }
-    let _ = Client::new();
+    let list = get(&proxy, "/admin/settings").await;
+    let setting = |path: &str| {
+        let mut settings = list["settings"].as_array().unwrap().iter();
+        settings.find(|setting| setting["path"] == path).unwrap_or_else(|| panic!("{path}: {list}")).clone()
+    };
+    assert_eq!(setting("providers.p.keys")["set"], true);
+    assert_eq!(
+        setting("providers.p.lease"),
+        json!({
+            "path": "providers.p.lease", "value": "60s", "default": "60s", "source": "default",
+        })
+    );
+    assert_eq!(setting("admin.api_keys")["source"], "file");
 }

@@ -28,7 +28,6 @@ fn ids(events: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-#[ignore = "calls publish no events yet"]
 async fn feed_has_the_events_of_a_hosted_call_in_order() {
     let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
     let mut feed = feed(&proxy).await;
@@ -46,7 +45,6 @@ async fn feed_has_the_events_of_a_hosted_call_in_order() {
 }
 
 #[tokio::test]
-#[ignore = "calls publish no events yet"]
 async fn captured_contents_are_in_the_feed_without_secrets() {
     let tables = format!("{TOOLS}{WITH_KEY}capture = \"redacted\"\n");
     let (_upstream, proxy) = proxy(&tables).await;
@@ -58,7 +56,6 @@ async fn captured_contents_are_in_the_feed_without_secrets() {
 }
 
 #[tokio::test]
-#[ignore = "calls publish no events yet"]
 async fn reader_that_comes_back_misses_nothing() {
     let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
     let mut feed = feed(&proxy).await;
@@ -96,7 +93,6 @@ async fn feed_is_kept_alive_and_ends_with_the_server() {
 }
 
 #[tokio::test]
-#[ignore = "calls publish no events yet"]
 async fn feed_works_over_http2() {
     let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
     let ask = Ask::new(&proxy, "GET", "/admin/events").key(KEY);

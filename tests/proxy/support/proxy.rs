@@ -128,6 +128,7 @@ impl Setup {
             threads: self.threads,
             execution: read.execution,
             admin: read.admin,
+            sources: read.sources,
         };
         (config, self.tap)
     }

@@ -93,22 +93,35 @@ fn message(call: &Invocation, id: &str) -> String {
     json!({"type": "TOOL_EXECUTE", "toolName": call.tool, "params": call.arguments, "toolCallId": id}).to_string()
 }
 
+/// What a program gets on its stream.
+#[derive(Debug)]
+pub(super) struct Message {
+    /// The id of the call that it asks for, if it does.
+    call: Option<String>,
+    /// The SSE event.
+    event: String,
+}
+
 /// The calls of one program, as it reads them. While it is open, the registration lasts.
 #[derive(Debug)]
 pub(crate) struct CallStream {
     registrations: Arc<Registrations>,
     id: String,
-    calls: mpsc::Receiver<String>,
+    calls: mpsc::Receiver<Message>,
 }
 
 impl CallStream {
-    pub(super) fn new(registrations: Arc<Registrations>, id: String, calls: mpsc::Receiver<String>) -> Self {
+    pub(super) fn new(
+        registrations: Arc<Registrations>,
+        id: String,
+        calls: mpsc::Receiver<Message>,
+    ) -> Self {
         Self { registrations, id, calls }
     }
 
     /// The next message, as an SSE event. `None`: the registration has ended, or another stream has taken this one's place.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
-        self.calls.poll_recv(cx)
+        self.calls.poll_recv(cx).map(|message| message.map(|message| message.event))
     }
 }
 
@@ -119,6 +132,10 @@ impl Drop for CallStream {
         // Another stream may have taken this one's place.
         if let Some(entry) = entries.get_mut(&self.id) {
             entry.expires = entry.expires.max(Instant::now() + self.registrations.options.lease);
+            // Calls that were never sent have no result.
+            while let Ok(message) = self.calls.try_recv() {
+                message.call.and_then(|call| entry.waiting.remove(&call));
+            }
         }
         drop(entries);
         self.registrations.leases_changed.notify_one();
@@ -128,7 +145,7 @@ impl Drop for CallStream {
 /// A call that was sent on a stream and waits for its result.
 pub(super) struct Sent {
     id: String,
-    stream: mpsc::Sender<String>,
+    stream: mpsc::Sender<Message>,
     result: oneshot::Receiver<Result<Output, ToolError>>,
 }
 
@@ -138,7 +155,7 @@ pub(super) struct Sent {
 /// The program does not read its calls, or too many wait for their results.
 pub(super) fn send(
     entry: &mut Registration,
-    stream: mpsc::Sender<String>,
+    stream: mpsc::Sender<Message>,
     call: &Invocation,
 ) -> Result<Sent, ToolError> {
     let busy = || ToolError::new(ErrorCode::RateLimited, "The program that runs the tool is busy.");
@@ -149,7 +166,8 @@ pub(super) fn send(
     let others = (2..=MAX_WAITING + 1).map(|number| format!("{}-{number}", call.id));
     let mut ids = std::iter::once(call.id.clone()).chain(others);
     let id = ids.find(|id| !entry.waiting.contains_key(id)).ok_or_else(busy)?;
-    stream.try_send(event("call", &message(call, &id))).map_err(|_| busy())?;
+    let sent = Message { call: Some(id.clone()), event: event("call", &message(call, &id)) };
+    stream.try_send(sent).map_err(|_| busy())?;
     let (sender, result) = oneshot::channel();
     entry.waiting.insert(id.clone(), sender);
     Ok(Sent { id, stream, result })
@@ -182,7 +200,7 @@ impl Drop for Waiting<'_> {
                 entry.waiting.remove(&self.sent.id);
             }
             let cancelled = json!({"type": "TOOL_CANCEL", "toolCallId": self.sent.id}).to_string();
-            let _ = self.sent.stream.try_send(event("cancel", &cancelled));
+            let _ = self.sent.stream.try_send(Message { call: None, event: event("cancel", &cancelled) });
         }
     }
 }

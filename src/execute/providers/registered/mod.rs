@@ -34,7 +34,7 @@ use tokio::{
 
 pub(crate) use self::{calls::CallStream, credentials::{KeyNumber, ShownRequest}};
 use self::{
-    calls::{Callback, Waiting},
+    calls::{Callback, Message, Waiting},
     credentials::Credentials,
     description::Description,
 };
@@ -139,7 +139,7 @@ struct Registration {
     tools: Vec<Arc<ToolSpec>>,
     expires: Instant,
     /// The open stream on which it gets calls.
-    stream: Option<mpsc::Sender<String>>,
+    stream: Option<mpsc::Sender<Message>>,
     /// The calls that were sent on a stream.
     waiting: HashMap<String, oneshot::Sender<Result<Output, ToolError>>>,
     /// Dropped with the registration, which ends its calls.

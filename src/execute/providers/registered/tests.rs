@@ -242,14 +242,14 @@ async fn program_that_disconnects_keeps_its_tools_for_the_lease() {
     let registrations = registrations(with_keys());
     let one = key(&registrations, "key-one");
     registrations.register(one, &description("tabs", &["open"])).unwrap();
-    let stream = registrations.connect(one, "tabs").unwrap();
+    let mut stream = registrations.connect(one, "tabs").unwrap();
     advance(Duration::from_secs(3600)).await;
     tokio::task::yield_now().await;
     assert_eq!(names(&registrations), ["open"], "an open stream renews the lease");
     let call = invocation("open");
     let waiting = registrations.run(&call);
     let leaving = async {
-        tokio::task::yield_now().await;
+        message(&mut stream).await;
         drop(stream);
         advance(Duration::from_secs(59)).await;
         assert_eq!(names(&registrations), ["open"]);
@@ -260,6 +260,22 @@ async fn program_that_disconnects_keeps_its_tools_for_the_lease() {
     assert_eq!(names(&registrations), [""; 0]);
     registrations.register(one, &description("tabs", &["open"])).unwrap();
     assert_eq!(names(&registrations), ["open"], "it comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_was_never_sent_fails_when_the_stream_breaks() {
+    let registrations = registrations(with_keys());
+    let one = key(&registrations, "key-one");
+    registrations.register(one, &description("tabs", &["open"])).unwrap();
+    let stream = registrations.connect(one, "tabs").unwrap();
+    let call = invocation("open");
+    let leaving = async {
+        tokio::task::yield_now().await;
+        drop(stream);
+    };
+    let (result, ()) = tokio::join!(registrations.run(&call), leaving);
+    assert!(result.unwrap_err().message.contains("gone"));
+    assert_eq!(names(&registrations), ["open"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,254 @@
+//! [`Setting`]: every setting with its value, its default and where its value comes from.
+//!
+//! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays go by their `name`.
+
+use std::collections::BTreeMap;
+
+use toml::{
+    Spanned, Table, Value,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    AdminSettings, Config, Limits, Metrics, admin, execution,
+    keys::table_of,
+    problem::Place,
+    read::{self, Root},
+    show::MASK,
+    source::Source,
+};
+use crate::execute::ExecutionSettings;
+
+/// Where the values of a configuration come from, by their paths. What is not there has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources(BTreeMap<String, ValueSource>);
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ValueSource {
+    /// `file`, `env` or `flag`.
+    pub(crate) kind: &'static str,
+    /// The file with the line, the variable, or the flag.
+    pub(crate) place: String,
+}
+
+/// A setting as it resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Setting {
+    /// Its path.
+    pub(crate) path: String,
+    /// Its value.
+    pub(crate) value: SettingValue,
+    /// The value that it has if it is not set. `None`: there is none, or it depends on something else.
+    pub(crate) default: Option<Value>,
+    /// `None`: the default.
+    pub(crate) source: Option<ValueSource>,
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SettingValue {
+    /// Not a secret.
+    Plain(Value),
+    /// A secret, and whether it is set.
+    Secret(bool),
+}
+
+impl Sources {
+    /// The sources of what stands in the tables of `root`.
+    pub(super) fn of(root: &DeTable<'_>, source: &Source) -> Self {
+        let mut sources = Self::default();
+        sources.table("", root, source);
+        sources
+    }
+
+    fn table(&mut self, path: &str, table: &DeTable<'_>, source: &Source) {
+        for (key, value) in table.iter() {
+            self.value(&below(path, key.get_ref()), value, source);
+        }
+    }
+
+    fn value(&mut self, path: &str, value: &Spanned<DeValue<'_>>, source: &Source) {
+        match value.get_ref() {
+            DeValue::Table(table) => self.table(path, table, source),
+            DeValue::Array(entries) if entries.iter().any(|entry| entry.get_ref().is_table()) => {
+                for entry in entries.iter() {
+                    let DeValue::Table(table) = entry.get_ref() else { continue };
+                    if let Some(DeValue::String(name)) = table.get("name").map(Spanned::get_ref) {
+                        self.table(&below(path, name), table, source);
+                    }
+                }
+            }
+            DeValue::String(text) if text.starts_with("env:") => {
+                let place = text.strip_prefix("env:").unwrap_or_default().to_owned();
+                self.0.insert(path.to_owned(), ValueSource { kind: "env", place });
+            }
+            _ => {
+                let (kind, place) = match source.place(value.span().start) {
+                    Place::File { path, line, .. } => ("file", format!("{path}:{line}")),
+                    Place::Flag(name) => ("flag", name.to_owned()),
+                    Place::Nowhere => return,
+                };
+                self.0.insert(path.to_owned(), ValueSource { kind, place });
+            }
+        }
+    }
+}
+
+impl Config {
+    /// All settings, in the order of their paths.
+    pub(crate) fn settings(&self) -> Vec<Setting> {
+        let mut values = BTreeMap::new();
+        flatten("", &Value::Table(self.to_toml()), &mut values);
+        let mut defaults = BTreeMap::new();
+        flatten("", &Value::Table(self.defaults()), &mut defaults);
+        let unset = self.execution.iter().flat_map(|execution| execution::unset_secrets(execution));
+        let unset = unset.map(|path| (path, SettingValue::Secret(false)));
+        let mut settings: Vec<_> = values
+            .into_iter()
+            .map(|(path, value)| match is_secret(&value) {
+                true => (path, SettingValue::Secret(true)),
+                false => (path, SettingValue::Plain(value)),
+            })
+            .chain(unset)
+            .map(|(path, value)| {
+                let default = defaults.get(&path).filter(|default| !is_secret(default)).cloned();
+                Setting { default, source: self.sources.of_setting(&path).cloned(), path, value }
+            })
+            .collect();
+        settings.sort_by(|a, b| a.path.cmp(&b.path));
+        settings
+    }
+
+    /// The tables with the values that hold if nothing is set.
+    fn defaults(&self) -> Table {
+        let mut root = Root { threads: self.threads, ..Root::default() };
+        let mut defaults = table_of(|keys| read::root(keys, &mut root, true));
+        let tables = [
+            ("metrics", table_of(|keys| read::metrics(keys, &mut Metrics::default()))),
+            ("limits", table_of(|keys| read::limits(keys, &mut Limits::default()))),
+            ("admin", table_of(|keys| admin::keys(keys, &mut AdminSettings::default()))),
+        ];
+        defaults.extend(tables.map(|(name, table)| (name.to_owned(), Value::Table(table))));
+        if let Some(settings) = &self.execution {
+            defaults.extend(execution::shown(&ExecutionSettings::default()));
+            defaults.insert("providers".to_owned(), execution::provider_defaults(settings));
+        }
+        defaults
+    }
+}
+
+impl Sources {
+    /// The source of a setting.
+    fn of_setting(&self, path: &str) -> Option<&ValueSource> {
+        self.0.get(path)
+    }
+}
+
+/// The values of `value` by their paths.
+fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Table(table) => {
+            for (key, value) in table {
+                flatten(&below(path, key), value, values);
+            }
+        }
+        Value::Array(entries) if entries.iter().any(Value::is_table) => {
+            for entry in entries {
+                if let Some(name) = entry.get("name").and_then(Value::as_str) {
+                    flatten(&below(path, name), entry, values);
+                }
+            }
+        }
+        value => _ = values.insert(path.to_owned(), value.clone()),
+    }
+}
+
+/// The path of `key` in the table at `path`, as TOML writes dotted keys.
+fn below(path: &str, key: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let key = match !key.is_empty() && key.bytes().all(is_bare) {
+        true => key.to_owned(),
+        false => Value::String(key.to_owned()).to_string(),
+    };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+/// Whether this is what is shown in place of a secret, or of several.
+fn is_secret(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == MASK,
+        Value::Array(entries) => entries.first().is_some_and(is_secret),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::config::{Overrides, load};
+
+    const FILE: &str = r#"
+listen = "127.0.0.1:0"
+api_keys = ["env:CLIENT_KEY"]
+
+[limits]
+max_body = "1MiB"
+
+[[upstreams]]
+name = "up"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+
+[[models]]
+name = "gpt-4.1"
+
+[execution]
+max_rounds = 5
+
+[[providers]]
+name = "addons"
+kind = "http"
+keys = ["registration-key"]
+lease = "30s"
+"#;
+
+    #[test]
+    fn settings_have_values_defaults_and_sources() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(FILE.as_bytes()).unwrap();
+        let overrides = Overrides {
+            file: Some(file.path().to_owned()),
+            listen: vec!["127.0.0.1:1".to_owned()],
+            ..Overrides::default()
+        };
+        let environment = |name: &str| (name == "CLIENT_KEY").then(|| "key-of-a-client".to_owned());
+        let config = load(&overrides, &environment).unwrap().config;
+        let settings = config.settings();
+        let setting = |path: &str| {
+            settings.iter().find(|setting| setting.path == path).unwrap_or_else(|| panic!("{path}"))
+        };
+        let source =
+            |path: &str| setting(path).source.as_ref().map(|source| (source.kind, source.place.as_str()));
+        let line = |number: usize| format!("{}:{number}", file.path().display());
+
+        let body = setting("limits.max_body");
+        assert_eq!(body.value, SettingValue::Plain("1MiB".into()));
+        assert_eq!(body.default, Some("10MiB".into()));
+        assert_eq!(source("limits.max_body"), Some(("file", line(6).as_str())));
+        assert_eq!((source("limits.max_store"), source("metrics.tool_names")), (None, None));
+        assert_eq!(source("listen").map(|(kind, _)| kind), Some("flag"));
+        assert_eq!(setting("api_keys").value, SettingValue::Secret(true));
+        assert_eq!(setting("models.\"gpt-4.1\".upstream").value, SettingValue::Plain("up".into()));
+        assert_eq!(setting("providers.addons.keys").value, SettingValue::Secret(true));
+        let lease = setting("providers.addons.lease");
+        assert_eq!((&lease.value, &lease.default), (&SettingValue::Plain("30s".into()), &Some("60s".into())));
+        assert_eq!(
+            source("execution.max_rounds"),
+            Some(("file", line(17).as_str())),
+            "also if it is the default"
+        );
+    }
+}
