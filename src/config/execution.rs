@@ -609,8 +609,7 @@ mod tests {
     use super::*;
     use crate::config::of_text;
 
-    const UPSTREAM: &str =
-        "[[upstreams]]\nname = \"up\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+    const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
 
     fn read_text(text: &str) -> Result<Arc<ExecutionSettings>, String> {
         let config = of_text(format!("{text}\n{UPSTREAM}")).map_err(|problems| problems.to_string())?;
