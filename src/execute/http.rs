@@ -66,6 +66,8 @@ pub(crate) enum HttpError {
     Redirect,
 }
 
+impl Error for HttpError {}
+
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -177,7 +179,11 @@ impl HttpClient {
         Err(HttpError::Redirect)
     }
 
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Incoming>, HttpError> {
+    /// The response to `request`, whose body is still to come. The address is not checked.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Incoming>, HttpError> {
         self.client.request(request.map(Full::new)).await.map_err(|error| {
             let cause = innermost(&error);
             match cause.downcast_ref::<Blocked>() {
@@ -226,8 +232,14 @@ fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
     }
 }
 
-/// The response with its body.
-async fn collected(response: Response<Incoming>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
+/// The response with its body, which has at most `max_body` bytes.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) async fn collected(
+    response: Response<Incoming>,
+    max_body: usize,
+) -> Result<Response<Bytes>, HttpError> {
     let (head, body) = response.into_parts();
     let length =
         head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());

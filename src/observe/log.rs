@@ -43,7 +43,12 @@ pub(crate) enum Style {
 /// # Errors
 /// If `filter` is invalid.
 pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
-    let filter = EnvFilter::try_new(filter.unwrap_or("info"))?;
+    let chosen = filter.unwrap_or("info");
+    let mut filter = EnvFilter::try_new(chosen)?;
+    if !chosen.contains("rmcp") {
+        // It logs what MCP servers send, with everything in it.
+        filter = filter.add_directive("rmcp=off".parse()?);
+    }
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // If logging is set up already, a test or an embedding program did it, which takes precedence.
     let _ = match style {

@@ -3,28 +3,28 @@
 /// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with `settings`, which
 /// declares their keys, and `build`, which makes the provider.
 macro_rules! kinds {
-    ($($variant:ident $name:literal: $module:ident;)*) => {
-        $(pub(crate) mod $module;)*
+    ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
+        $($(#[$on])* pub(crate) mod $module;)*
 
         /// The settings of a provider, by its kind.
         #[derive(Debug, Clone)]
         pub(crate) enum ProviderOptions {
-            $(#[doc = concat!("`", $name, "`")] $variant($module::Options),)*
+            $($(#[$on])* #[doc = concat!("`", $name, "`")] $variant($module::Options),)*
         }
 
         /// The kinds, by their names in the configuration.
         pub(crate) const KINDS: &[(&str, fn() -> ProviderOptions)] =
-            &[$(($name, || ProviderOptions::$variant($module::Options::default())),)*];
+            &[$($(#[$on])* ($name, || ProviderOptions::$variant($module::Options::default())),)*];
 
         impl ProviderOptions {
             /// The kind's name.
             pub(crate) fn kind(&self) -> &'static str {
-                match self { $(Self::$variant(_) => $name,)* }
+                match self { $($(#[$on])* Self::$variant(_) => $name,)* }
             }
 
             /// Shows `keys` the settings that only this kind has.
             pub(crate) fn settings(&mut self, keys: &mut dyn crate::settings::Settings) {
-                match self { $(Self::$variant(options) => options.settings(keys),)* }
+                match self { $($(#[$on])* Self::$variant(options) => options.settings(keys),)* }
             }
 
             /// Makes the provider.
@@ -35,7 +35,7 @@ macro_rules! kinds {
                 &self,
                 host: &super::Host,
             ) -> Result<std::sync::Arc<dyn super::Provider>, String> {
-                match self { $(Self::$variant(options) => options.build(host),)* }
+                match self { $($(#[$on])* Self::$variant(options) => options.build(host),)* }
             }
         }
     };
@@ -48,4 +48,6 @@ kinds! {
     Serper "serper": serper;
     Registered "http": registered;
     Images "images": images;
+    #[cfg(feature = "mcp")]
+    Mcp "mcp": mcp;
 }

@@ -1,0 +1,81 @@
+//! [`Guard`]: what of a server's messages reaches rmcp.
+//!
+//! rmcp starts a task for every notification and for every request of a server. So notifications that nobody needs are dropped here,
+//! and so are requests as long as [`MAX_UNANSWERED`] answers have not been sent.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use rmcp::{
+    RoleClient,
+    model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage, ServerNotification},
+    transport::Transport,
+};
+
+/// Requests of the server that may wait for our answers.
+const MAX_UNANSWERED: usize = 32;
+
+/// A transport that drops what nobody needs.
+#[derive(Debug)]
+pub(super) struct Guard<T> {
+    transport: T,
+    unanswered: Arc<AtomicUsize>,
+}
+
+impl<T> Guard<T> {
+    /// Guards `transport`.
+    pub(super) fn new(transport: T) -> Self {
+        Self { transport, unanswered: Arc::default() }
+    }
+
+    fn admits(&self, message: &ServerJsonRpcMessage) -> bool {
+        match message {
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => true,
+            JsonRpcMessage::Notification(message) => matches!(
+                message.notification,
+                ServerNotification::ToolListChangedNotification(_)
+                    | ServerNotification::SubscriptionsAcknowledgedNotification(_)
+            ),
+            JsonRpcMessage::Request(_) => {
+                let more = |count: usize| (count < MAX_UNANSWERED).then_some(count + 1);
+                self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+            }
+        }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Guard<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let unanswered = is_answer.then(|| Arc::clone(&self.unanswered));
+        let sending = self.transport.send(message);
+        async move {
+            let sent = sending.await;
+            if let Some(unanswered) = unanswered {
+                let less = |count: usize| Some(count.saturating_sub(1));
+                let _ = unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            }
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let message = self.transport.receive().await?;
+            if self.admits(&message) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.transport.close().await
+    }
+}

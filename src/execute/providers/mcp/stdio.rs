@@ -1,0 +1,228 @@
+//! [`Stdio`]: a server that is a program. A message is a line of JSON, on its stdin and stdout.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use memchr::memchr;
+use rmcp::{
+    RoleClient,
+    model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout},
+    task::AbortHandle,
+    time::timeout,
+};
+
+use super::message;
+use crate::execute::{
+    process::{Group, Process, Program},
+    stderr::StderrLog,
+};
+
+/// How long a program may take to end after its stdin was closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A program that is a server. Dropping it kills the program's process group.
+#[derive(Debug)]
+pub(super) struct Stdio {
+    group: Group,
+    child: Child,
+    has_ended: bool,
+    stdin: Arc<tokio::sync::Mutex<Option<ChildStdin>>>,
+    lines: LineReader<ChildStdout>,
+    /// Requests that have no response.
+    pending: Arc<Mutex<HashSet<RequestId>>>,
+    /// Responses that take the place of one that was too large.
+    failures: VecDeque<ServerJsonRpcMessage>,
+    logging: AbortHandle,
+}
+
+impl Stdio {
+    /// Starts the program. Its messages have at most `max_message` bytes.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn start(program: &Program, max_message: usize, log: Arc<StderrLog>) -> io::Result<Self> {
+        let arguments = program.command.iter().skip(1).map(String::as_str);
+        let Process { group, child, stdin, stdout, stderr } = program.spawn(arguments)?;
+        let logging = tokio::runtime::Handle::current().spawn(async move { log.read(stderr).await });
+        Ok(Self {
+            group,
+            child,
+            has_ended: false,
+            stdin: Arc::new(tokio::sync::Mutex::new(Some(stdin))),
+            lines: LineReader::new(stdout, max_message),
+            pending: Arc::default(),
+            failures: VecDeque::new(),
+            logging: logging.abort_handle(),
+        })
+    }
+
+    /// Which request got the response.
+    fn answered(&self, message: &ServerJsonRpcMessage) {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        if let Some(id) = id {
+            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        }
+    }
+
+    /// A line was too large. Which request it answers is not known, so all fail.
+    fn fail_pending(&mut self) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.failures.extend(pending.drain().map(|id| message::failure(message::TOO_LARGE, id)));
+    }
+}
+
+impl Transport<RoleClient> for Stdio {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &message {
+            self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone());
+        }
+        let stdin = Arc::clone(&self.stdin);
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let mut stdin = stdin.lock().await;
+            let stdin = stdin.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            stdin.write_all(&line).await?;
+            stdin.flush().await
+        }
+    }
+
+    /// `None`: the server has ended, or closed its stdout.
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            if let Some(failure) = self.failures.pop_front() {
+                return Some(failure);
+            }
+            tokio::select! {
+                line = self.lines.next() => match line? {
+                    Line::Whole(line) => {
+                        if let Some(message) = message::read(&line) {
+                            self.answered(&message);
+                            return Some(message);
+                        }
+                    }
+                    Line::TooLong => self.fail_pending(),
+                },
+                // What it has started could keep stdout open.
+                _ = self.child.wait(), if !self.has_ended => {
+                    self.has_ended = true;
+                    self.group.kill();
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        // A write that waits for the program holds the lock; the program is killed then.
+        if let Ok(mut stdin) = self.stdin.try_lock() {
+            *stdin = None;
+        }
+        let _ = timeout(GRACE, self.child.wait()).await;
+        self.group.kill();
+        Ok(())
+    }
+}
+
+impl Drop for Stdio {
+    fn drop(&mut self) {
+        self.logging.abort();
+    }
+}
+
+/// A line without its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Whole(Vec<u8>),
+    /// It was longer than it may be, and is not kept.
+    TooLong,
+}
+
+/// Reads lines. Dropping the future of [`LineReader::next`] loses nothing.
+#[derive(Debug)]
+struct LineReader<R> {
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    limit: usize,
+    /// The rest of a line that is too long is skipped.
+    is_skipping: bool,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    fn new(reader: R, limit: usize) -> Self {
+        Self { reader: BufReader::with_capacity(32 << 10, reader), line: Vec::new(), limit, is_skipping: false }
+    }
+
+    /// The next line; `None` at the end. A last line without an end is not a message.
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            let available = self.reader.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;
+            let end = memchr(b'\n', available);
+            let piece = available.get(..end.unwrap_or(available.len())).unwrap_or(available);
+            let read = piece.len() + usize::from(end.is_some());
+            let is_too_long = self.line.len() + piece.len() > self.limit;
+            let was_skipping = self.is_skipping;
+            if is_too_long {
+                self.line = Vec::new();
+            } else if !was_skipping {
+                self.line.extend_from_slice(piece);
+            }
+            self.is_skipping = end.is_none() && (was_skipping || is_too_long);
+            self.reader.consume(read);
+            match end {
+                _ if is_too_long && !was_skipping => return Some(Line::TooLong),
+                Some(_) if !was_skipping => return Some(Line::Whole(std::mem::take(&mut self.line))),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(text: &[u8], limit: usize) -> Vec<Line> {
+        let mut found = Vec::new();
+        let mut reader = LineReader::new(text, limit);
+        while let Some(line) = reader.next().await {
+            found.push(line);
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn lines_have_at_most_the_limit() {
+        let whole = |text: &[u8]| Line::Whole(text.to_vec());
+        assert_eq!(lines(b"abc\nabcd\n\nab\nend", 3).await, [
+            whole(b"abc"),
+            Line::TooLong,
+            whole(b""),
+            whole(b"ab")
+        ]);
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_reported_once_and_not_kept() {
+        let mut text = vec![b'a'; 1 << 20];
+        text.extend(b"\nb\n");
+        assert_eq!(lines(&text, 1000).await, [Line::TooLong, Line::Whole(b"b".to_vec())]);
+    }
+}
