@@ -603,3 +603,88 @@ pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::of_text;
+
+    const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+
+    fn read_text(text: &str) -> Result<Arc<ExecutionSettings>, String> {
+        let config = of_text(format!("{text}\n{UPSTREAM}")).map_err(|problems| problems.to_string())?;
+        config.execution.ok_or_else(|| "no stage".to_owned())
+    }
+
+    #[test]
+    fn all_settings_of_calls_are_read_and_shown() {
+        let settings = read_text(
+            r#"
+            [execution]
+            max_rounds = 20
+            rate_limit = "60/m"
+            rate_wait = "1s"
+            clash = "prefix"
+            permission = "ask"
+            unattended = "wait"
+            [[providers]]
+            name = "calc"
+            kind = "command"
+            command = ["true"]
+            deny = ["x*"]
+            max_running = 2
+            rate_limit = "5/10s"
+            [[tools]]
+            name = "calc"
+            intent = ["sum|add up", "how much + is"]
+            permission = "deny"
+            cache_ttl = "off"
+            rate_limit = "10/1m"
+            max_uses = 1
+            retries = 0
+            max_result = "1KiB"
+            deny_domains = ["bad.example"]
+            [[permissions]]
+            permission = "allow"
+            key = "a-client-key"
+            tool = "Calc"
+            domain = "*.Example.com"
+            "#,
+        )
+        .unwrap();
+        let minute = Duration::from_secs(60);
+        assert_eq!(settings.rate_limit, Some(Rate { count: 60.try_into().unwrap(), period: minute }));
+        let rules = settings.rules_for("calc");
+        assert_eq!((rules.cache, rules.max_uses, rules.max_result), (CacheRule::Off, Some(1), Some(1024)));
+        let rules = settings.all_permissions().rules;
+        let [own, of_tool] = &rules[..] else { panic!("two rules: {rules:?}") };
+        assert_eq!(own.key, Some(Owner::of_key(b"a-client-key")));
+        assert_eq!((own.tool.as_deref(), own.domain.as_deref()), (Some("calc"), Some("example.com")));
+        assert_eq!((of_tool.tool.as_deref(), of_tool.permission), (Some("calc"), Permission::Deny));
+        let shown = shown(&settings).into_iter().map(|(key, value)| format!("{key}: {value}\n"));
+        let shown: String = shown.collect();
+        for part in ["60/60s", "10/60s", "5/10s", "how much + is", "\"off\"", "\"deny\"", "prefix", "wait"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains("a-client-key"), "{shown}");
+    }
+
+    #[test]
+    fn mistakes_are_reported() {
+        for (text, word) in [
+            ("[execution]\nmax_rounds = 21", "from 1 to 20"),
+            ("[execution]\nmax_rounds = 0", "from 1 on"),
+            ("[execution]\nretries = 11", "from 0 to 10"),
+            ("[execution]\nrate_limit = \"0/1m\"", "a rate such as"),
+            ("[execution]\nrate_limit = \"10\"", "a rate such as"),
+            ("[execution]\nrate_limit = \"10/0s\"", "a rate such as"),
+            ("[execution]\n[[tools]]\nname = \"a\"\nintent = [\"+\"]", "expected words"),
+            ("[execution]\n[[tools]]\nname = \"a\"\n[[tools]]\nname = \"a\"", "a second entry"),
+            ("[execution]\n[[permissions]]\ntool = \"a\"", "missing key `permission`"),
+            ("[execution]\n[[permissions]]\npermission = \"maybe\"", "maybe"),
+        ] {
+            let error = read_text(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -48,8 +48,13 @@ pub(super) fn inject(
                 ..Tool::named(name.clone())
             });
             offered.insert(name, place);
+            offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
         }
     }
+    // Calls by other names are hosted too. The model is not given these names.
+    let aliases: Vec<_> =
+        offered.keys().filter(|name| !conversation.hosted_tools.contains(name)).cloned().collect();
+    conversation.hosted_tools.extend(aliases);
     offered
 }
 
@@ -68,7 +73,7 @@ fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
         Injection::Off => false,
         Injection::Force => true,
         Injection::Selective => {
-            is_named(conversation, hosted) || chain.calls.contains(&*hosted.name) || {
+            is_named(conversation, hosted) || chain.has_called(hosted) || {
                 let own = &hosted.rules.intent;
                 let defaults = || Intent::default_for(&hosted.name, &hosted.spec.label);
                 let matches = |rule: &Intent| chain.texts.iter().any(|text| rule.matches(text));
@@ -123,6 +128,17 @@ impl Chain {
         }
         chain
     }
+
+    fn has_called(&self, hosted: &Hosted) -> bool {
+        self.calls.contains(&*hosted.name)
+            || hosted.spec.aliases.iter().any(|alias| self.calls.contains(*alias))
+    }
+}
+
+/// The other names under which models call the tool, but for those of the client's tools.
+fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<Item = String> {
+    let is_free = |alias: &&&str| !conversation.tools.iter().any(|tool| tool.name == **alias);
+    hosted.spec.aliases.iter().filter(is_free).map(|alias| (*alias).to_owned())
 }
 
 /// The name under which the model gets the tool. If the client has declared a tool of this name, that depends on the settings.
@@ -147,3 +163,6 @@ fn free_name(conversation: &mut Conversation, hosted: &Hosted, clash: Clash) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

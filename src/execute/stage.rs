@@ -318,8 +318,8 @@ impl Places {
 
 /// Keeps remembered permissions on disk, until the runtime ends. What is not written by then is written when they are dropped.
 async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
-    /// Changes that are this close are written together.
-    const PAUSE: Duration = Duration::from_millis(50);
+    /// Changes that are this close are written together: each use of a rule is one.
+    const PAUSE: Duration = Duration::from_secs(1);
     loop {
         changed.notified().await;
         let Some(save) = permissions.upgrade().map(|permissions| permissions.unsaved()) else { return };

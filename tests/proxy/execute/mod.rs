@@ -5,6 +5,7 @@ mod hops;
 mod images;
 mod limits;
 mod mixed;
+mod results;
 mod script;
 mod search;
 mod vision;
