@@ -186,6 +186,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         to: args.to()?,
         settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
         formats: Arc::new(KnownFormats::default()),
+        hosted: None,
         request: Vec::new(),
         conversation,
         upstream: Response { body: upstream, ..Response::default() },

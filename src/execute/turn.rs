@@ -119,7 +119,7 @@ impl HostedTurn {
         let ids = hosted.iter().map(|call| call.id.clone()).collect();
         let record = Record { before, turn, hosted: ids, results: Vec::new() };
         let pending = self.execution.deferred().begin(self.asker.owner, record);
-        if hosted.is_empty() {
+        if hosted.is_empty() || !self.may_call() {
             return;
         }
         let running = self.run(hosted);

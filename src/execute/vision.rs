@@ -38,7 +38,7 @@ const MAX_TEXT: usize = 2000;
 /// Images that are described at the same time, for all clients.
 const MAX_CONCURRENT: usize = 4;
 
-/// How long a description may take.
+/// How long a description may take, with the wait for a place.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const INSTRUCTIONS: &str = "You describe an image for a model that cannot see it. Say in detail what it shows and how it is structured, \
@@ -112,22 +112,18 @@ impl Vision {
         let cell = self.kept(digest);
         let describe = || async {
             let _place = self.places.acquire().await.map_err(drop)?;
-            match timeout(TIMEOUT, ask.ask(question)).await {
-                Ok(Ok(answer)) => {
-                    let text: String = answer.text.trim().chars().take(MAX_DESCRIPTION).collect();
-                    if text.is_empty() { Err(()) } else { Ok(text) }
-                }
-                Ok(Err(failure)) => {
-                    tracing::warn!(kind = ?failure.kind(), "an image cannot be described");
-                    Err(())
-                }
-                Err(_) => {
-                    tracing::warn!("an image was not described in time");
-                    Err(())
-                }
-            }
+            let answer = ask.ask(question).await.map_err(|failure| {
+                tracing::warn!(kind = ?failure.kind(), "an image cannot be described");
+            })?;
+            let text: String = answer.text.trim().chars().take(MAX_DESCRIPTION).collect();
+            if text.is_empty() { Err(()) } else { Ok(text) }
         };
-        cell.get_or_try_init(describe).await.ok().cloned()
+        // The limit includes the wait for a place, so that the images of one client delay those of others only for that long.
+        let Ok(described) = timeout(TIMEOUT, cell.get_or_try_init(describe)).await else {
+            tracing::warn!("an image was not described in time");
+            return None;
+        };
+        described.ok().cloned()
     }
 
     /// The place of a description, which may be empty.

@@ -10,6 +10,7 @@
 use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
 use http::StatusCode;
+use serde_json::{Map, Value};
 
 use crate::{
     config::Config,
@@ -249,6 +250,19 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
 }
 
+/// Makes the arguments of those calls objects that are not: there are upstreams that refuse a request with others. The results of
+/// such calls say what was wrong.
+fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
+    for part in &mut turn.parts {
+        if let Part::Call(call) = part
+            && is_meant(call)
+            && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err()
+        {
+            "{}".clone_into(&mut call.arguments);
+        }
+    }
+}
+
 /// The results of the calls in the last of `turns`, in their order.
 fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
     let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
@@ -287,6 +301,9 @@ impl DecideHop for AskAgain {
         let Some(FollowUp { mut turns, .. }) = self.running.take() else {
             return Ok(Continuation::End(None));
         };
+        turns
+            .iter_mut()
+            .for_each(|turn| make_objects(turn, |call| ran.iter().any(|ran| ran.output.id == call.id)));
         let results = results(&turns, &ran);
         turns.extend(results);
         self.unseen.extend(turns.iter().cloned());
@@ -300,7 +317,9 @@ impl DecideHop for AskAgain {
         running.map(|call| Event::ServerCall(announced(call))).collect()
     }
 
-    fn deferred(&mut self, turn: DeferredTurn) {
+    fn deferred(&mut self, mut turn: DeferredTurn) {
+        let DeferredTurn { turn: calls, hosted } = &mut turn;
+        make_objects(calls, |call| hosted.iter().any(|hosted| hosted.id == call.id));
         if let Some(hosted) = &self.hosted {
             hosted.defer(std::mem::take(&mut self.unseen), turn);
         }

@@ -589,6 +589,7 @@ impl Service {
             command,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
+        let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
         // What no upstream was asked cannot be replayed.
         let tap = self.tap.as_ref().filter(|_| command.is_none());
         let watch = tap.and_then(|tap| {
@@ -601,6 +602,7 @@ impl Service {
                 upstream: client.upstream(),
                 request: &request,
                 rules: &rules(),
+                hosted: hosted_rules.as_ref(),
                 answering: &answering,
             })
         });
@@ -619,8 +621,8 @@ impl Service {
         let mut pipeline = pipeline.redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.leaves_out(&left_out);
-        if let Some(hosted) = &hosted {
-            pipeline.host(hosted.rules());
+        if let Some(rules) = hosted_rules {
+            pipeline.host(rules);
             pipeline.keep_state(model.wants_back());
         } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());

@@ -11,8 +11,9 @@ use crate::{
     config::{Model, Upstream},
     conversation::{Conversation, Turn},
     dialect::{Answering, ClientDialect, UpstreamRequest},
+    event::Event,
     failure::Failure,
-    rules::Rules,
+    rules::{HostedRules, Rules},
 };
 
 /// Observes exchanges. Its methods are called on the data path, so they must not block.
@@ -26,6 +27,9 @@ pub trait Watch: Send {
     /// The upstream is asked again within the same response, `after` the beginning of the exchange: another hop begins.
     /// `request` has `turns` more than the request before.
     fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
+
+    /// The client gets this between two hops.
+    fn shown(&mut self, _event: &Event<'_>) {}
 
     /// The upstream has refused the hop's request because of a constraint, and is asked with `request` instead.
     fn asked_otherwise(&mut self, _request: &UpstreamRequest) {}
@@ -59,6 +63,8 @@ pub struct Opening<'a> {
     pub request: &'a UpstreamRequest,
     /// The rules under which the response is read.
     pub rules: &'a Rules,
+    /// How calls of hosted tools are handled, if the model gets any.
+    pub hosted: Option<&'a HostedRules>,
     /// How the response is written, with the stamp that makes its ids.
     pub answering: &'a Answering,
 }

@@ -248,6 +248,52 @@ fn hops_are_recorded_served_and_replayed() {
     assert_eq!((status, stderr.contains("there is no `[[hops]]` for it")), (2, true), "{stderr}");
 }
 
+/// The results of hosted tools are in the recording, so that it is played without running any.
+#[test]
+fn hosted_calls_are_recorded_served_and_replayed() {
+    let desk = TempDir::new().unwrap();
+    let mut served = fixture_path("chat/hosted-search");
+    let request = fs::read_to_string(fixture("chat/hosted-search").join("request.json")).unwrap();
+    for round in ["first", "second"] {
+        let mock = Server::start(&mut toolwire(&["mock", &served, "--listen", "127.0.0.1:0"]));
+        let config = desk.path().join("toolwire.toml");
+        let text = format!(
+            "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"\n\n\
+             [[models]]\nname = \"small\"\n\n[execution]\nvisibility = \"reasoning\"\n\n\
+             [[providers]]\nname = \"web_search\"\nkind = \"command\"\n\
+             command = [\"sh\", \"-c\", \"echo 'Rain until noon.'\"]\n\
+             parameters = {{ type = \"object\" }}\n",
+            mock.address
+        );
+        fs::write(&config, text).unwrap();
+        let (out, config) = (desk.path().join(round).display().to_string(), config.display().to_string());
+        let recorder = Server::start(&mut toolwire(&[
+            "record",
+            "--out",
+            &out,
+            "--config",
+            &config,
+            "--listen",
+            "127.0.0.1:0",
+        ]));
+        let headers = "content-type: application/json\r\n";
+        let (head, body) = ask(&recorder, "/v1/chat/completions", headers, &request);
+        assert!(head.contains("200 ok"), "{head}");
+        let got = read_stream(&String::from_utf8(body).unwrap());
+        assert_eq!((got.text.as_str(), got.calls.len()), ("Let me look.\n\nIt rains. Now exactly:", 1));
+        drop((recorder, mock));
+        let dir = Path::new(&out).join("0001-small");
+        let manifest = fs::read_to_string(dir.join("fixture.toml")).unwrap();
+        assert!(manifest.contains("content = \"Rain until noon.\""), "{manifest}");
+        let (status, stdout, _) = run(&mut toolwire(&["replay", &out, "--splits", "every", "--update"]));
+        assert_eq!(status, 0, "{stdout}");
+        let expect: Answer = serde_json::from_slice(&fs::read(dir.join("expect.json")).unwrap()).unwrap();
+        assert_eq!(expect.text, got.text);
+        assert!(expect.reasoning.to_lowercase().starts_with("web"), "{}", expect.reasoning);
+        served = dir.display().to_string();
+    }
+}
+
 /// Whether a response starts in reasoning follows from the prompt, which a recording does not have.
 #[test]
 fn recording_knows_whether_the_prompt_opened_the_reasoning() {

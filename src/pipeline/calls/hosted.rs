@@ -232,9 +232,12 @@ impl Calls {
     /// Sends the calls that waited for the end of the hop.
     pub(super) fn send_held(&mut self, out: &mut impl Sink) {
         let Some(hosted) = &mut self.hosted else { return };
+        let mut held = std::mem::take(&mut hosted.held);
+        // Calls may end in another order than the model began them.
+        held.sort_by_key(|(start, _)| hosted.calls.iter().position(|call| call.call.id == start.id));
         // Their ids are theirs now.
         hosted.calls.clear();
-        for (start, arguments) in std::mem::take(&mut hosted.held) {
+        for (start, arguments) in held {
             if let Some(index) = self.send_start(start, None, out) {
                 send_whole(index, arguments, out);
             }

@@ -11,6 +11,7 @@ use bytes::BytesMut;
 
 use crate::{
     dialect::UpstreamRequest,
+    event::Event,
     failure::{self, Failure, Kind},
     observe::{Access, Outcome},
     pipeline::{Pipeline, SLICE, State},
@@ -279,7 +280,8 @@ impl ExchangeState {
     fn hop_ended(&mut self) {
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
-            hops.announced().iter().for_each(|event| self.pipeline.show(event, &mut self.out));
+            let announced = hops.announced();
+            self.show(&announced);
         } else {
             self.pipeline.end(&mut self.out);
             self.completed();
@@ -324,14 +326,24 @@ impl ExchangeState {
     /// Sends the request of the next hop, in the same slot if it is still held.
     fn ask_again(&mut self, next: NextHop) {
         let NextHop { request, reader, turns, shown } = next;
+        self.show(&shown);
         if let Some(watch) = &mut self.watch {
             watch.asked_again(&request, &turns, self.begun.elapsed());
         }
-        shown.iter().for_each(|event| self.pipeline.show(event, &mut self.out));
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
+    }
+
+    /// Shows the client what happens between two hops.
+    fn show(&mut self, events: &[Event<'static>]) {
+        for event in events {
+            if let Some(watch) = &mut self.watch {
+                watch.shown(event);
+            }
+            self.pipeline.show(event, &mut self.out);
+        }
     }
 
     /// Sends another request in place of the one that the upstream has refused.

@@ -60,6 +60,31 @@ async fn turn_that_ends_early_runs_nothing() {
     }
 }
 
+/// Some servers refuse a history with arguments that are no object.
+#[tokio::test]
+async fn broken_arguments_are_an_error_for_the_model_and_no_harm_to_the_next_request() {
+    for arguments in ["{\"query\": rain", "[1]", "", "null"] {
+        let (upstream, asked) = upstream([
+            call(0, "call_0", "search", arguments) + &end("tool_calls"),
+            text("Done.") + &end("stop"),
+        ])
+        .await;
+        let proxy = setup(&upstream, "").start().await;
+        let response = Client::new().chat(&proxy, WHOLE).await.json().await;
+        if response["choices"][0]["finish_reason"] == "length" {
+            // What was cut off is not run.
+            continue;
+        }
+        assert_eq!(response["choices"][0]["message"]["content"], "Done.", "{arguments}");
+        let asked = asked.lock().unwrap();
+        let call = &asked[1]["messages"][1]["tool_calls"][0]["function"];
+        assert_eq!(call["arguments"], "{}", "{arguments}");
+        let result = asked[1]["messages"][2]["content"].as_str().unwrap();
+        let is_error = result.contains("invalid_arguments");
+        assert_eq!(is_error, arguments == "[1]" || arguments.contains("rain"), "{arguments}: {result}");
+    }
+}
+
 #[tokio::test]
 async fn client_without_tools_never_gets_a_call() {
     let unknown = call(0, "call_0", "no_such_tool", "{}") + &end("tool_calls");
