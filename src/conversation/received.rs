@@ -56,6 +56,19 @@ impl Rest {
         self.0.as_ref().is_some_and(|received| received.value.contains_key(key))
     }
 
+    /// Adds a declaration to the tools of the server, for upstreams of `dialect`. Fields of another dialect are lost.
+    pub(crate) fn add_tool(&mut self, dialect: &'static str, tool: Value) {
+        let mut fields = match self.0.take() {
+            Some(received) if received.dialect == dialect => received.value,
+            _ => Map::new(),
+        };
+        match fields.get_mut("tools").and_then(Value::as_array_mut) {
+            Some(tools) => tools.push(tool),
+            None => _ = fields.insert("tools".to_owned(), vec![tool].into()),
+        }
+        *self = Self::new(dialect, fields);
+    }
+
     /// Removes the field `key`; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let received = self.0.as_mut()?;

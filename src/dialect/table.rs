@@ -76,6 +76,13 @@ macro_rules! dialects {
         }
 
         impl UpstreamDialect {
+            /// The same with the upstream's own web search enabled for `conversation`.
+            pub(crate) fn searching(&self, conversation: &mut crate::conversation::Conversation) -> Self {
+                let mut searching = self.clone();
+                searching.side_mut().enable_search(conversation);
+                searching
+            }
+
             fn side_mut(&mut self) -> &mut dyn UpstreamSide {
                 match self {
                     $($(Self::$variant(options) => { let options: &mut $upstream::Options = options; options },)?)*

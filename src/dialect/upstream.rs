@@ -75,6 +75,9 @@ pub trait UpstreamSide {
         &[]
     }
 
+    /// Enables the upstream's own web search for `conversation`, if it has one.
+    fn enable_search(&mut self, _conversation: &mut Conversation) {}
+
     /// Put before the names of tools that are taught in the prompt, so that the model does not confuse them
     /// with its own.
     fn tool_prefix(&self) -> &'static str {

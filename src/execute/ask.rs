@@ -7,8 +7,7 @@ use std::{fmt, pin::Pin};
 
 use super::tool::{ErrorCode, ToolError};
 use crate::{
-    conversation::Conversation,
-    event::ServerCall,
+    conversation::{Conversation, Turn},
     failure::{Failure, Kind},
 };
 
@@ -38,9 +37,9 @@ pub(crate) struct Question {
 
 impl Question {
     /// A question in these turns.
-    pub(crate) fn new(model: &str, turns: Vec<crate::conversation::Turn>) -> Self {
+    pub(crate) fn new(model: &str, turns: Vec<Turn>) -> Self {
         let conversation =
-            Conversation { model: model.to_owned(), turns, stream: true, ..Conversation::default() };
+            Conversation { model: model.to_owned(), turns, parallel_calls: true, ..Conversation::default() };
         Self { conversation, search: false }
     }
 }
@@ -50,10 +49,8 @@ impl Question {
 pub(crate) struct ModelAnswer {
     /// The text.
     pub(crate) text: String,
-    /// The pages that the text cites, each once.
+    /// The pages that the text cites, then those that the upstream's searches found, each once.
     pub(crate) citations: Vec<Citation>,
-    /// The calls that the upstream ran, with their results.
-    pub(crate) server_calls: Vec<ServerCall<'static>>,
 }
 
 /// A page that a text cites.

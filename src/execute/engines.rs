@@ -21,6 +21,9 @@ const TOOL: &str = "web_search";
 /// The argument with the engine's name.
 const ENGINE: &str = "engine";
 
+/// Characters of a query. Search engines ignore more.
+const MAX_QUERY: usize = 400;
+
 /// Providers with their names.
 type Providers = Vec<(Arc<str>, Arc<dyn Provider>)>;
 
@@ -168,6 +171,28 @@ impl Provider for Further {
     fn start(self: Arc<Self>, host: &Host) {
         Arc::clone(&self.own).start(host);
     }
+}
+
+/// The schema of the argument `recency`, which all engines have.
+pub(super) fn recency() -> Value {
+    json!({
+        "type": "string",
+        "enum": ["oneDay", "oneWeek", "oneMonth", "oneYear", "noLimit"],
+        "description": "How old results may be. Default: any age.",
+    })
+}
+
+/// The query without control characters, superfluous white space and what is too much.
+pub(super) fn cleaned(query: &str) -> String {
+    let is_invisible = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    let visible: String =
+        query.chars().map(|character| if is_invisible(character) { ' ' } else { character }).collect();
+    let words: Vec<_> = visible.split_whitespace().collect();
+    let cut: String = words.join(" ").chars().take(MAX_QUERY).collect();
+    cut.trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Registrations,
+    ask::Ask,
     audit::{Audit, AuditEvent, unix_millis},
     files::ImageFiles,
     http::HttpClient,
@@ -142,6 +143,8 @@ pub(crate) struct Host {
     pub(crate) http: HttpClient,
     /// Keeps generated images. `None`: there is no folder for them.
     pub(crate) files: Option<Arc<ImageFiles>>,
+    /// Asks the configured models. `None`: there are none, as in tests.
+    pub(crate) models: Option<Arc<dyn Ask>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
 }
@@ -154,12 +157,17 @@ impl Host {
         audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, files: None, audit, changed }
+        Self { name: name.into(), http, files: None, models: None, audit, changed }
     }
 
     /// The same with a folder for generated images.
     pub(super) fn with_files(self, files: Option<Arc<ImageFiles>>) -> Self {
         Self { files, ..self }
+    }
+
+    /// The same with models that can be asked.
+    pub(super) fn with_models(self, models: Option<Arc<dyn Ask>>) -> Self {
+        Self { models, ..self }
     }
 
     /// One without a stage, for tests of the provider `name`.

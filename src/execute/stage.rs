@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     Registrations,
+    ask::Ask,
     audit::{Audit, Observer, write_file},
     cache::Cache,
     deferred::Deferred,
@@ -77,6 +78,8 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Option<Observer>,
     /// Show how many generated images are kept.
     pub(crate) images: ImageGauges,
+    /// Asks the configured models.
+    pub(crate) models: Option<Arc<dyn Ask>>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -91,6 +94,7 @@ impl Default for Surroundings {
         Self {
             redactor: Arc::new(Redactor::new([])),
             state_dir: None,
+            models: None,
             observer: None,
             images: ImageGauges::default(),
         }
@@ -114,13 +118,14 @@ impl Execution {
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
     pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
-        let (http, given) = (HttpClient::new(), Arc::clone(&settings));
+        let (http, given, models) = (HttpClient::new(), Arc::clone(&settings), around.models.clone());
         let build = |means: &Means<'_>| {
             let mut providers = Vec::new();
             for entry in &given.providers {
                 let (audit, changed) = (Arc::clone(means.audit), Arc::clone(means.changed));
                 let host =
                     Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
+                let host = host.with_models(models.clone());
                 match entry.options.build(&host) {
                     Ok(provider) => {
                         let starting = Arc::clone(&provider);

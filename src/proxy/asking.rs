@@ -3,7 +3,11 @@
 //! A question takes the way of a client's request without the sockets: the model's entry, its upstream's queue and connections, the
 //! pipeline. It gets no hosted tools, and nothing of it is recorded or stored.
 
-use std::{collections::HashMap, future::poll_fn, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    future::poll_fn,
+    sync::Arc,
+};
 
 use bytes::BytesMut;
 use serde_json::Value;
@@ -17,7 +21,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    dialect::{Answering, ClientDialect, Stamp},
+    dialect::{Answering, ClientDialect, ReaderRules, Stamp},
     execute::ask::{Ask, Asking, Citation, ModelAnswer, Question},
     failure::{self, Failure, Kind},
     pipeline::{Pipeline, State},
@@ -33,8 +37,11 @@ pub(super) struct ConfiguredModels {
     clients: HashMap<String, Arc<Client>>,
 }
 
-/// The dialect in which answers are written, before they are taken apart.
-const DIALECT: ClientDialect = ClientDialect::Chat;
+/// The dialect in which answers are written, before they are taken apart. It shows the pages that searches found.
+const DIALECT: ClientDialect = ClientDialect::Responses;
+
+/// Bytes of an upstream's response.
+const MAX_RESPONSE: usize = 16 << 20;
 
 impl ConfiguredModels {
     /// The models of `config`, asked through `clients`.
@@ -47,21 +54,28 @@ impl ConfiguredModels {
     }
 
     async fn answer(&self, question: Question) -> Result<ModelAnswer, Failure> {
-        let conversation = question.conversation;
+        let Question { mut conversation, search } = question;
         let model = exchange::model(&self.config, DIALECT, &conversation)?;
         let client = self.clients.get(&model.upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", model.upstream.name))
         })?;
         let now = service::unix_time();
         let stamp = Stamp { seed: service::seed(), created: now };
+        let (options, means) = self.learned.about(model, &conversation.model);
+        let options = if search { options.searching(&mut conversation) } else { options.clone() };
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
-        let (options, means) = self.learned.about(model, &conversation.model);
         let mut sent = exchange::sent(model, &conversation, (&means, now))?;
-        let (request, starts_in_reasoning) = exchange::encode((model, options), &mut sent, now)?;
+        let (request, starts_in_reasoning) = exchange::encode((model, &options), &mut sent, now)?;
         drop(sent);
         let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
-        let mut pipeline = exchange::pipeline((model, &rules), DIALECT, &conversation, &answering);
+        let reader = options.side().reader(&ReaderRules {
+            max_frame: model.settings.limits.max_frame,
+            tolerate_truncation: model.upstream.tolerate_truncation,
+            client: DIALECT.dialect(),
+        });
+        let writer = DIALECT.side().writer(&answering);
+        let mut pipeline = Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering);
         pipeline.expect_prefill(request.prefill.clone());
         let opened = Arc::clone(client).open(request, Admission::New).await.map_err(|error| error.failure)?;
         let mut out = BytesMut::new();
@@ -69,7 +83,8 @@ impl ConfiguredModels {
         if let Some(failure) = pipeline.failure() {
             return Err(failure.clone());
         }
-        taken_apart(&out).ok_or_else(|| Failure::new(Kind::Internal, "the model's answer has no message"))
+        let unreadable = |_| Failure::new(Kind::Internal, "the model's answer cannot be read");
+        Ok(taken_apart(&serde_json::from_slice(&out).map_err(unreadable)?))
     }
 }
 
@@ -92,10 +107,19 @@ async fn read(
 ) -> Result<(), Failure> {
     let Opened { mut body, permit: _permit, .. } = opened;
     let idle = client.upstream().timeouts.idle;
+    let mut length = 0;
     while pipeline.state() == State::Open {
-        let read = timeout(idle, poll_fn(|cx| body.poll_data(cx, |data| _ = pipeline.push(data, out)))).await;
-        match read {
-            Ok(Ok(BodyRead::Data)) => {}
+        let reading = poll_fn(|cx| {
+            body.poll_data(cx, |data| {
+                length += data.len();
+                pipeline.push(data, out);
+            })
+        });
+        match timeout(idle, reading).await {
+            Ok(Ok(BodyRead::Data)) if length <= MAX_RESPONSE => {}
+            Ok(Ok(BodyRead::Data)) => {
+                return Err(Failure::new(Kind::Limit, "the model's response is too long"));
+            }
             Ok(Ok(BodyRead::End)) => {
                 pipeline.finish(out);
                 break;
@@ -113,24 +137,56 @@ async fn read(
     Ok(())
 }
 
-/// Text and citations of a chat completion.
-fn taken_apart(completion: &[u8]) -> Option<ModelAnswer> {
-    let completion: Value = serde_json::from_slice(completion).ok()?;
-    let message = completion.pointer("/choices/0/message")?;
-    let citations = message["annotations"].as_array().into_iter().flatten().filter_map(|annotation| {
-        let cited = &annotation["url_citation"];
-        let text = |key: &str| cited[key].as_str().unwrap_or_default().to_owned();
-        let url = text("url");
-        (!url.is_empty()).then(|| Citation { url, title: text("title") })
-    });
-    let mut answer = ModelAnswer {
-        text: message["content"].as_str().unwrap_or_default().to_owned(),
-        ..ModelAnswer::default()
-    };
-    for citation in citations {
-        if !answer.citations.iter().any(|known| known.url == citation.url) {
-            answer.citations.push(citation);
+/// Text and citations of a response.
+fn taken_apart(response: &Value) -> ModelAnswer {
+    let mut answer = ModelAnswer::default();
+    let items =
+        |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let text =
+        |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut found = Vec::new();
+    for item in items(response, "output") {
+        for part in items(&item, "content") {
+            if part.get("type").is_some_and(|kind| kind == "output_text") {
+                answer.text.push_str(&text(&part, "text"));
+                let cited = items(&part, "annotations");
+                let cited =
+                    cited.iter().map(|page| Citation { url: text(page, "url"), title: text(page, "title") });
+                answer.citations.extend(cited);
+            }
         }
+        let sources = item.get("action").map(|action| items(action, "sources")).unwrap_or_default();
+        found.extend(sources.iter().map(|page| Citation { url: text(page, "url"), title: String::new() }));
     }
-    Some(answer)
+    answer.citations.append(&mut found);
+    let mut seen = HashSet::new();
+    answer.citations.retain(|page| !page.url.is_empty() && seen.insert(page.url.clone()));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_and_citations_of_a_response_are_read() {
+        let cited = |url: &str, title: &str| json!({"type": "url_citation", "url": url, "title": title});
+        let response = json!({"output": [
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "web_search_call", "action": {"type": "search", "sources": [{"url": "https://b.example/"}, {"url": "https://a.example/"}]}},
+            {"type": "message", "content": [
+                {"type": "output_text", "text": "It ", "annotations": [cited("https://a.example/", "A"), cited("https://a.example/", "A")]},
+                {"type": "output_text", "text": "rains.", "annotations": []},
+            ]},
+        ]});
+        let page = |url: &str, title: &str| Citation { url: url.to_owned(), title: title.to_owned() };
+        let expected = ModelAnswer {
+            text: "It rains.".to_owned(),
+            citations: vec![page("https://a.example/", "A"), page("https://b.example/", "")],
+        };
+        assert_eq!(taken_apart(&response), expected);
+        assert_eq!(taken_apart(&json!({})), ModelAnswer::default());
+    }
 }

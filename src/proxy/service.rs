@@ -119,10 +119,14 @@ impl Service {
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let execution = config.execution.as_ref().map(|settings| {
+            // The tools run on a thread of their own.
+            let own = clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
+            let models = ConfiguredModels::new(&config, &learned, own.collect());
+            let models: Option<Arc<dyn Ask>> = Some(Arc::new(models));
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
             let (images, observed) = (metrics.images(), Arc::clone(&metrics));
             let observer: Observer = Box::new(move |record| observed.hosted(record));
-            let around = Surroundings { redactor, state_dir, images, observer: Some(observer) };
+            let around = Surroundings { redactor, state_dir, images, observer: Some(observer), models };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);

@@ -1,5 +1,7 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
+use serde_json::json;
+
 use super::{
     MODELS_PATH, MaxTokens, PATH, PastReasoning, Profile, ReaderSettings, RequiredChoice, Server,
     profile::PROFILES, refusal, request,
@@ -349,6 +351,14 @@ impl UpstreamSide for Options {
             cumulative: self.cumulative,
             tolerate_truncation: rules.tolerate_truncation,
         }))
+    }
+
+    /// As GLM's API has it.
+    fn enable_search(&mut self, conversation: &mut Conversation) {
+        conversation.rest.add_tool(
+            Dialect::Chat.name(),
+            json!({"type": "web_search", "web_search": {"enable": true, "search_result": true}}),
+        );
     }
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {

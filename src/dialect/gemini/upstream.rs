@@ -150,6 +150,13 @@ impl UpstreamSide for Options {
         refusal(status, retry_after, body)
     }
 
+    fn enable_search(&mut self, _conversation: &mut Conversation) {
+        const SEARCH: [&str; 2] = ["googleSearch", "google_search"];
+        if !self.native_tools.iter().any(|tool| SEARCH.contains(&tool.as_str())) {
+            self.native_tools.push("googleSearch".to_owned());
+        }
+    }
+
     fn means(&self) -> Means {
         Means { schema: Some(Subset::PORTABLE), ..Means::default() }
     }

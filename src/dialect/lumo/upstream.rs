@@ -56,6 +56,12 @@ impl UpstreamSide for Options {
         &self.native_tools
     }
 
+    fn enable_search(&mut self, _conversation: &mut Conversation) {
+        if !self.native_tools.iter().any(|tool| tool == "web_search") {
+            self.native_tools.push("web_search".to_owned());
+        }
+    }
+
     /// Without a prefix, the model confuses tools from the prompt with its own and calls them on a channel on
     /// which no result ever arrives (docs/protocols/lumo.md#tool-names).
     fn tool_prefix(&self) -> &'static str {

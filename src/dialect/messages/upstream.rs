@@ -1,5 +1,7 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
+use serde_json::json;
+
 use super::{ReaderSettings, request};
 use crate::{
     conversation::{Conversation, WantsBack},
@@ -106,6 +108,13 @@ impl UpstreamSide for Options {
             verbatim: rules.client == Dialect::Messages,
             tolerate_truncation: rules.tolerate_truncation,
         }))
+    }
+
+    fn enable_search(&mut self, conversation: &mut Conversation) {
+        conversation.rest.add_tool(
+            Dialect::Messages.name(),
+            json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5}),
+        );
     }
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {

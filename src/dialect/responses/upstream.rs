@@ -1,5 +1,7 @@
 //! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
 
+use serde_json::json;
+
 use super::{ReaderSettings, request};
 use crate::{
     conversation::{Conversation, WantsBack},
@@ -67,6 +69,10 @@ impl UpstreamSide for Options {
             max_frame: rules.max_frame,
             tolerate_truncation: rules.tolerate_truncation,
         }))
+    }
+
+    fn enable_search(&mut self, conversation: &mut Conversation) {
+        conversation.rest.add_tool(Dialect::Responses.name(), json!({"type": "web_search"}));
     }
 
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {

@@ -46,6 +46,7 @@ pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
 kinds! {
     Command "command": command;
     Serper "serper": serper;
+    Search "search": search;
     Registered "http": registered;
     Images "images": images;
     #[cfg(feature = "mcp")]

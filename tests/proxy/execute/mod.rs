@@ -6,4 +6,5 @@ mod images;
 mod limits;
 mod mixed;
 mod script;
+mod search;
 mod vision;

@@ -3,10 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Options;
-use crate::execute::{ErrorCode, ToolError};
-
-/// Characters of a query. Search engines ignore more.
-const MAX_QUERY: usize = 400;
+use crate::execute::{ErrorCode, ToolError, engines::cleaned};
 
 /// What is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,18 +78,6 @@ pub(super) fn read(arguments: &Map<String, Value>, options: &Options) -> Result<
     };
     let count = asked.clamp(1, options.max_results);
     Ok(Question { query, count, page: number("page").unwrap_or(1).max(1), since })
-}
-
-/// The query without control characters, superfluous white space and what is too much.
-fn cleaned(query: &str) -> String {
-    let is_invisible = |character: char| {
-        character.is_control()
-            || matches!(character, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    let visible: String = query.chars().map(|character| if is_invisible(character) { ' ' } else { character }).collect();
-    let words: Vec<_> = visible.split_whitespace().collect();
-    let cut: String = words.join(" ").chars().take(MAX_QUERY).collect();
-    cut.trim_end().to_owned()
 }
 
 impl Question {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Options;
-use crate::{execute::ToolSpec, wire::json::Raw};
+use crate::{
+    execute::{ToolSpec, engines::recency},
+    wire::json::Raw,
+};
 
 /// The tools with these settings.
 pub(super) fn specs(options: &Options) -> Vec<Arc<ToolSpec>> {
@@ -106,14 +109,6 @@ fn further(options: &Options, (name, label): (&str, &str), description: &str, pr
 
 fn query(description: &str) -> Value {
     json!({"type": "string", "description": description})
-}
-
-fn recency() -> Value {
-    json!({
-        "type": "string",
-        "enum": ["oneDay", "oneWeek", "oneMonth", "oneYear", "noLimit"],
-        "description": "How old results may be. Default: any age.",
-    })
 }
 
 /// More than the settings allow is not an error: the model gets as many as they allow.
