@@ -85,12 +85,12 @@ impl Audit {
             return;
         }
         let record = Arc::new(record);
-        if let (Some(file), true) = (self.file.get(), is_filed) {
-            if file.try_send(Arc::clone(&record)).is_err() {
-                let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
-                if lost.is_power_of_two() {
-                    tracing::warn!(lost, "events are missing in the audit file");
-                }
+        if let (Some(file), true) = (self.file.get(), is_filed)
+            && file.try_send(Arc::clone(&record)).is_err()
+        {
+            let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
+            if lost.is_power_of_two() {
+                tracing::warn!(lost, "events are missing in the audit file");
             }
         }
         // An error means that the last subscriber has left.

@@ -36,9 +36,10 @@ pub(crate) fn usage(command: &str) -> String {
 /// The message for the user: the images as Markdown, or why there are none.
 pub(crate) fn message(output: &CallOutput, description: &str) -> String {
     let result: Value = serde_json::from_str(&output.content).unwrap_or_default();
-    let urls = result["data"]["image_urls"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let urls = result.pointer("/data/image_urls").and_then(Value::as_array).into_iter().flatten();
+    let urls = urls.filter_map(Value::as_str);
     let images: Vec<_> = urls.map(|url| format!("![{}]({url})", alt(description))).collect();
-    let said = [&result["message"], &result["error"]["message"]].into_iter().find_map(Value::as_str);
+    let said = ["/message", "/error/message"].into_iter().find_map(|place| result.pointer(place)?.as_str());
     let said = said.unwrap_or("The image could not be generated.").to_owned();
     std::iter::once(said).chain(images).collect::<Vec<_>>().join("\n\n")
 }

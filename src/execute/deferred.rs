@@ -289,4 +289,5 @@ fn unix_time() -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
 mod tests;

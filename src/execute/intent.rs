@@ -74,7 +74,7 @@ fn has(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text.get(..at).and_then(|before| before.chars().next_back());
         let after = text.get(at + word.len()..).and_then(|after| after.chars().next());
-        !(opens && is_latin(before)) && !(closes && is_latin(after))
+        !((opens && is_latin(before)) || (closes && is_latin(after)))
     })
 }
 

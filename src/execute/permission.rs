@@ -144,7 +144,7 @@ impl Permissions {
             tokio::select! {
                 biased;
                 changed = answered.changed() => {
-                    let settled = answered.borrow_and_update().clone();
+                    let settled = *answered.borrow_and_update();
                     match settled {
                         Some(true) => return Ok(()),
                         Some(false) => return Err(denied()),

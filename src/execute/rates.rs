@@ -28,6 +28,9 @@ const MAX_WAITING: usize = 256;
 /// Clients that a limit remembers before those that have not called for long are forgotten.
 const MAX_CLIENTS: usize = 1024;
 
+/// The limit of a tool, and the rate that it was made for.
+type ToolLimit = (Rate, Arc<Limiter>);
+
 type Limiter = RateLimiter<Owner, HashMapStateStore<Owner>, RuntimeClock, NoOpMiddleware<Duration>>;
 
 /// The limits. All threads share them.
@@ -36,7 +39,7 @@ pub(super) struct Rates {
     /// By the providers' names; all clients count as one.
     providers: HashMap<String, Limiter>,
     /// By the tools' names. A limiter is made anew when its rate changes.
-    tools: Mutex<HashMap<Arc<str>, (Rate, Arc<Limiter>)>>,
+    tools: Mutex<HashMap<Arc<str>, ToolLimit>>,
     /// How long a call may wait.
     wait: Duration,
     waiting: AtomicUsize,

@@ -152,7 +152,9 @@ impl Execution {
     ) -> Self {
         let secrets = around.redactor.of_configured();
         let audit = Arc::new(Audit::new(around.redactor, around.observer));
-        if let (Some(path), Some(records)) = (settings.audit.clone(), audit.filed()) {
+        if let Some(path) = settings.audit.clone()
+            && let Some(records) = audit.filed()
+        {
             runtime.spawn(write_file(path, records));
         }
         let deferred = Arc::new(Deferred::new(around.state_dir.clone()));

@@ -202,10 +202,9 @@ impl HostedTurn {
         let hosted = self.tool(&call.name);
         let unknown =
             || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
-        let read = hosted.ok_or_else(unknown).and_then(|hosted| {
-            let arguments = arguments::read(&call.arguments, &hosted.spec.parameters);
-            Ok((hosted, arguments))
-        });
+        let read = hosted
+            .ok_or_else(unknown)
+            .map(|hosted| (hosted, arguments::read(&call.arguments, &hosted.spec.parameters)));
         let mut state = self.lock();
         state.calls += 1;
         if state.calls > settings.max_calls || state.rounds > settings.max_rounds {
@@ -347,4 +346,5 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
 mod tests;

@@ -212,6 +212,6 @@ proptest! {
         prop_assert_eq!(ids.len(), expected.sent.len());
         let finish = answer.finish.as_deref().unwrap_or_default();
         let calls = ["tool_calls", "tool_use"].contains(&finish);
-        prop_assert!(calls == !expected.sent.is_empty() || plan.client == ClientDialect::Responses, "{}", finish);
+        prop_assert!(calls != expected.sent.is_empty() || plan.client == ClientDialect::Responses, "{}", finish);
     }
 }

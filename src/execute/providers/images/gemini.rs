@@ -7,10 +7,11 @@ use crate::execute::ToolError;
 
 /// The path and the body of a request.
 pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
-    let mut config = json!({"responseModalities": ["TEXT", "IMAGE"]});
-    if let Some(ratio) = &wish.aspect_ratio {
-        config["imageConfig"] = json!({"aspectRatio": ratio});
-    }
+    let modalities = ["TEXT", "IMAGE"];
+    let config = match &wish.aspect_ratio {
+        Some(ratio) => json!({"responseModalities": modalities, "imageConfig": {"aspectRatio": ratio}}),
+        None => json!({"responseModalities": modalities}),
+    };
     let text = wish.description(&options.style_suffix);
     let body = json!({
         "contents": [{"role": "user", "parts": [{"text": text}]}],
@@ -25,14 +26,15 @@ pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
 /// that are thoughts are drafts.
 pub(super) fn image(response: &Value) -> Result<Image, ToolError> {
     let member = |value: &Value, names: [&str; 2]| names.iter().find_map(|name| value.get(name)).cloned();
-    let parts = response["candidates"].as_array().into_iter().flatten();
-    let mut parts = parts.filter_map(|candidate| candidate["content"]["parts"].as_array()).flatten();
+    let candidates = response.get("candidates").and_then(Value::as_array).into_iter().flatten();
+    let parts = candidates.filter_map(|candidate| candidate.pointer("/content/parts")?.as_array());
+    let mut parts = parts.flatten();
     let data = parts.find_map(|part| {
-        if part["thought"].as_bool() == Some(true) {
+        if part.get("thought").and_then(Value::as_bool) == Some(true) {
             return None;
         }
         let inline = member(part, ["inlineData", "inline_data"])?;
-        inline["data"].as_str().filter(|data| !data.is_empty()).map(str::to_owned)
+        inline.get("data")?.as_str().filter(|data| !data.is_empty()).map(str::to_owned)
     });
     data.map(Image::Data).ok_or_else(refusal::by_policy)
 }

@@ -10,6 +10,7 @@ mod openai;
 mod predict;
 mod refusal;
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
 mod tests;
 mod wish;
 

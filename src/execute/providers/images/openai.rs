@@ -7,10 +7,11 @@ use super::{Image, Made, Options, engine::with_configured, refusal, wish::Wish};
 /// The path and the body of a request. PNG is the default format; servers that do not know `output_format` refuse it.
 pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
     let text = wish.description(&options.style_suffix);
-    let mut body = json!({"model": options.model, "prompt": text, "n": wish.count});
-    if let Some(ratio) = &wish.aspect_ratio {
-        body["size"] = size(ratio).into();
-    }
+    let body = json!({"model": options.model, "prompt": text, "n": wish.count});
+    let body = match &wish.aspect_ratio {
+        Some(ratio) => with_configured(body, Some(&json!({"size": size(ratio)}))),
+        None => body,
+    };
     ("images/generations".to_owned(), with_configured(body, options.request.as_ref()))
 }
 

@@ -6,10 +6,11 @@ use super::{Image, Made, Options, engine::with_configured, refusal, wish::Wish};
 
 /// The path and the body of a request.
 pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
-    let mut parameters = json!({"sampleCount": wish.count, "includeRaiReason": true});
-    if let Some(ratio) = &wish.aspect_ratio {
-        parameters["aspectRatio"] = ratio.as_str().into();
-    }
+    let parameters = json!({"sampleCount": wish.count, "includeRaiReason": true});
+    let parameters = match &wish.aspect_ratio {
+        Some(ratio) => with_configured(parameters, Some(&json!({"aspectRatio": ratio}))),
+        None => parameters,
+    };
     let text = wish.description(&options.style_suffix);
     let parameters = with_configured(parameters, options.request.as_ref());
     let body = json!({"instances": [{"prompt": text}], "parameters": parameters});

@@ -43,13 +43,15 @@ pub(super) fn missing() -> ToolError {
 /// What an error response means.
 pub(super) fn error(response: &Response<Bytes>) -> ToolError {
     let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-    let error = &body["error"];
-    let codes = [&error["code"], &error["type"], &error["status"], &error["inner_error"]["code"]];
-    let reasons = error["details"].as_array().into_iter().flatten().map(|detail| &detail["reason"]);
+    let error = body.get("error").unwrap_or(&Value::Null);
+    let codes = ["/code", "/type", "/status", "/inner_error/code"].into_iter();
+    let codes = codes.filter_map(|place| error.pointer(place));
+    let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+    let reasons = details.filter_map(|detail| detail.get("reason"));
     let codes: Vec<_> =
-        codes.into_iter().chain(reasons).filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
+        codes.chain(reasons).filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
     let has = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
-    let message = error["message"].as_str().unwrap_or_default().to_ascii_lowercase();
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
     let failed = |code, message: &str| ToolError::new(code, message);
     let status = response.status().as_u16();
     let is_policy = has(&POLICY_CODES) || POLICY_WORDS.iter().any(|words| message.contains(words));
