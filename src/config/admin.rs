@@ -72,7 +72,7 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     keys.key(
         Key::new(
             "capture",
-            "what the [event feed](admin.md#events) shows of texts, arguments and results: `off`, nothing; `redacted`, \
+            "what the [event feed](admin.md) shows of texts, arguments and results: `off`, nothing; `redacted`, \
              everything but secrets",
         ),
         Field::Word(&mut OneOf(&mut admin.capture, &CAPTURES)),

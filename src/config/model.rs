@@ -322,8 +322,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.key(
         Key::new(
             "vision",
-            "the model, by its `name`, that describes images for this one, which cannot see; see [images for models that cannot \
-             see](tools.md#images-for-models-that-cannot-see)",
+            "the model, by its `name`, that describes images for this one, which cannot see; see [hosted tools](tools.md)",
         )
         .or("the model gets the images"),
         Field::OptionalText(&mut draft.vision),
