@@ -77,6 +77,7 @@ macro_rules! dialects {
 
         impl UpstreamDialect {
             /// The same with the upstream's own web search enabled for `conversation`.
+            #[cfg(feature = "proxy")]
             pub(crate) fn searching(&self, conversation: &mut crate::conversation::Conversation) -> Self {
                 let mut searching = self.clone();
                 searching.side_mut().enable_search(conversation);
