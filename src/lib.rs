@@ -72,7 +72,6 @@ mod digest;
 pub mod enforce;
 pub mod event;
 #[cfg(feature = "proxy")]
-#[allow(dead_code, unused_imports, reason = "the stage is being built")]
 mod execute;
 pub mod failure;
 #[cfg(feature = "bench")]

@@ -140,9 +140,9 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
-    /// The stage that runs hosted tools. `None`: there is none.
+    /// The stage that runs hosted tools; `None` without `[execution]`.
     pub execution: Option<Arc<ExecutionSettings>>,
-    /// The admin API. `None`: there is none.
+    /// The admin API; `None` without `[admin]`.
     pub admin: Option<Arc<AdminSettings>>,
     /// Where the values come from.
     pub sources: Sources,

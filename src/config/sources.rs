@@ -39,7 +39,7 @@ pub(crate) struct Setting {
     pub(crate) path: String,
     /// Its value.
     pub(crate) value: SettingValue,
-    /// The value that it has if it is not set. `None`: there is none, or it depends on something else.
+    /// The value that it has if it is not set; `None` if it has no default, or one that depends on something else.
     pub(crate) default: Option<Value>,
     /// `None`: the default.
     pub(crate) source: Option<ValueSource>,

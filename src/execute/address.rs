@@ -179,11 +179,6 @@ impl Domain {
     pub(crate) fn contains(&self, host: &str) -> bool {
         is_or_is_below(host.strip_suffix('.').unwrap_or(host), &self.0)
     }
-
-    /// As it is written in lists.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// Whether `name` is `domain` or a name below it.

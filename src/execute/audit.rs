@@ -71,7 +71,7 @@ impl Audit {
         }
     }
 
-    /// Publishes an event of the exchange and hop `subject`, or of none.
+    /// Publishes an event. `subject`: the exchange and hop that it belongs to, if any.
     pub(crate) fn publish(&self, subject: Option<&Subject>, event: AuditEvent) {
         let is_filed = self.file.get().is_some() && event.is_filed();
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

@@ -62,7 +62,7 @@ impl Cache {
         Self { kept: future::Cache::builder().weigher(weight).max_capacity(most).expire_after(Ttl).build() }
     }
 
-    /// The result for `key`, which `run` gives if there is none. Of several equal calls at the same time, one runs and all get its
+    /// The result for `key`. If it is not in the cache, `run` provides it. Of several equal calls at the same time, one runs and all get its
     /// result; if it is cancelled, another one runs.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use tokio::{sync::broadcast, time::sleep};
 
 use super::{
     Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Record,
-    Running, Runtime, Surroundings, ToolError, ToolSpec,
+    Running, Surroundings, ToolError, ToolSpec, runtime::Runtime,
 };
 use crate::{conversation::Call, redact::Redactor, store::Owner, wire::json::Raw};
 

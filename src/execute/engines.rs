@@ -39,32 +39,30 @@ pub(super) fn joined(providers: Providers) -> Providers {
         if !own.is_search_engine() {
             return (name, own);
         }
-        let engine: Arc<dyn Provider> = match engines.take() {
-            Some(engines) => Arc::new(First { own, engines }),
-            None => Arc::new(Further { own }),
-        };
+        let engine: Arc<dyn Provider> = Arc::new(Engine { own, engines: engines.take().unwrap_or_default() });
         (name, engine)
     });
     joined.collect()
 }
 
-/// The first engine. It offers the tool for all.
+/// A provider that searches the web, as one of several engines.
 #[derive(Debug)]
-struct First {
+struct Engine {
     own: Arc<dyn Provider>,
-    /// All engines, itself first.
+    /// All engines, if this is the first one, which offers the tool for all; empty for the others.
     engines: Providers,
 }
 
-impl Provider for First {
+impl Provider for Engine {
     fn tools(&self) -> Vec<Arc<ToolSpec>> {
         let engines: Vec<_> = self.able().collect();
+        let search = match engines.as_slice() {
+            [] => None,
+            [(_, _, only)] => Some(Arc::clone(only)),
+            engines => Some(Arc::new(shared(engines))),
+        };
         let others = self.own.tools().into_iter().filter(|spec| spec.name != TOOL);
-        match engines.as_slice() {
-            [] => others.collect(),
-            [(_, _, only)] => std::iter::once(Arc::clone(only)).chain(others).collect(),
-            engines => std::iter::once(Arc::new(shared(engines))).chain(others).collect(),
-        }
+        search.into_iter().chain(others).collect()
     }
 
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
@@ -88,7 +86,7 @@ impl Provider for First {
     }
 }
 
-impl First {
+impl Engine {
     /// The engines that can search now.
     fn able(&self) -> impl Iterator<Item = (&str, &Arc<dyn Provider>, Arc<ToolSpec>)> {
         self.engines.iter().filter_map(|(name, provider)| {
@@ -141,38 +139,6 @@ fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
 }
 
-/// Another engine, whose searches run through the first.
-#[derive(Debug)]
-struct Further {
-    own: Arc<dyn Provider>,
-}
-
-impl Provider for Further {
-    fn tools(&self) -> Vec<Arc<ToolSpec>> {
-        self.own.tools().into_iter().filter(|spec| spec.name != TOOL).collect()
-    }
-
-    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
-        self.own.run(call)
-    }
-
-    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
-        self.own.test(key)
-    }
-
-    fn status(&self) -> Status {
-        self.own.status()
-    }
-
-    fn restart(&self) -> bool {
-        self.own.restart()
-    }
-
-    fn start(self: Arc<Self>, host: &Host) {
-        Arc::clone(&self.own).start(host);
-    }
-}
-
 /// The schema of the argument `recency`, which all engines have.
 pub(super) fn recency() -> Value {
     json!({
@@ -206,7 +172,7 @@ mod tests {
 
     /// An engine that answers in its own way, and notes that it was asked.
     #[derive(Debug)]
-    struct Engine {
+    struct Double {
         name: &'static str,
         behaviour: Behaviour,
         asked: Arc<Mutex<Vec<&'static str>>>,
@@ -221,7 +187,7 @@ mod tests {
         OffersNothing,
     }
 
-    impl Provider for Engine {
+    impl Provider for Double {
         fn is_search_engine(&self) -> bool {
             true
         }
@@ -255,7 +221,7 @@ mod tests {
     fn engines(list: &[(&'static str, Behaviour)]) -> (Providers, Asked) {
         let asked = Asked::default();
         let engine = |(name, behaviour): &(&'static str, Behaviour)| {
-            let engine = Engine { name, behaviour: *behaviour, asked: Arc::clone(&asked) };
+            let engine = Double { name, behaviour: *behaviour, asked: Arc::clone(&asked) };
             let engine: Arc<dyn Provider> = Arc::new(engine);
             (Arc::from(*name), engine)
         };

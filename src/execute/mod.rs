@@ -48,20 +48,13 @@ pub(crate) mod vision;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
-    audit::{Audit, AuditEvent, CallRecord, Observer, Record, Subject},
+    audit::{AuditEvent, Observer, Record},
     intent::Intent,
-    permission::{
-        Answer, AnswerError, By, PermissionRule, Permissions, Question, QuestionContext, RememberedRule,
-        Scope, Settled, key_mark,
-    },
-    provider::{Host, Invocation, Provider, ProviderState, Running, Status, Testing, Verdict},
+    permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope},
+    provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
-    registry::{Hosted, Registry, Snapshot},
-    runtime::Runtime,
-    settings::{
-        CacheRule, Clash, Injection, Permission, PermissionSettings, ProviderEntry, ToolRules, Unattended,
-        Visibility,
-    },
+    registry::Hosted,
+    settings::{CacheRule, Clash, Injection, Permission, ProviderEntry, ToolRules, Unattended, Visibility},
     stage::{Asker, Execution, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
     turn::{HostedTurn, Ran},

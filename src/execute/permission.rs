@@ -28,9 +28,9 @@ use tokio::{
 
 use self::{question::Open, remembered::Remembered};
 pub(crate) use self::{
-    question::{Answer, AnswerError, By, Question, QuestionContext, Scope, Settled},
+    question::{Answer, AnswerError, By, Question, Scope, Settled},
     remembered::{RememberedRule, Save},
-    rules::{Asked, PermissionRule, decide, glob, is_within, key_mark},
+    rules::{Asked, PermissionRule, decide, glob, is_within},
 };
 use super::{
     audit::{Audit, AuditEvent, Subject, unix_millis},

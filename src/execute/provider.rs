@@ -50,6 +50,7 @@ pub(crate) struct Status {
 }
 
 /// Whether a provider can be used.
+#[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers restart and fail"))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ProviderState {
     /// Its server is being started or connected to, for the first time.
@@ -178,6 +179,7 @@ impl Host {
     }
 
     /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only the state of MCP servers changes"))]
     pub(crate) fn state_changed(&self, state: &'static str, tools: usize) {
         let (name, since) = (Arc::clone(&self.name), unix_millis());
         self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });

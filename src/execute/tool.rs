@@ -115,6 +115,7 @@ impl ToolError {
     }
 
     /// The same for a call of which nothing has reached the provider.
+    #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }
     }

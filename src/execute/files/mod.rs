@@ -52,7 +52,7 @@ const CLEANING: Duration = Duration::from_secs(60 * 60);
 /// Where images are kept, how many, and how clients find them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageSettings {
-    /// The folder. `None`: there is none, so images cannot be generated.
+    /// The folder. Without one, images cannot be generated.
     pub(crate) folder: Option<String>,
     /// The URL under which clients reach toolwire. `None`: the address on which it listens.
     pub(crate) public_url: Option<Uri>,
@@ -229,7 +229,7 @@ impl ImageFiles {
         Ok(name)
     }
 
-    /// The image `name`. `None`: there is none.
+    /// The image `name`; `None` if it does not exist.
     ///
     /// # Errors
     /// The file cannot be read.

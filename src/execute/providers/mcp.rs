@@ -37,7 +37,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     execute::{
-        ErrorCode, Host, Invocation, Output, Provider, ProviderState, Running, Status, Testing, ToolError, ToolSpec,
+        ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, provider::ProviderState,
         process::Program, stderr::StderrLog,
     },
     redact::Redactor,

@@ -41,7 +41,7 @@ impl Options {
         let about = "the model that is asked, as clients would name it. Its upstream must have a search of its own";
         keys.key(Key::new("model", about).or(Key::REQUIRED), Field::Text(&mut self.model));
         keys.key(
-            Key::new("instructions", "what the model is told to do with the question")
+            Key::new("instructions", "the instruction for the model, before the question")
                 .or("an answer with dates and sources"),
             Field::Text(&mut self.instructions),
         );

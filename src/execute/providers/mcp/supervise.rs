@@ -31,7 +31,7 @@ use super::{
     stdio::Stdio,
     tools::{self, ToolList},
 };
-use crate::execute::{Host, ProviderState, Verdict, http::HttpClient};
+use crate::execute::{Host, Verdict, http::HttpClient, provider::ProviderState};
 
 /// Between two attempts to start a server, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

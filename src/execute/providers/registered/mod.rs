@@ -83,7 +83,7 @@ impl Options {
             Field::SecretList(&mut self.keys),
         );
         keys.key(
-            Key::new("ready_callbacks", "URLs that are told when toolwire has started, so that programs register again"),
+            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again"),
             Field::Texts(&mut self.ready_callbacks),
         );
         keys.key(
