@@ -66,7 +66,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     (hops, carried, any::<[bool; 4]>()).prop_map(
         |(hops, (speech, speaker, size), [stream, in_order, restarts, states])| {
             let states = states && !restarts && WITH_STATE.contains(&speech);
-            Plan { hops, speech, speaker, stream, size, in_order, restarts, states }
+            Plan { stream, size, in_order, restarts, states, ..Plan::new(&hops, speech, speaker) }
         },
     )
 }
