@@ -102,7 +102,7 @@ async fn hosted_calls_beside_the_client_s_are_dropped_for_every_client() {
 async fn results_that_come_twice_at_the_same_time_get_the_same_history() {
     for speaker in Speaker::ALL {
         let hops = [hop("Hm.", "scs"), hop("Done.", ""), hop("Done.", ""), hop("Done.", "")];
-        let plan = Plan { work: "sleep 0.3", ..Plan::new(&hops, SPEECHES[1], speaker) };
+        let plan = Plan { work: "sleep 0.3".to_owned(), ..Plan::new(&hops, SPEECHES[1], speaker) };
         let (upstream, asked) = speaking(plan.responses(), 1 << 20).await;
         let folder = tempfile::tempdir().unwrap();
         let proxy = plan.setup(&upstream, folder.path()).start().await;
@@ -154,7 +154,7 @@ async fn client_that_drops_one_of_its_calls_still_gets_the_hosted_results() {
 #[tokio::test]
 async fn client_that_never_comes_back_holds_up_nothing() {
     let hops = [hop("Hm.", "sc"), hop("Hm.", "sc")];
-    let plan = Plan { work: "sleep 0.1", ..Plan::new(&hops, Speech::Chat, Speaker::Messages) };
+    let plan = Plan { work: "sleep 0.1".to_owned(), ..Plan::new(&hops, Speech::Chat, Speaker::Messages) };
     let (upstream, _) = speaking(plan.responses(), 1 << 20).await;
     let folder = tempfile::tempdir().unwrap();
     let mut proxy = plan.setup(&upstream, folder.path()).start().await;

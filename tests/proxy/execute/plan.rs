@@ -76,7 +76,7 @@ pub(super) struct Plan {
     /// `mixed_turns`.
     pub(super) mode: &'static str,
     /// A shell command that the hosted tool runs before it answers.
-    pub(super) work: &'static str,
+    pub(super) work: String,
     /// The client's key; may be empty.
     pub(super) key: &'static str,
 }
@@ -129,7 +129,7 @@ impl Plan {
             restarts: false,
             states: false,
             mode: "defer",
-            work: ":",
+            work: ":".to_owned(),
             key: "",
         }
     }
@@ -233,7 +233,7 @@ impl Plan {
                 results: {
                     let mut results: Vec<_> =
                         calls.map(|(number, is_hosted)| result(number, is_hosted)).collect();
-                    if !self.in_order && !self.is_completed(place) {
+                    if !self.in_order && self.has_ids() && !self.is_completed(place) {
                         results.reverse();
                     }
                     results
@@ -241,6 +241,11 @@ impl Plan {
             }
         };
         hops.map(past).collect()
+    }
+
+    /// Whether the upstream matches results and calls by their ids. Otherwise results must be in the order of the calls.
+    fn has_ids(&self) -> bool {
+        matches!(self.speech, Speech::Chat | Speech::Messages | Speech::Responses)
     }
 
     /// Whether the response with the hop has hosted calls, so that toolwire completes the turn. Others are the client's alone.
@@ -277,7 +282,7 @@ impl Plan {
             _ => {}
         }
         setup.state_dir = Some(folder.join("state"));
-        let (mode, work, notes) = (self.mode, self.work, notes(folder));
+        let (mode, work, notes) = (self.mode, &self.work, notes(folder));
         setup.execution = format!(
             "[execution]\nmixed_turns = \"{mode}\"\nmax_rounds = 20\nmax_calls = 100\n[[providers]]\nname = \"hosted\"\nkind = \"command\"\n\
              command = [\"sh\", \"-c\", \"call=$(cat); {work}; echo \\\"$call\\\" >> {}; printf 'found %s' \\\"$call\\\"\"]\n\
@@ -477,6 +482,11 @@ impl History {
     /// Adds a message of the user.
     pub(super) fn say(&mut self, text: &str) {
         self.items.push(json!({"role": "user", "content": text}));
+    }
+
+    /// Replaces the last result in a history of Chat Completions.
+    pub(super) fn replace_last_result(&mut self, content: &str) {
+        self.items.last_mut().unwrap()["content"] = content.into();
     }
 
     /// Adds a response and the results of its calls.
