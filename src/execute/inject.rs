@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use super::{
     intent::{Intent, plain},
     permission::{Asked, Permissions},
-    registry::{Hosted, Snapshot, normalized},
+    registry::{Hosted, Snapshot},
     settings::{Clash, Injection},
     stage::Asker,
 };
 use crate::{
     conversation::{Conversation, Part, Role, Tool, ToolChoice, Turn},
+    tools::normalized,
     wire::text::{boundary_upto, tail},
 };
 

@@ -2,10 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::{
-    execute::{registry::normalized, settings::Permission},
-    store::Owner,
-};
+use crate::{execute::settings::Permission, store::Owner, tools::normalized};
 
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]
