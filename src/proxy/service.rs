@@ -433,9 +433,13 @@ impl Service {
             Err(failure) => return reply::error(failure, dialect, access),
         };
         *rest = Rest::None;
-        let counted = exchange::decode(dialect, &body).and_then(|conversation| {
+        let counted = exchange::decode(dialect, &body).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
             let model = exchange::model(&self.config, dialect, &conversation)?;
+            if let Some(execution) = self.execution.as_deref().map(|started| &**started) {
+                exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
+            }
+            exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
             Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
         });
