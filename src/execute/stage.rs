@@ -221,6 +221,11 @@ impl Execution {
         self.deferred.restore(conversation, client, deadline).await
     }
 
+    /// Waits until the calls have ended whose results are for a client's next request.
+    pub(crate) async fn settled(&self) {
+        self.deferred.settled().await;
+    }
+
     /// Results of hosted calls for the client's next request.
     pub(super) fn deferred(&self) -> &Arc<Deferred> {
         &self.deferred
