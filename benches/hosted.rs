@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     report("a response without calls, stage on ÷ off", best(rounds(), [with, without]), Bound::Most(1.1));
     let by_client = asking(&plain, by_client)?;
     let by_toolwire = asking(&hosting, vec![question("call")])?;
-    report("a hosted call ÷ the client's own", best(rounds(), [by_toolwire, by_client]), Bound::Most(1.1));
+    report("a hosted call ÷ the client's own", best(rounds(), [by_toolwire, by_client]), Bound::Most(1.3));
     Ok(())
 }
 
