@@ -62,9 +62,16 @@ impl Deref for Started {
     }
 }
 
+impl Started {
+    /// Cancels everything that runs, and waits until it is gone.
+    pub(crate) fn stop(&self) {
+        self.0.runtime.stop();
+    }
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
-        self.0.runtime.stop();
+        self.stop();
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{listen, service::Service, tap::Tap, worker::Worker};
-use crate::config::Config;
+use crate::{config::Config, execute::Started};
 
 /// Why a server cannot start.
 #[derive(Debug)]
@@ -109,16 +109,29 @@ impl Server {
             drain.begin();
             Ok(Instant::now())
         };
-        let execution = self.first.execution().cloned();
+        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
+        let stage = StopOnDrop(self.first.execution().cloned());
         let (begun, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
         for thread in threads {
             thread.ended().await;
         }
-        if let Some(execution) = execution {
+        if let Some(execution) = &stage.0 {
             // Calls that take longer are stopped, and the model is told.
             let _ = timeout_at(begun + limit, execution.settled()).await;
         }
         Ok(())
+    }
+}
+
+/// Stops the execution stage on drop, whatever else still refers to it.
+#[derive(Debug)]
+struct StopOnDrop(Option<Arc<Started>>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Some(stage) = &self.0 {
+            stage.stop();
+        }
     }
 }
 
