@@ -107,6 +107,8 @@ pub(super) struct AskAgain {
     asked: Asked,
     /// The hosted tools, if the model has any.
     hosted: Option<Arc<HostedTurn>>,
+    /// The number of the hop that the upstream answers, from 1.
+    hop: usize,
     /// The hop whose calls of hosted tools are running.
     running: Option<FollowUp>,
     /// What the response has that the client does not see: the turns of hops with hosted calls alone, and their results.
@@ -153,6 +155,7 @@ impl AskAgain {
             dialect,
             asked,
             hosted,
+            hop: 1,
             running: None,
             unseen: Vec::new(),
             now,
@@ -205,6 +208,7 @@ impl AskAgain {
     fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Result<Continuation, Failure> {
         self.turns.extend(turns.iter().cloned());
         let (request, reader) = self.request()?;
+        self.hop += 1;
         Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns, shown })))
     }
 }
@@ -292,7 +296,7 @@ impl DecideHop for AskAgain {
             let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Borrowed(message) };
             return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
         };
-        let running = hosted.run(follow_up.hosted.clone());
+        let running = hosted.run_in(self.hop, follow_up.hosted.clone());
         self.running = Some(follow_up);
         Box::pin(async { Ok(Continuation::Ran(running.await)) })
     }
@@ -321,7 +325,7 @@ impl DecideHop for AskAgain {
         let DeferredTurn { turn: calls, hosted } = &mut turn;
         make_objects(calls, |call| hosted.iter().any(|hosted| hosted.id == call.id));
         if let Some(hosted) = &self.hosted {
-            hosted.defer(std::mem::take(&mut self.unseen), turn);
+            hosted.defer((self.hop, std::mem::take(&mut self.unseen)), turn);
         }
     }
 
