@@ -5,6 +5,8 @@ mod hops;
 mod images;
 mod limits;
 mod mixed;
+mod plan;
+mod plans;
 mod results;
 mod script;
 mod search;

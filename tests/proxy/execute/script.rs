@@ -56,6 +56,27 @@ pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upst
     (upstream.await, asked)
 }
 
+/// An upstream of any dialect that gives each request the next of these responses, in pieces of `size` bytes.
+pub(super) async fn speaking(responses: Vec<Vec<u8>>, size: usize) -> (Upstream, Asked) {
+    let (asked, responses) = (Asked::default(), Arc::new(responses));
+    let shared = (Arc::clone(&asked), responses);
+    let upstream = Upstream::start_sharing(shared, move |mut exchange, (asked, responses)| async move {
+        let number = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(serde_json::from_slice(&exchange.body).unwrap());
+            asked.len() - 1
+        };
+        let response = responses.get(number).cloned().unwrap_or_default();
+        exchange.begin().await;
+        for piece in response.chunks(size) {
+            exchange.piece(piece).await;
+        }
+        exchange.end().await;
+        exchange
+    });
+    (upstream.await, asked)
+}
+
 /// Hosted tools: `search` repeats its arguments behind `found `, `slow` ends after some seconds, `broken` fails.
 pub(super) const TOOLS: &str = r#"
 [[providers]]
