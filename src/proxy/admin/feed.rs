@@ -74,12 +74,12 @@ impl Feed {
     /// A reader of the events after `last`, which is the `Last-Event-ID` of an earlier connection. Without one, of new events.
     pub(super) fn open(
         self: &Arc<Self>,
-        (audit, runtime): (&Audit, &Runtime),
+        bus: Option<(&Audit, &Runtime)>,
         last: Option<&HeaderValue>,
     ) -> Reader {
         let mut kept = self.lock();
         kept.readers += 1;
-        if !kept.is_collecting {
+        if let (Some((audit, runtime)), false) = (bus, kept.is_collecting) {
             kept.is_collecting = true;
             // What happened meanwhile was not collected.
             kept.lose();

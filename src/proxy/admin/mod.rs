@@ -168,8 +168,8 @@ impl Admin {
         access: Access,
     ) -> Response<ReplyBody> {
         let runtime = self.runtime.as_ref().or_else(|| self.execution.as_ref().map(|it| it.runtime()));
-        let Some(runtime) = runtime else { return response(Err(AdminError::not_found()), access) };
-        let reader = self.feed.open((&self.audit, runtime), headers.get("last-event-id"));
+        let bus = runtime.map(|runtime| (&*self.audit, runtime));
+        let reader = self.feed.open(bus, headers.get("last-event-id"));
         let mut response =
             reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
         put_headers(response.headers_mut());
