@@ -29,7 +29,7 @@ pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> St
 }
 
 /// The names in `known` that are most similar to `word`.
-#[cfg(feature = "cli")]
+#[cfg(feature = "proxy")]
 pub(crate) fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
 }

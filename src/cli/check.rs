@@ -74,6 +74,10 @@ fn told(problems: &[Problem]) -> Vec<Value> {
                 Place::Flag(name) => {
                     told.insert("flag".to_owned(), json!(name));
                 }
+                Place::Overlay { path, setting } => {
+                    told.insert("file".to_owned(), json!(path));
+                    told.insert("setting".to_owned(), json!(setting));
+                }
                 Place::Nowhere => {}
             }
         }

@@ -10,7 +10,7 @@ use super::{
     read::entries,
     show::MASK,
     table::{Cell, Table},
-    value::{choice, count, duration, list, secret, size, text},
+    value::{choice, count, count_in, duration, list, secret, size, text},
 };
 use crate::{
     execute::{
@@ -58,14 +58,12 @@ pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
 
 /// How much may happen.
 fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
-    keys.special(
+    keys.key(
         Key::new(
             "max_rounds",
             "how often the model may call hosted tools in one response; then it must answer. At most 20",
         ),
-        &mut settings.max_rounds,
-        within(1, MAX_ROUNDS),
-        |rounds| Some(count_value(*rounds)),
+        Field::CountIn(&mut settings.max_rounds, 1..=MAX_ROUNDS),
     );
     keys.key(Key::new("max_calls", "hosted calls in one response"), Field::Count(&mut settings.max_calls, 1));
     keys.key(
@@ -88,15 +86,13 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         Key::new("max_results", "of all results of one response; beyond, calls have no result"),
         Field::Size(&mut settings.max_results),
     );
-    keys.special(
+    keys.key(
         Key::new(
             "retries",
             "how often a call is tried again after 1, 2, 4, … seconds, if its tool may be called twice or nothing was sent. \
              At most 10",
         ),
-        &mut settings.retries,
-        within(0, MAX_RETRIES),
-        |retries| Some(count_value(*retries)),
+        Field::CountIn(&mut settings.retries, 0..=MAX_RETRIES),
     );
     rate_key(
         keys,
@@ -148,7 +144,8 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
     keys.special(
         Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
-            .or("none"),
+            .or("none")
+            .file_only(),
         &mut settings.audit,
         |cell| text(cell).map(|path| Some(path.into())),
         |path| path.as_deref().and_then(|path| path.to_str()).map(string),
@@ -196,14 +193,6 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
 }
 
-/// A whole number from `least` to `most`.
-fn within(least: usize, most: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
-    move |cell| match count(least)(cell.clone())? {
-        number if number <= most => Some(number),
-        _ => cell.wrong(format!("expected a whole number from {least} to {most}")),
-    }
-}
-
 fn rate_key(keys: &mut impl Keys, key: Key, value: &mut Option<Rate>) {
     keys.special(key, value, rate, |rate| {
         rate.map(|rate| {
@@ -244,13 +233,13 @@ fn rate(cell: Cell<'_>) -> Option<Option<Rate>> {
 pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
     let kinds: Vec<_> = KINDS.iter().map(|(name, _)| format!("`{name}`")).collect();
     keys.special(
-        Key::new("name", "its name in logs and in the names of its tools").or(Key::REQUIRED),
+        Key::new("name", "its name in logs and in the names of its tools").or(Key::REQUIRED).file_only(),
         &mut draft.name,
         |cell| text(cell).map(Some),
         |name| name.as_deref().map(string),
     );
     keys.special(
-        Key::new("kind", format!("what it is: {}", kinds.join(", "))).or(Key::REQUIRED),
+        Key::new("kind", format!("what it is: {}", kinds.join(", "))).or(Key::REQUIRED).file_only(),
         &mut draft.options,
         |cell| choice(KINDS)(cell).map(|default| Some(default())),
         |options| options.as_ref().map(|options| string(options.kind())),
@@ -360,7 +349,7 @@ fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.special(
         Key::new("retries", "how often a call is tried again").or("those of `[execution]`"),
         &mut rules.retries,
-        |cell| within(0, MAX_RETRIES)(cell).map(Some),
+        |cell| count_in(0..=MAX_RETRIES)(cell).map(Some),
         |retries| retries.map(count_value),
     );
     keys.special(
@@ -673,7 +662,7 @@ mod tests {
     fn mistakes_are_reported() {
         for (text, word) in [
             ("[execution]\nmax_rounds = 21", "from 1 to 20"),
-            ("[execution]\nmax_rounds = 0", "from 1 on"),
+            ("[execution]\nmax_rounds = 0", "from 1 to 20"),
             ("[execution]\nretries = 11", "from 0 to 10"),
             ("[execution]\nrate_limit = \"0/1m\"", "a rate such as"),
             ("[execution]\nrate_limit = \"10\"", "a rate such as"),

@@ -20,7 +20,7 @@ impl fmt::Display for Problem {
         match &self.place {
             Place::Nowhere => write!(f, "{}: {}", self.severity, self.message),
             Place::Flag(name) => write!(f, "{}: {name}: {}", self.severity, self.message),
-            place @ Place::File { .. } => write!(f, "{place}: {}: {}", self.severity, self.message),
+            place @ (Place::File { .. } | Place::Overlay { .. }) => write!(f, "{place}: {}: {}", self.severity, self.message),
         }
     }
 }
@@ -57,6 +57,13 @@ pub enum Place {
     },
     /// In a flag or its environment variable; both are named.
     Flag(&'static str),
+    /// In the settings that were saved over the admin API.
+    Overlay {
+        /// The file that holds them.
+        path: String,
+        /// The path of the setting.
+        setting: String,
+    },
     /// Nowhere: something is missing.
     Nowhere,
 }
@@ -66,6 +73,7 @@ impl fmt::Display for Place {
         match self {
             Self::File { path, line, column } => write!(f, "{path}:{line}:{column}"),
             Self::Flag(name) => f.write_str(name),
+            Self::Overlay { path, setting } => write!(f, "{path}: {setting}"),
             Self::Nowhere => f.write_str("configuration"),
         }
     }
@@ -171,6 +179,6 @@ impl Findings {
 fn line(place: &Place) -> Option<usize> {
     match place {
         Place::File { line, .. } => Some(*line),
-        Place::Flag(_) | Place::Nowhere => None,
+        Place::Flag(_) | Place::Overlay { .. } | Place::Nowhere => None,
     }
 }

@@ -136,7 +136,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
 const STORES: [(&str, StoreKind); 2] = [("embedded", StoreKind::Embedded), ("off", StoreKind::Off)];
 
 /// The default of `state_dir`: `None` if the user has no home.
-fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
+pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
     let folder = |name: &str| environment(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
     Some(state.join("toolwire"))

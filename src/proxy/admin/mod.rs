@@ -27,6 +27,7 @@ use self::{
     access::{Access as Door, Visitor},
     feed::Feed,
     path::AdminPath,
+    settings::SavedSettings,
 };
 pub(super) use self::{error::AdminError, path::BASE};
 use super::{
@@ -36,8 +37,8 @@ use super::{
 };
 use crate::{
     config::Config,
-    execute::Execution,
-    observe::{Access, Outcome},
+    execute::{AuditEvent, Execution},
+    observe::{Access, Outcome, log::List},
 };
 
 /// Bytes of a request's body.
@@ -46,7 +47,7 @@ pub(super) const MAX_BODY: usize = 1 << 20;
 /// The admin API. All threads share it.
 #[derive(Debug)]
 pub(super) struct Admin {
-    config: Arc<Config>,
+    settings: Arc<SavedSettings>,
     door: Door,
     /// `None`: no hosted tools are configured.
     execution: Option<Arc<Execution>>,
@@ -108,7 +109,7 @@ impl Admin {
             execution.audit().capture(settings.capture != crate::config::Capture::Off);
         }
         Some(Self {
-            config: Arc::clone(config),
+            settings: Arc::new(SavedSettings::new(config)),
             door: Door::new(Arc::clone(settings), config),
             execution: execution.cloned(),
             feed: Arc::default(),
@@ -194,8 +195,40 @@ impl Admin {
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id),
             AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body),
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
-            AdminPath::Settings => Ok(settings::list(&self.config)),
+            AdminPath::Settings if *method == Method::PATCH => {
+                let patch = settings::Change::Patch(object(&body)?);
+                self.change_settings(patch, (&head.headers, peer)).await
+            }
+            AdminPath::Settings if *method == Method::DELETE => {
+                self.change_settings(settings::Change::ResetAll, (&head.headers, peer)).await
+            }
+            AdminPath::Settings => Ok(self.settings.list()),
+            AdminPath::Setting(setting) => {
+                self.change_settings(settings::Change::Reset(setting), (&head.headers, peer)).await
+            }
         }
+    }
+
+    /// Changes the saved settings, on a thread that may wait for the disk.
+    async fn change_settings(
+        &self,
+        change: settings::Change,
+        (headers, peer): (&HeaderMap, IpAddr),
+    ) -> Result<Said, AdminError> {
+        let (settings, condition) = (Arc::clone(&self.settings), settings::condition(headers)?);
+        let changing =
+            tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));
+        let changed = changing.await.map_err(|_| {
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change was not made")
+        })?;
+        let (said, paths) = changed?;
+        let paths = List(paths);
+        let paths: &(dyn std::error::Error + 'static) = &paths;
+        tracing::info!(%peer, paths, "settings were saved over the admin API");
+        if let Some(execution) = &self.execution {
+            execution.audit().publish(None, AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() });
+        }
+        Ok(said)
     }
 
     fn execution(&self) -> Result<&Arc<Execution>, AdminError> {

@@ -143,7 +143,8 @@ impl Options {
             Key::new(
                 "allow_private",
                 "a service that sends addresses in place of images may name those of this machine and its networks too",
-            ),
+            )
+            .file_only(),
             Field::Switch(&mut self.allow_private),
         );
     }

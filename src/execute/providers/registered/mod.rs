@@ -83,11 +83,13 @@ impl Options {
             Field::SecretList(&mut self.keys),
         );
         keys.key(
-            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again"),
+            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again")
+                .file_only(),
             Field::Texts(&mut self.ready_callbacks),
         );
         keys.key(
-            Key::new("allow_private", "whether programs may give callback URLs on this machine and in private networks"),
+            Key::new("allow_private", "whether programs may give callback URLs on this machine and in private networks")
+                .file_only(),
             Field::Switch(&mut self.allow_private),
         );
         keys.key(
