@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::Value;
 
 use super::{
+    Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
     read::entries,
     show::MASK,
@@ -20,6 +21,7 @@ use crate::{
     rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings},
     store::Owner,
+    suggest::suggest,
 };
 
 /// The most hops of one turn that may run tools, whatever the configuration says.
@@ -295,6 +297,9 @@ fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>
     provider_keys(&mut Reading(table), &mut draft);
     let mut options = draft.options?;
     options.settings(&mut Reading(table));
+    if let Err(fault) = options.check() {
+        table.report_fault(fault.key, &fault.message);
+    }
     let ProviderDraft { name, tools, deny, max_running, rate_limit, .. } = draft;
     let max_running = max_running.unwrap_or(ProviderEntry::MAX_RUNNING);
     Some((ProviderEntry { name: name?, options, tools, deny, max_running, rate_limit }, table.cell("name")))
@@ -457,7 +462,7 @@ fn permission(table: &mut Table<'_>) -> Option<PermissionRule> {
     Some(PermissionRule { key, model, tool, domain, permission: permission? }.normalized())
 }
 
-fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
+fn tool<'a>(table: &mut Table<'a>) -> Option<(String, ToolRules, Option<Cell<'a>>)> {
     let mut rules = ToolRules::default();
     let name = match table.cell("name") {
         Some(cell) => text(cell),
@@ -467,18 +472,19 @@ fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
         }
     };
     tool_keys(&mut Reading(table), &mut rules);
-    Some((name?, rules))
+    Some((name?, rules, table.cell("name")))
 }
 
 /// Reads the tables. `None`: there is no `[execution]`.
-pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
+pub(super) fn read(table: &mut Table<'_>, models: Option<&[Model]>) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
     for cell in entries(table, "providers") {
         if execution.is_none() {
             cell.warn("no tool is run without the table `[execution]`");
         }
-        if let Some((entry, name)) = cell.table(provider) {
+        if let Some((entry, name)) = cell.clone().table(provider) {
+            check_asked_model(&entry, &cell, models);
             if let (true, Some(name)) =
                 (settings.providers.iter().any(|other| other.name == entry.name), name)
             {
@@ -488,7 +494,14 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
         }
     }
     for cell in entries(table, "tools") {
-        let Some((name, rules)) = cell.clone().table(tool) else { continue };
+        let Some((name, rules, written)) = cell.clone().table(tool) else { continue };
+        if execution.is_some() && !settings.may_offer(&name) {
+            let offered = settings.providers.iter().flat_map(|entry| entry.options.offers(&entry.name));
+            let offered: Vec<_> = offered.collect();
+            let offered: Vec<_> = offered.iter().map(String::as_str).collect();
+            let hint = suggest(&name, &offered, None);
+            written.unwrap_or(cell.clone()).warn(format!("no provider offers a tool `{name}`; {hint}"));
+        }
         if settings.tools.contains_key(&name) {
             cell.wrong::<()>(format!("a second entry for `{name}`"));
         }
@@ -502,6 +515,19 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
         Some(())
     });
     Some(Arc::new(settings))
+}
+
+/// Checks that the model that a provider asks is there. `models` is `None` if their tables have mistakes.
+fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Model]>) {
+    let (ProviderOptions::Search(options), Some(models)) = (&entry.options, models) else { return };
+    let name = options.model();
+    if name.is_empty() || models.iter().any(|model| model.name == name || model.is_wildcard()) {
+        return;
+    }
+    let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
+    let message = format!("no model `{name}`; {}", suggest(name, &names, None));
+    let written = cell.entries().into_iter().find(|(key, ..)| *key == "model");
+    written.map_or_else(|| cell.clone(), |(_, _, model)| model).wrong::<()>(message);
 }
 
 /// The paths of the providers' secrets that are not set.

@@ -132,6 +132,15 @@ impl Findings {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
+    /// Whether something in `span` was reported as wrong.
+    pub(super) fn has_error_in(&self, span: &Range<usize>) -> bool {
+        let is_in = |found: &Finding| {
+            found.kind != Kind::Warning
+                && found.span.as_ref().is_some_and(|own| (span.start..=span.end).contains(&own.start))
+        };
+        self.0.borrow().iter().any(is_in)
+    }
+
     /// The messages alone, each with the offset of its place.
     #[cfg(feature = "bench")]
     pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {

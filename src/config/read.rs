@@ -157,7 +157,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
-        let execution = execution::read(table);
+        let execution = execution::read(table, models.as_deref());
         let admin = admin::read(table);
         Some(Config {
             listen: top.listen,

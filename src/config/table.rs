@@ -133,6 +133,16 @@ impl<'a> Table<'a> {
         self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
     }
 
+    /// Reports what is wrong with `key`: at its place, or the table's if it is absent. Nothing, if a mistake in it was reported.
+    pub(super) fn report_fault(&self, key: &str, message: &str) {
+        let findings = &self.context.findings;
+        match self.entries.get(key).map(Spanned::span) {
+            Some(span) if findings.has_error_in(&span) => {}
+            Some(span) => findings.wrong(span, message),
+            None => findings.missing(Some(self.span.clone()), message),
+        }
+    }
+
     fn report_leftovers(&self) {
         for (key, _) in self.entries.iter() {
             let name = key.get_ref().as_ref();

@@ -8,6 +8,7 @@
 //! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
 
 mod access;
+mod code;
 mod error;
 mod feed;
 mod path;
@@ -114,6 +115,11 @@ impl Admin {
             execution: execution.cloned(),
             feed: Arc::default(),
         })
+    }
+
+    /// A new code with which a browser may sign in once. `None`: no key is needed.
+    pub(super) fn issue_code(&self) -> Option<String> {
+        self.door.issue_code()
     }
 
     /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.

@@ -25,6 +25,9 @@ const ROUTES: &[(&str, &str)] = &[
     ("PUT", "/admin/permissions/auto_approve"),
     ("POST", "/admin/permissions/allow_all"),
     ("GET", "/admin/settings"),
+    ("PATCH", "/admin/settings"),
+    ("DELETE", "/admin/settings"),
+    ("DELETE", "/admin/settings/execution.max_calls"),
 ];
 
 #[tokio::test]

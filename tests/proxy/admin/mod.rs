@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod events;
 mod programs;
+mod settings;
 
 use bytes::Bytes;
 use http::{Method, Request};

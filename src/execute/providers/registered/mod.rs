@@ -41,7 +41,7 @@ use self::{
 use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, address::AddressRules,
-        http::HttpClient,
+        http::HttpClient, providers::Fault,
     },
     failure::{Failure, Kind},
     settings::{Field, Key, Settings},
@@ -108,11 +108,21 @@ impl Options {
         );
     }
 
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.keys.is_empty() {
+            true => Err(Fault::new("keys", "`keys` is missing: the secrets with which programs register")),
+            false => Ok(()),
+        }
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        vec!["*".to_owned()]
+    }
+
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        if self.keys.is_empty() {
-            return Err("`keys` is missing: the secrets with which programs register".to_owned());
-        }
         Ok(Arc::new(Registrations::new(self.clone(), host.clone())))
     }
 }
