@@ -198,6 +198,16 @@ impl Config {
         self.sources.origin().map(|origin| origin.overlay.clone()).unwrap_or_default()
     }
 
+    /// The paths of the settings that were saved over the admin API and hold, each with the file.
+    #[cfg(feature = "cli")]
+    pub(crate) fn saved_settings(&self) -> Vec<(String, PathBuf)> {
+        let Some(folder) = &self.state_dir else { return Vec::new() };
+        let overlay = self.overlay();
+        let is_ignored = |path: &str| self.sources.refused().iter().any(|refused| refused.path == path);
+        let paths = overlay.paths().filter(|path| !is_ignored(path));
+        paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
+    }
+
     /// The configuration as it would be read with `overlay` as the saved settings.
     ///
     /// # Errors
