@@ -35,6 +35,7 @@ mod value;
 
 pub use admin::AdminSettings;
 pub(crate) use admin::Capture;
+pub(crate) use facts::Facts;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
 #[cfg(feature = "cli")]
@@ -43,7 +44,6 @@ pub(crate) use keys::Row;
 pub(crate) use keys::{Keys, read_table, table_of};
 #[cfg(feature = "cli")]
 pub(crate) use model::settings_for;
-pub(crate) use facts::Facts;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
 pub(crate) use overlay::{Overlay, Refused};
@@ -102,7 +102,7 @@ fn of_source(
     overrides: &Overrides,
     environment: Environment<'_>,
 ) -> Result<Loaded, Problems> {
-    let values;
+    let mut values = Vec::new();
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
     let folder = overlay::folder(root.get_ref(), environment);
     let overlay = match (overlay, &folder) {
@@ -114,7 +114,7 @@ fn of_source(
     let origin = Origin { source: source.clone(), overrides: overrides.clone(), overlay };
     let source = &source.with_overlay(file, origin.overlay.paths().map(str::to_owned).collect());
     let in_file = Sources::of(root.get_ref(), source);
-    values = origin.overlay.to_toml();
+    values.extend(origin.overlay.to_toml());
     let laid = origin.overlay.lay_over(root.get_mut(), &values, source);
     overrides.lay_over(root.get_mut(), source);
     let context = Context { source, findings: Default::default(), environment };

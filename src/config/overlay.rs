@@ -110,11 +110,7 @@ impl Overlay {
 
     /// The values as TOML, or what is wrong with them, for [`lay_over`](Self::lay_over).
     pub(super) fn to_toml(&self) -> Vec<Result<String, String>> {
-        let text = |value| match toml::Value::try_from(value) {
-            Ok(value) => Ok(value.to_string()),
-            Err(_) => Err("a configuration cannot have this value".to_owned()),
-        };
-        self.0.values().map(text).collect()
+        self.0.values().map(text_of).collect()
     }
 
     /// Puts the values into `root`, each with the span that stands for it in `source`. `values` are those of this overlay.
@@ -174,7 +170,8 @@ fn flatten<'p>(
         let Some(keys) = keys else {
             let path = format!("{above}{}{written}", if above.is_empty() { "" } else { "." });
             let path = path.chars().take(MAX_PATH).collect();
-            let message = "this is not the path of a setting, such as `providers.serper.max_results`".to_owned();
+            let message =
+                "this is not the path of a setting, such as `providers.serper.max_results`".to_owned();
             refused.push(Refused { path, message });
             continue;
         };
@@ -283,6 +280,26 @@ fn put_below<'i>(
     }
 }
 
+/// A JSON value as TOML.
+fn text_of(value: &Json) -> Result<String, String> {
+    Ok(match value {
+        Json::Null => return Err("a configuration cannot have the value `null`".to_owned()),
+        Json::Bool(switch) => switch.to_string(),
+        // TOML has the same notation.
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => toml::Value::String(text.clone()).to_string(),
+        Json::Array(elements) => {
+            let elements: Result<Vec<_>, _> = elements.iter().map(text_of).collect();
+            format!("[{}]", elements?.join(", "))
+        }
+        Json::Object(members) => {
+            let members =
+                members.iter().map(|(key, value)| Ok(format!("{} = {}", below("", key), text_of(value)?)));
+            format!("{{ {} }}", members.collect::<Result<Vec<_>, String>>()?.join(", "))
+        }
+    })
+}
+
 /// A value with one span for all of it.
 fn at<'i>(value: Spanned<DeValue<'i>>, span: &Range<usize>) -> Spanned<DeValue<'i>> {
     let value = match value.into_inner() {
@@ -290,9 +307,9 @@ fn at<'i>(value: Spanned<DeValue<'i>>, span: &Range<usize>) -> Spanned<DeValue<'
             DeValue::Array(elements.into_iter().map(|element| at(element, span)).collect())
         }
         DeValue::Table(entries) => {
-            let entries = entries.into_iter().map(|(key, value)| {
-                (Spanned::new(span.clone(), key.into_inner()), at(value, span))
-            });
+            let entries = entries
+                .into_iter()
+                .map(|(key, value)| (Spanned::new(span.clone(), key.into_inner()), at(value, span)));
             DeValue::Table(entries.collect())
         }
         value => value,

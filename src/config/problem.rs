@@ -20,7 +20,9 @@ impl fmt::Display for Problem {
         match &self.place {
             Place::Nowhere => write!(f, "{}: {}", self.severity, self.message),
             Place::Flag(name) => write!(f, "{}: {name}: {}", self.severity, self.message),
-            place @ (Place::File { .. } | Place::Overlay { .. }) => write!(f, "{place}: {}: {}", self.severity, self.message),
+            place @ (Place::File { .. } | Place::Overlay { .. }) => {
+                write!(f, "{place}: {}: {}", self.severity, self.message)
+            }
         }
     }
 }

@@ -271,8 +271,12 @@ lease = "30s"
         let setting = |path: &str| {
             settings.iter().find(|setting| setting.path == path).unwrap_or_else(|| panic!("{path}"))
         };
-        let source =
-            |path: &str| setting(path).source.as_ref().map(|source| (source.kind, source.place.as_deref().unwrap_or_default()));
+        let source = |path: &str| {
+            setting(path)
+                .source
+                .as_ref()
+                .map(|source| (source.kind, source.place.as_deref().unwrap_or_default()))
+        };
         let line = |number: usize| format!("{}:{number}", file.path().display());
 
         let body = setting("limits.max_body");

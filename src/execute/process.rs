@@ -51,7 +51,9 @@ impl Program {
             Field::Secrets(&mut self.env),
         );
         keys.key(
-            Key::new("working_dir", "the folder in which the program runs").or("that of toolwire").file_only(),
+            Key::new("working_dir", "the folder in which the program runs")
+                .or("that of toolwire")
+                .file_only(),
             Field::OptionalText(&mut self.working_dir),
         );
     }

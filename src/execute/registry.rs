@@ -136,9 +136,8 @@ impl Registry {
     pub(crate) fn names(&self) -> (Vec<String>, Vec<String>) {
         let snapshot = self.snapshot();
         let tools = snapshot.tools().iter().filter(|tool| tool.is_enabled);
-        let starting = self.providers.iter().filter(|(_, provider)| {
-            provider.status().state == ProviderState::Starting
-        });
+        let starting =
+            self.providers.iter().filter(|(_, provider)| provider.status().state == ProviderState::Starting);
         (
             tools.map(|tool| tool.name.to_string()).collect(),
             starting.map(|(name, _)| name.to_string()).collect(),

@@ -52,7 +52,8 @@ impl Desk {
     }
 }
 
-const SERPER: &str = "[[providers]]\nname = \"serper\"\nkind = \"serper\"\napi_key = \"env:SERPER\"\nmax_results = 4\n";
+const SERPER: &str =
+    "[[providers]]\nname = \"serper\"\nkind = \"serper\"\napi_key = \"env:SERPER\"\nmax_results = 4\n";
 
 #[test]
 fn check_shows_what_was_saved() {
@@ -85,7 +86,7 @@ fn wrong_saved_setting_is_reported_with_its_path() {
         (r#"{"providers.gone.timeout": "5s"}"#, "no provider `gone`"),
         (r#"{"listen": "0.0.0.0:1"}"#, "only be set in the configuration file"),
         (r#"{"a b": 1}"#, "not the path of a setting"),
-        (r#"{"execution.max_calls": null}"#, "cannot have this value"),
+        (r#"{"execution.max_calls": null}"#, "cannot have the value `null`"),
     ] {
         let (status, problems) = Desk::new("").with_saved(saved).problems();
         assert_eq!(status, 0, "{saved}: {problems}");
@@ -167,7 +168,8 @@ fn faults_in_the_settings_of_providers_are_errors_at_their_place() {
         assert!(problems.starts_with(&format!("error {line}: ")), "{provider}: {problems}");
     }
     // What is wrong with the value itself is reported once.
-    let (_, problems) = Desk::new("[[providers]]\nname = \"p\"\nkind = \"command\"\ncommand = 5\n").problems();
+    let (_, problems) =
+        Desk::new("[[providers]]\nname = \"p\"\nkind = \"command\"\ncommand = 5\n").problems();
     assert_eq!(problems.lines().count(), 1, "{problems}");
 }
 
@@ -180,9 +182,16 @@ fn rules_for_tools_that_no_provider_offers_are_warned_about() {
         problems.contains(&format!("no provider offers a tool `{tool}`"))
     };
     let serper = SERPER.replace("\"env:SERPER\"", "\"k\"");
-    for (tool, is_warned) in
-        [("web_search", false), ("Web_Search", false), ("scrape", false), ("web*", false), ("*", false), ("scrap", true), ("news_search", true), ("x*", true)]
-    {
+    for (tool, is_warned) in [
+        ("web_search", false),
+        ("Web_Search", false),
+        ("scrape", false),
+        ("web*", false),
+        ("*", false),
+        ("scrap", true),
+        ("news_search", true),
+        ("x*", true),
+    ] {
         assert_eq!(warned(&serper, tool), is_warned, "{tool}");
     }
     let denied = format!("{serper}deny = [\"scrape\"]\n");

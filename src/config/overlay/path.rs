@@ -64,7 +64,9 @@ mod tests {
             let split = keys_of(&path).unwrap_or_else(|| panic!("{path}"));
             assert_eq!(split, keys, "{path}");
         }
-        for wrong in ["", ".", "a.", ".a", "a..b", "a b", "a = 1", "\"a", "\"a\"b", "a\n", "'''a'''", "a#", "ä"] {
+        for wrong in
+            ["", ".", "a.", ".a", "a..b", "a b", "a = 1", "\"a", "\"a\"b", "a\n", "'''a'''", "a#", "ä"]
+        {
             assert_eq!(keys_of(wrong), None, "{wrong}");
         }
     }

@@ -69,9 +69,10 @@ impl Overlay {
         let file = Self::file(state_dir);
         let new = file.with_extension("new");
         // An earlier attempt may have left it. Nothing is written through a link.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        if let Err(error) = fs::remove_file(&new)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
         }
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);

@@ -224,9 +224,7 @@ impl Access {
                     AdminError::unauthorized("this code is not valid: a code works once, for two minutes")
                 })
             }
-            (Some(_), Some(_)) => {
-                Err(AdminError::invalid("either `key` or `code`, not both", Some("code")))
-            }
+            (Some(_), Some(_)) => Err(AdminError::invalid("either `key` or `code`, not both", Some("code"))),
             (None, Some(_)) => Err(AdminError::invalid("`code` is a string", Some("code"))),
             _ => Err(AdminError::invalid("`key` is missing: an admin key", Some("key"))),
         }

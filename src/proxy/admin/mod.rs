@@ -222,8 +222,7 @@ impl Admin {
         (headers, peer): (&HeaderMap, IpAddr),
     ) -> Result<Said, AdminError> {
         let (settings, condition) = (Arc::clone(&self.settings), settings::condition(headers)?);
-        let changing =
-            tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));
+        let changing = tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));
         let changed = changing.await.map_err(|_| {
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change was not made")
         })?;

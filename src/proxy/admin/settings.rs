@@ -15,7 +15,9 @@ use super::{
     sessions::{digest_of, hex},
 };
 use crate::{
-    config::{Config, Facts, Loaded, Overlay, Place, Problem, Problems, Refused, Setting, SettingValue, Severity},
+    config::{
+        Config, Facts, Loaded, Overlay, Place, Problem, Problems, Refused, Setting, SettingValue, Severity,
+    },
     suggest::nearest_names,
 };
 
