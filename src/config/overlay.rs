@@ -66,7 +66,8 @@ impl Overlay {
         self.0.get(path) == other.0.get(path)
     }
 
-    /// The same after `patch`: an object by paths, or by their parts. `null` removes a setting. Returns the paths that it names, too.
+    /// The same after `patch`: an object by paths, or by their parts. `null` removes a setting, and
+    /// those below it. Returns the paths of all that were set or removed, too.
     ///
     /// # Errors
     /// The paths that are wrong.
@@ -90,7 +91,13 @@ impl Overlay {
             let message = format!("more than {MAX_SETTINGS} settings would be saved");
             return Err(vec![Refused { path: String::new(), message }]);
         }
-        Ok((patched, leaves.into_iter().map(|(path, _)| path).collect()))
+        let mut paths: Vec<_> =
+            self.paths().filter(|path| !self.agrees(&patched, path)).map(str::to_owned).collect();
+        let set = leaves.into_iter().filter(|(_, value)| !value.is_null()).map(|(path, _)| path);
+        paths.extend(set);
+        paths.sort_unstable();
+        paths.dedup();
+        Ok((patched, paths))
     }
 
     /// The same without the setting at `path` and those below it, and their paths. `None`: there are none.

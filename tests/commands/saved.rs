@@ -155,7 +155,7 @@ fn faults_in_the_settings_of_providers_are_errors_at_their_place() {
         ("kind = \"mcp\"", 12, "`command` or `url` is missing"),
         ("kind = \"mcp\"\ncommand = [\"a\"]\nurl = \"http://h/\"", 16, "not both"),
         ("kind = \"search\"", 12, "`model` is missing"),
-        ("kind = \"search\"\nmodel = \"mm\"", 15, "no model `mm`; did you mean `m`?"),
+        ("kind = \"search\"\nmodel = \"mm\"", 15, "no model `mm`"),
         ("kind = \"images\"\nengine = \"openai\"", 12, "`model` is missing"),
         ("kind = \"http\"", 12, "`keys` is missing"),
         ("kind = \"serper\"\nextra_tools = [\"video_search\"]", 15, "unknown tool: `video_search`"),

@@ -201,8 +201,12 @@ fn etag(overlay: &Overlay) -> String {
 fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Config, AdminError> {
     let facts = config.facts();
     let Loaded { config, .. } = config.with_overlay(overlay.clone()).map_err(|Problems(problems)| {
-        let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        invalid(errors.take(MAX_PROBLEMS).map(|problem| shown_problem(problem, &facts)).collect())
+        let mut errors: Vec<_> =
+            problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
+        // Those in the request come before those that follow from them elsewhere.
+        errors.sort_by_key(|problem| !matches!(problem.place, Place::Overlay { .. }));
+        let errors = errors.into_iter().take(MAX_PROBLEMS);
+        invalid(errors.map(|problem| shown_problem(problem, &facts)).collect())
     })?;
     let refused = config.sources.refused().iter().filter(|refused| paths.contains(&refused.path));
     let refused: Vec<_> = refused.take(MAX_PROBLEMS).map(|one| shown_refusal(one, &facts)).collect();

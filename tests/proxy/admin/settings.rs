@@ -103,7 +103,7 @@ async fn patch_takes_paths_parts_and_null() {
     let folder = TempDir::new().unwrap();
     let (_upstream, proxy) = start(folder.path()).await;
     let body = json!({
-        "providers": {"serper": {"timeout": "10s", "denied_domains": ["bad.example"]}, "a.b": {"timeout": "5s"}},
+        "providers": {"serper": {"timeout": "10s", "denied_domains": ["bad.example"]}, "\"a.b\"": {"timeout": "5s"}},
         "providers.\"a.b\".max_running": 2,
         "tools.web_search.description": "Looks things up.",
         "providers.draw.request.quality": "low",
@@ -123,8 +123,11 @@ async fn patch_takes_paths_parts_and_null() {
     assert_eq!(setting(&again, "tools.web_search.description").await.0["value"], "Looks things up.");
     assert_eq!(setting(&again, "providers.draw.request.quality").await.0["source"], "overlay");
 
-    let (status, _) = patch(&again, &json!({"providers.serper": {"timeout": null}, "tools": null})).await;
-    assert_eq!(status, 200);
+    let (status, said) = patch(&again, &json!({"providers.serper": {"timeout": null}, "tools": null})).await;
+    assert_eq!((status, &said["restart_required"]), (200, &json!(true)));
+    let changed: Vec<_> =
+        said["settings"].as_array().unwrap().iter().map(|setting| &setting["path"]).collect();
+    assert_eq!(changed, ["providers.serper.timeout", "tools.web_search.description"]);
     assert_eq!(saved(folder.path()).as_object().unwrap().len(), 4);
     assert_eq!(delete(&again, "/admin/settings/providers.%22a.b%22").await.0, 200);
     assert_eq!(saved(folder.path()).as_object().unwrap().len(), 2);
