@@ -68,7 +68,7 @@ pub enum Event<'a> {
     ServerCall(ServerCall<'a>),
     /// A citation for the text so far.
     Annotation(Annotation<'a>),
-    /// An image or file made by the upstream.
+    /// An image or file made by the upstream or by a hosted call.
     Media(Media<'a>),
     /// Token counts. Later ones replace earlier ones.
     Usage(Usage),
@@ -211,13 +211,15 @@ pub struct CallResult<'a> {
     pub is_error: bool,
 }
 
-/// A call that the upstream ran itself, with its result.
+/// A call that the upstream or toolwire ran, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCall<'a> {
     /// The call's id; empty if the upstream gave none.
     pub id: Cow<'a, str>,
     /// The tool's name.
     pub name: Cow<'a, str>,
+    /// Who ran it.
+    pub runner: Runner,
     /// The arguments as the model wrote them; `None` if they were reported before.
     pub arguments: Option<Cow<'a, str>>,
     /// The result; `None` if there is none yet.
@@ -241,7 +243,7 @@ pub struct Annotation<'a> {
 /// An image or another file in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// The upstream's id of it.
+    /// The upstream's id of it, or the id of the hosted call that made it.
     pub id: Cow<'a, str>,
     /// MIME type; empty if not given.
     pub mime: Cow<'a, str>,
@@ -348,9 +350,10 @@ impl Event<'_> {
             Event::CallResult(CallResult { index, id, content, is_error }) => {
                 Event::CallResult(CallResult { index, id: own(id), content: own(content), is_error })
             }
-            Event::ServerCall(ServerCall { id, name, arguments, content, is_error }) => {
+            Event::ServerCall(ServerCall { id, name, runner, arguments, content, is_error }) => {
                 let (arguments, content) = (arguments.map(own), content.map(own));
-                Event::ServerCall(ServerCall { id: own(id), name: own(name), arguments, content, is_error })
+                let (id, name) = (own(id), own(name));
+                Event::ServerCall(ServerCall { id, name, runner, arguments, content, is_error })
             }
             Event::Annotation(Annotation { url, title, span }) => {
                 Event::Annotation(Annotation { url: own(url), title: own(title), span })

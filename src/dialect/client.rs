@@ -24,6 +24,11 @@ pub trait ClientSide: Sync {
     /// A writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;
 
+    /// Whether clients get the images that hosted calls made, beside what the model writes.
+    fn shows_generated_images(&self) -> bool {
+        false
+    }
+
     /// The body of an error response.
     fn error_body(&self, failure: &Failure) -> Vec<u8>;
 

@@ -196,7 +196,7 @@ impl HostedCall {
     /// The output without configured secrets, and not longer than it may be.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
-        let Output { content, summary, details, is_error } = output;
+        let Output { content, summary, details, images, is_error } = output;
         let limit = self.hosted.rules.max_result.unwrap_or(self.turn.execution.settings().max_result);
         let content = shrink(secrets.text(&content).into_owned(), limit).ok_or_else(too_large)?;
         let details = match details {
@@ -209,7 +209,7 @@ impl HostedCall {
                 }
             }
         };
-        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, is_error })
+        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
     }
 
     fn record(&self) -> CallRecord {

@@ -71,6 +71,8 @@ pub(crate) struct Output {
     pub(crate) summary: String,
     /// What user interfaces show beside the text: `images`, `results`, … by kind; `Null` without.
     pub(crate) details: Value,
+    /// The names of the image files that the call is for, which clients may get as items of the response.
+    pub(crate) images: Vec<String>,
     /// The tool ran and reports that it failed; `content` says why. Never kept for equal calls.
     pub(crate) is_error: bool,
 }

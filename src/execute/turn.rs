@@ -7,7 +7,11 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinSet, spawn_blocking},
+    time::Instant,
+};
 
 use super::{
     arguments,
@@ -23,6 +27,7 @@ use super::{
 };
 use crate::{
     conversation::{Call, CallOutput, Turn},
+    event::Media,
     pipeline::DeferredTurn,
     rules::HostedRules,
     wire::text::boundary_upto,
@@ -71,6 +76,10 @@ pub(crate) struct Ran {
     pub(crate) note: String,
     /// What user interfaces show beside the text: [`Output::details`].
     pub(crate) details: Value,
+    /// The names of the image files that the call made.
+    pub(crate) images: Vec<String>,
+    /// The tool's own name, whatever the model called it.
+    pub(crate) tool: Arc<str>,
 }
 
 /// How a call ended.
@@ -162,6 +171,29 @@ impl HostedTurn {
         match &self.offered {
             Some(offered) => self.snapshot.tools().get(*offered.get(name)?),
             None => self.snapshot.find(name),
+        }
+    }
+
+    /// The tool's own name, if the model may have called it by another one.
+    pub(crate) fn own_name(&self, called: &str) -> Arc<str> {
+        self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
+    }
+
+    /// The images that these calls made, as far as they have at most `room` bytes together. Each has the id of its call.
+    pub(crate) fn images(
+        &self,
+        ran: &[Ran],
+        room: usize,
+    ) -> impl Future<Output = Vec<Media<'static>>> + Send + use<> {
+        let made = |ran: &Ran| {
+            let id = ran.output.id.clone();
+            ran.images.iter().map(move |name| (id.clone(), name.clone())).collect::<Vec<_>>()
+        };
+        let names: Vec<_> = ran.iter().flat_map(made).collect();
+        let files = self.execution.files().filter(|_| !names.is_empty()).cloned();
+        async move {
+            let Some(files) = files else { return Vec::new() };
+            spawn_blocking(move || files.media(names, room)).await.unwrap_or_default()
         }
     }
 
@@ -275,13 +307,15 @@ impl HostedTurn {
             }
         });
         let is_error = result.as_ref().map_or(true, |output| output.is_error);
-        let label = self.tool(&call.name).map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
-        let (content, note, details) = match result {
+        let hosted = self.tool(&call.name);
+        let label = hosted.map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
+        let tool = self.own_name(&call.name);
+        let (content, note, details, images) = match result {
             Ok(output) => {
-                let Output { content, summary, details, .. } = Output::clone(&output);
-                (content, if summary.is_empty() { "done".to_owned() } else { summary }, details)
+                let Output { content, summary, details, images, .. } = Output::clone(&output);
+                (content, if summary.is_empty() { "done".to_owned() } else { summary }, details, images)
             }
-            Err(error) => (error.content(&call.name), error.message, Value::Null),
+            Err(error) => (error.content(&call.name), error.message, Value::Null, Vec::new()),
         };
         state.bytes += content.len();
         drop(state);
@@ -295,6 +329,8 @@ impl HostedTurn {
             arguments,
             note,
             details,
+            images,
+            tool,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
     config::Config,
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
     dialect::{ClientDialect, Reader, UpstreamRequest},
-    event::{Event, Reasoning, ServerCall, Warning},
+    event::{Event, Media, Reasoning, Runner, ServerCall, Warning},
     execute::{HostedTurn, Ran, Visibility},
     failure::Failure,
     pipeline::{DeferredTurn, FollowUp, Reason, Tally},
@@ -27,6 +27,9 @@ use super::{
     learned::{Kind, Learned, Subject},
     turn_states::OwnStates,
 };
+
+/// Bytes of images, in base64, that the client gets as items of one response: half of what `max_answer` is by default.
+const MAX_IMAGES: usize = 32 << 20;
 
 /// Decides how a response goes on. It exists only for models whose rules allow several hops.
 pub(super) trait DecideHop: fmt::Debug + Send {
@@ -41,11 +44,11 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called when the response is complete, and hosted calls of it are to run for the client's next request.
     fn deferred(&mut self, _turn: DeferredTurn) {}
 
-    /// Called with the results of hosted tools that a decision gave.
+    /// Called with the results of hosted tools that a decision gave, and the images for the client.
     ///
     /// # Errors
     /// The response fails.
-    fn ran(&mut self, _ran: Vec<Ran>) -> Result<Continuation, Failure> {
+    fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Result<Continuation, Failure> {
         Ok(Continuation::End(None))
     }
 
@@ -72,8 +75,8 @@ pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Fail
 pub(super) enum Continuation {
     /// With another request to the upstream.
     Ask(Box<NextHop>),
-    /// Hosted tools have run: with what [`DecideHop::ran`] makes of their results.
-    Ran(Vec<Ran>),
+    /// Hosted tools have run: with what [`DecideHop::ran`] makes of their results and of the images for the client.
+    Ran(Vec<Ran>, Vec<Media<'static>>),
     /// It ends with what the hops so far gave, and a warning that says why.
     End(Option<Warning<'static>>),
 }
@@ -111,6 +114,8 @@ pub(super) struct AskAgain {
     running: Option<FollowUp>,
     /// What the response has that the client does not see: the turns of hops with hosted calls alone, and their results.
     unseen: Vec<Turn>,
+    /// Bytes of images that the client may still get in the response.
+    room: usize,
     /// The time of the request, in seconds of Unix time.
     now: u64,
     /// The turns of all follow-ups so far.
@@ -155,6 +160,7 @@ impl AskAgain {
             hosted,
             running: None,
             unseen: Vec::new(),
+            room: MAX_IMAGES,
             now,
             turns: Vec::new(),
             constrained,
@@ -209,29 +215,48 @@ impl AskAgain {
     }
 }
 
-/// A call that runs.
-fn announced(call: &Call) -> ServerCall<'static> {
+/// A call of the hosted tool `name` that runs.
+fn announced(call: &Call, name: &str) -> ServerCall<'static> {
     ServerCall {
         id: Cow::Owned(call.id.clone()),
-        name: Cow::Owned(call.name.clone()),
+        name: Cow::Owned(name.to_owned()),
+        runner: Runner::Toolwire,
         arguments: Some(Cow::Owned(call.arguments.clone())),
         content: None,
         is_error: false,
     }
 }
 
-/// What the client gets of calls that have run.
-fn outcome(ran: &[Ran], visibility: Visibility) -> Vec<Event<'static>> {
-    let event = |ran: &Ran| match visibility {
-        Visibility::Off => None,
-        Visibility::Reasoning => Some(Event::Reasoning(Reasoning::text(format!("{}\n", ran.note)))),
-        Visibility::Items => {
-            let CallOutput { id, name, content, is_error } = ran.output.clone();
-            let (id, name, content) = (Cow::Owned(id), Cow::Owned(name), Some(Cow::Owned(content)));
-            Some(Event::ServerCall(ServerCall { id, name, arguments: None, content, is_error }))
+/// What the client gets of calls that have run, and of the images that they made.
+fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility) -> Vec<Event<'static>> {
+    let mut events = Vec::new();
+    for ran in ran {
+        match visibility {
+            Visibility::Off => {}
+            Visibility::Reasoning => {
+                events.push(Event::Reasoning(Reasoning::text(format!("{}\n", ran.note))));
+            }
+            Visibility::Items => {
+                let own = images.extract_if(.., |image| image.id == ran.output.id);
+                events.extend(own.map(Event::Media));
+                events.push(Event::ServerCall(result_of(ran)));
+            }
         }
-    };
-    ran.iter().filter_map(event).collect()
+    }
+    events
+}
+
+/// The result of a call.
+fn result_of(ran: &Ran) -> ServerCall<'static> {
+    let CallOutput { id, content, is_error, .. } = ran.output.clone();
+    ServerCall {
+        id: Cow::Owned(id),
+        name: Cow::Owned(ran.tool.to_string()),
+        runner: Runner::Toolwire,
+        arguments: None,
+        content: Some(Cow::Owned(content)),
+        is_error,
+    }
 }
 
 /// The request after hosted tools have run: a call that the client requires has been made, and tools may be exhausted.
@@ -293,11 +318,22 @@ impl DecideHop for AskAgain {
             return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
         };
         let running = hosted.run(follow_up.hosted.clone());
+        let is_item =
+            hosted.visibility() == Visibility::Items && self.dialect.side().shows_generated_images();
+        let shows = is_item.then(|| (Arc::clone(hosted), self.room));
         self.running = Some(follow_up);
-        Box::pin(async { Ok(Continuation::Ran(running.await)) })
+        Box::pin(async {
+            let ran = running.await;
+            let images = match shows {
+                Some((hosted, room)) => hosted.images(&ran, room).await,
+                None => Vec::new(),
+            };
+            Ok(Continuation::Ran(ran, images))
+        })
     }
 
-    fn ran(&mut self, ran: Vec<Ran>) -> Result<Continuation, Failure> {
+    fn ran(&mut self, ran: Vec<Ran>, images: Vec<Media<'static>>) -> Result<Continuation, Failure> {
+        self.room = images.iter().fold(self.room, |room, image| room.saturating_sub(image.data.len()));
         let Some(FollowUp { mut turns, .. }) = self.running.take() else {
             return Ok(Continuation::End(None));
         };
@@ -307,14 +343,17 @@ impl DecideHop for AskAgain {
         let results = results(&turns, &ran);
         turns.extend(results);
         self.unseen.extend(turns.iter().cloned());
-        let shown = self.visibility().map_or_else(Vec::new, |visibility| outcome(&ran, visibility));
+        let shown = self.visibility().map_or_else(Vec::new, |visibility| outcome(&ran, images, visibility));
         self.ask(turns, shown)
     }
 
     fn announced(&self) -> Vec<Event<'static>> {
-        let is_shown = self.visibility() == Some(Visibility::Items);
-        let running = self.running.iter().filter(|_| is_shown).flat_map(|running| &running.hosted);
-        running.map(|call| Event::ServerCall(announced(call))).collect()
+        let Some(hosted) = self.hosted.as_ref().filter(|hosted| hosted.visibility() == Visibility::Items)
+        else {
+            return Vec::new();
+        };
+        let running = self.running.iter().flat_map(|running| &running.hosted);
+        running.map(|call| Event::ServerCall(announced(call, &hosted.own_name(&call.name)))).collect()
     }
 
     fn deferred(&mut self, mut turn: DeferredTurn) {

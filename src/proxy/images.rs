@@ -34,9 +34,9 @@ pub(super) async fn respond(
     name: String,
     access: Access,
 ) -> Response<ReplyBody> {
+    let content_type = HeaderValue::from_static(files::content_type(&name));
     match find(files, name).await {
         Ok((bytes, ttl)) => {
-            let content_type = HeaderValue::from_static(files::CONTENT_TYPE);
             let mut response = reply::plain(StatusCode::OK, content_type, bytes, access);
             let headers = response.headers_mut();
             let caching = format!("private, max-age={ttl}, immutable");

@@ -2,12 +2,16 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,
     reason = "a failing test panics, wherever its helpers live"
 )]
 
+/// Upstreams of every dialect, and clients that are independent of the rest of the code.
+#[path = "../support/mod.rs"]
+mod independent;
 mod support;
 
 mod admin;

@@ -184,6 +184,7 @@ fn content(answer: &mut Answer, blocks: impl Iterator<Item = Value>) {
                 _ = text("signature");
                 answer.reasoning.push_str(&text("thinking"));
             }
+            "redacted_thinking" => _ = text("data"),
             "tool_use" => {
                 let (id, name) = (text("id"), text("name"));
                 assert!(!id.is_empty() && !name.is_empty());

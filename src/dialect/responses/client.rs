@@ -30,6 +30,10 @@ impl ClientSide for Client {
         error_body(failure)
     }
 
+    fn shows_generated_images(&self) -> bool {
+        true
+    }
+
     fn unknown_model(&self, name: &str) -> Failure {
         Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
             .with_code("model_not_found")

@@ -6,6 +6,7 @@
 //!
 //! All functions that touch the disk block: async code calls them from a thread for blocking work.
 
+mod format;
 mod name;
 #[cfg(test)]
 mod tests;
@@ -20,22 +21,21 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, renameat, unlinkat};
 use tokio::{task::spawn_blocking, time::sleep};
 
+use self::format::ImageFormat;
 pub(crate) use self::name::is_name;
-use crate::settings::{Field, Key, Settings};
+use crate::{
+    event::Media,
+    settings::{Field, Key, Settings},
+};
 
 /// The path below which clients get images.
 pub(crate) const PATH: &str = "/api/images/";
-
-/// The content type of all images.
-pub(crate) const CONTENT_TYPE: &str = "image/png";
-
-/// Begins every PNG file (PNG, section 5.2).
-const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// Begins the name of a file that is still being written.
 const UNFINISHED: &str = ".new-";
@@ -48,6 +48,11 @@ const BLOCK: u64 = 4096;
 
 /// How often expired images are removed, at least.
 const CLEANING: Duration = Duration::from_secs(60 * 60);
+
+/// The content type of the image `name`.
+pub(crate) fn content_type(name: &str) -> &'static str {
+    ImageFormat::of_name(name).unwrap_or(ImageFormat::Png).content_type()
+}
 
 /// Where images are kept, how many, and how clients find them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,8 +148,8 @@ struct Known {
 /// Why an image is not kept.
 #[derive(Debug)]
 pub(crate) enum SaveError {
-    /// It is not a PNG file.
-    NotPng,
+    /// It is not an image of a known format.
+    NotImage,
     /// It is larger than it may be.
     TooLarge,
     /// It cannot be written. The words are for the log.
@@ -194,20 +199,18 @@ impl ImageFiles {
         self.settings.max_image
     }
 
-    /// Keeps a PNG file under a new name, which is returned.
+    /// Keeps an image under a new name, which is returned. Its format is what its first bytes say, whatever a service says.
     ///
     /// # Errors
     /// Why it is not kept.
-    pub(crate) fn save(&self, png: &[u8], now: SystemTime) -> Result<String, SaveError> {
-        if !png.starts_with(SIGNATURE) {
-            return Err(SaveError::NotPng);
-        }
+    pub(crate) fn save(&self, image: &[u8], now: SystemTime) -> Result<String, SaveError> {
+        let format = ImageFormat::of(image).ok_or(SaveError::NotImage)?;
         let limit = self.settings.max_images as u64;
-        let size = charged(png.len() as u64);
-        if png.len() > self.settings.max_image || size > limit {
+        let size = charged(image.len() as u64);
+        if image.len() > self.settings.max_image || size > limit {
             return Err(SaveError::TooLarge);
         }
-        let name = name::new(now)?;
+        let name = name::new(now, format)?;
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let folder = self.open_folder()?;
         let unfinished = format!("{UNFINISHED}{name}");
@@ -219,8 +222,8 @@ impl ImageFiles {
             let oldest = oldest.clone();
             known.remove(&oldest, &folder);
         }
-        let written =
-            write(&folder, &unfinished, png).and_then(|()| renameat(&folder, &*unfinished, &folder, &*name));
+        let written = write(&folder, &unfinished, image)
+            .and_then(|()| renameat(&folder, &*unfinished, &folder, &*name));
         if let Err(error) = written {
             let _ = unlinkat(&folder, &*unfinished, AtFlags::empty());
             return Err(error.into());
@@ -249,6 +252,20 @@ impl ImageFiles {
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The images `names` for a response, each with an id for it. What cannot be read, or does not fit into `room` bytes, is left out.
+    pub(crate) fn media(&self, names: Vec<(String, String)>, mut room: usize) -> Vec<Media<'static>> {
+        let mut all = Vec::new();
+        for (id, name) in names {
+            let Ok(Some(bytes)) = self.read(&name) else { continue };
+            let data = BASE64_STANDARD.encode(bytes);
+            if let Some(left) = room.checked_sub(data.len()) {
+                room = left;
+                all.push(Media { id: id.into(), mime: content_type(&name).into(), data: data.into() });
+            }
+        }
+        all
     }
 
     /// `None`: it is not a file, but a link, for instance; or is larger than any image.

@@ -13,6 +13,8 @@ fn files(folder: &Path, change: impl FnOnce(&mut ImageSettings)) -> ImageFiles {
     ImageFiles::new(&settings, ImageGauges::default()).unwrap()
 }
 
+const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+
 fn png(len: usize) -> Vec<u8> {
     let mut bytes = SIGNATURE.to_vec();
     bytes.resize(len.max(SIGNATURE.len()), 7);
@@ -41,7 +43,9 @@ fn saved_image_is_read_back_by_its_name() {
 
 #[test]
 fn names_have_one_form() {
-    assert!(is_name(NAME));
+    for ending in [".png", ".jpg", ".webp"] {
+        assert!(is_name(&NAME.replace(".png", ending)));
+    }
     let long = "a".repeat(100_000);
     for other in [
         "",
@@ -52,7 +56,10 @@ fn names_have_one_form() {
         "../20261123_081500_0123456789abcdef0123456789abcdef.png",
         "20261123_081500_0123456789abcdef0123456789abcdef.png/..",
         "20261123_081500_0123456789abcdef0123456789abcdef.PNG",
-        "20261123_081500_0123456789abcdef0123456789abcdef.jpg",
+        "20261123_081500_0123456789abcdef0123456789abcdef.jpeg",
+        "20261123_081500_0123456789abcdef0123456789abcdef.svg",
+        "20261123_081500_0123456789abcdef0123456789abcdef.",
+        "20261123_081500_0123456789abcdef0123456789abcdef",
         "20261123_081500_0123456789abcdef0123456789abcdef.png\0",
         "20261123_081500_0123456789abcdef0123456789abcdef.png.png",
         "20261123_081500_0123456789ABCDEF0123456789abcdef.png",
@@ -92,7 +99,7 @@ fn only_png_files_within_the_limit_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(folder.path(), |settings| settings.max_image = 1000);
     for other in [&b"\xff\xd8\xff\xe0 a JPEG"[..], b"<svg/>", b"", b"\x89PNG"] {
-        assert!(matches!(files.save(other, at(1)), Err(SaveError::NotPng)), "{other:?}");
+        assert!(matches!(files.save(other, at(1)), Err(SaveError::NotImage)), "{other:?}");
     }
     assert!(files.save(&png(1000), at(1)).is_ok());
     assert!(matches!(files.save(&png(1001), at(1)), Err(SaveError::TooLarge)));
@@ -142,4 +149,36 @@ fn links_begin_with_the_public_url() {
     let public = files_at(Some("https://ai.example/tools/"));
     public.reached_at("http://127.0.0.1:8787");
     assert_eq!(public.url("x.png"), "https://ai.example/tools/api/images/x.png");
+}
+
+#[test]
+fn image_keeps_its_format_in_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), |_| {});
+    for (bytes, ending, kind) in [
+        (b"\xff\xd8\xff\xe0abc".as_slice(), ".jpg", "image/jpeg"),
+        (b"RIFF\x04\x00\x00\x00WEBPVP8 ", ".webp", "image/webp"),
+        (&png(100), ".png", "image/png"),
+    ] {
+        let name = files.save(bytes, at(0)).unwrap();
+        assert!(name.ends_with(ending) && is_name(&name), "{name}");
+        assert_eq!((files.read(&name).unwrap().as_deref(), content_type(&name)), (Some(bytes), kind));
+    }
+    files.clean(SystemTime::now());
+    assert_eq!(files.gauges.count.get(), 0, "images of every format expire");
+}
+
+#[test]
+fn images_for_a_response_are_bounded_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(folder.path(), |_| {});
+    let names: Vec<_> = (0..3).map(|seconds| files.save(&png(300), at(seconds)).unwrap()).collect();
+    let asked = || names.iter().map(|name| ("call".to_owned(), name.clone())).collect::<Vec<_>>();
+    for (room, count) in [(1200, 3), (1199, 2), (400, 1), (399, 0), (0, 0)] {
+        let media = files.media(asked(), room);
+        assert_eq!(media.len(), count, "{room}");
+        assert!(media.iter().all(|media| media.id == "call" && media.mime == "image/png"));
+    }
+    let unknown = vec![("call".to_owned(), "../x.png".to_owned()), ("call".to_owned(), NAME.to_owned())];
+    assert_eq!(files.media(unknown, 1200), []);
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Calls, Entry, Fate};
 use crate::{
-    event::{Annotation, CallResult, CallStart, Event, ServerCall, Sink},
+    event::{Annotation, CallResult, CallStart, Event, Runner, ServerCall, Sink},
     rules::ServerCalls,
     wire::json::Json,
 };
@@ -59,6 +59,7 @@ impl Calls {
         let call = ServerCall {
             id: Cow::Borrowed(id),
             name: Cow::Borrowed(name),
+            runner: Runner::Upstream,
             arguments: told.as_deref().map(Cow::Borrowed),
             content: result.map(|result| Cow::Borrowed(&*result.content)),
             is_error: result.is_some_and(|result| result.is_error),

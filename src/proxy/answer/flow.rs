@@ -309,8 +309,9 @@ impl ExchangeState {
     fn decided(&mut self, decided: Result<Continuation, Failure>) {
         match decided {
             Ok(Continuation::Ask(next)) => self.ask_again(*next),
-            Ok(Continuation::Ran(ran)) => {
-                let next = self.hops.as_mut().map_or(Ok(Continuation::End(None)), |hops| hops.ran(ran));
+            Ok(Continuation::Ran(ran, images)) => {
+                let hops = self.hops.as_mut();
+                let next = hops.map_or(Ok(Continuation::End(None)), |hops| hops.ran(ran, images));
                 self.decided(next);
             }
             Ok(Continuation::End(warning)) => {

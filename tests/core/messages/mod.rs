@@ -210,6 +210,7 @@ fn response() -> Vec<Event<'static>> {
     let search = ServerCall {
         id: "s1".into(),
         name: "web_search".into(),
+        runner: Runner::Upstream,
         arguments: Some(r#"{"query":"q"}"#.into()),
         content: Some(r#"{"results":[{"url":"https://a","title":"A","snippet":"x"}]}"#.into()),
         is_error: false,
@@ -217,6 +218,7 @@ fn response() -> Vec<Event<'static>> {
     let weather = ServerCall {
         id: "s2".into(),
         name: "weather".into(),
+        runner: Runner::Upstream,
         arguments: None,
         content: Some("rain".into()),
         is_error: true,

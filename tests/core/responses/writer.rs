@@ -137,6 +137,7 @@ fn everything() -> Vec<Event<'static>> {
     let search = ServerCall {
         id: "s1".into(),
         name: "web_search".into(),
+        runner: Runner::Upstream,
         arguments: Some(r#"{"query":"q"}"#.into()),
         content: Some(r#"{"results":[{"url":"https://a","title":"A"}]}"#.into()),
         is_error: false,
@@ -144,6 +145,7 @@ fn everything() -> Vec<Event<'static>> {
     let asked = ServerCall {
         id: "s2".into(),
         name: "weather".into(),
+        runner: Runner::Upstream,
         arguments: Some("{}".into()),
         content: None,
         is_error: false,
@@ -244,6 +246,95 @@ fn searches_that_the_upstream_ran_are_items_of_their_own() {
         json!({"id": "ws_ID_1", "type": "web_search_call", "status": "completed",
             "action": {"type": "search", "query": "q", "sources": [{"type": "url", "url": "https://a"}]}})
     );
+}
+
+/// A call of `generate_images`, as its beginning or with its result.
+fn images_call(id: &str, runner: Runner, result: Option<bool>) -> Event<'static> {
+    Event::ServerCall(ServerCall {
+        id: id.to_owned().into(),
+        name: "generate_images".into(),
+        runner,
+        arguments: result.is_none().then(|| r#"{"prompt":"a fox"}"#.into()),
+        content: result.map(|_| "links".into()),
+        is_error: result == Some(false),
+    })
+}
+
+fn image_of(id: &str, mime: &str, data: &str) -> Event<'static> {
+    Event::Media(Media {
+        id: id.to_owned().into(),
+        mime: mime.to_owned().into(),
+        data: data.to_owned().into(),
+    })
+}
+
+#[test]
+fn each_image_of_a_hosted_call_is_an_item() {
+    let hosted = Runner::Toolwire;
+    let events = [
+        Event::Text("One moment.".into()),
+        images_call("a", hosted, None),
+        images_call("b", hosted, None),
+        images_call("c", hosted, None),
+        image_of("b", "image/jpeg", "BBBB"),
+        images_call("b", hosted, Some(true)),
+        image_of("a", "image/png", "AAAA"),
+        image_of("a", "image/webp", "AAA="),
+        images_call("a", hosted, Some(true)),
+        images_call("c", hosted, Some(false)),
+        Event::Text("Here.".into()),
+        Event::Finish(Finish::Stop),
+    ];
+    let stream = streamed(&events);
+    let completed: Value = serde_json::from_str(data_of(&stream, "completed").last().unwrap()).unwrap();
+    assert_eq!(completed["response"], whole(&events));
+    let stream = plain(&stream);
+    let completed: Value = serde_json::from_str(data_of(&stream, "completed").last().unwrap()).unwrap();
+    let item = |id: &str, status: &str, result: Value, format: Value| {
+        let mut item = json!({"id": id, "type": "image_generation_call", "status": status, "result": result});
+        if !format.is_null() {
+            item["output_format"] = format;
+        }
+        item
+    };
+    assert_eq!(
+        completed["response"]["output"].as_array().unwrap()[1..5],
+        [
+            item("ig_ID_1", "completed", json!("AAAA"), json!("png")),
+            item("ig_ID_2", "completed", json!("BBBB"), json!("jpeg")),
+            item("ig_ID_3", "failed", Value::Null, Value::Null),
+            item("ig_ID_4", "completed", json!("AAA="), json!("webp")),
+        ]
+    );
+    let own = |id: &str| {
+        let of_item = |data: &&str| data.contains(id) && !data.contains("response.completed");
+        let kinds =
+            stream.lines().filter_map(|line| line.strip_prefix("data: ")).filter(of_item).map(|data| {
+                let event: Value = serde_json::from_str(data).unwrap();
+                event["type"].as_str().unwrap().trim_start_matches("response.").to_owned()
+            });
+        kinds.collect::<Vec<_>>().join(" ").replace("image_generation_call.", "")
+    };
+    let whole_life = "output_item.added in_progress generating completed output_item.done";
+    assert_eq!([own("ig_ID_1"), own("ig_ID_2"), own("ig_ID_4")], [whole_life; 3]);
+    assert_eq!(own("ig_ID_3"), "output_item.added in_progress generating output_item.done");
+    assert_eq!(
+        of_stream(stream.as_bytes()).images,
+        [json!("AAAA"), json!("BBBB"), Value::Null, json!("AAA=")]
+    );
+}
+
+/// Its images arrive on their own, and its result may say something else.
+#[test]
+fn call_of_the_same_name_that_the_upstream_ran_is_one_of_an_mcp_server() {
+    let upstream = Runner::Upstream;
+    let events = [
+        images_call("a", upstream, None),
+        images_call("a", upstream, Some(true)),
+        Event::Finish(Finish::Stop),
+    ];
+    let output = whole(&events)["output"].clone();
+    assert_eq!((&output[0]["type"], &output[0]["output"]), (&json!("mcp_call"), &json!("links")));
 }
 
 #[test]

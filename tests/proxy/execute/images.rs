@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -114,6 +115,138 @@ async fn model_generates_images_and_clients_get_them_by_their_urls() {
     }
 }
 
+/// A model that wants two images, and then shows them.
+fn drawing() -> [String; 2] {
+    let first = call(0, "call_0", "generate_images", r#"{"prompt":"a red fox"}"#) + &end("tool_calls");
+    [first, text("Here they are.") + &end("stop")]
+}
+
+#[tokio::test]
+async fn images_are_items_of_a_response() {
+    let (service, state) = (service().await, tempfile::tempdir().unwrap());
+    for stream in [true, false] {
+        let (upstream, asked) = upstream(drawing().into_iter().chain([text("A fox.") + &end("stop")])).await;
+        let proxy = setup(&upstream, &service, state.path(), "visibility = \"items\"").start().await;
+        let body = json!({"model": "m", "stream": stream, "input": "draw a red fox"});
+        let response = match stream {
+            false => post(&proxy, "/v1/responses", &body).await,
+            true => {
+                let stream = post_text(&proxy, "/v1/responses", &body).await;
+                let generating = "event: response.image_generation_call.generating";
+                assert_eq!(stream.matches(generating).count(), 2, "{stream}");
+                assert!(!stream.contains("mcp_call"), "{stream}");
+                let events = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+                serde_json::from_str::<Value>(events.last().unwrap()).unwrap()["response"].clone()
+            }
+        };
+        let output = response["output"].as_array().unwrap();
+        let kinds: Vec<_> = output.iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["image_generation_call", "image_generation_call", "message"], "{response}");
+        for item in &output[..2] {
+            assert_eq!((&item["status"], &item["result"]), (&json!("completed"), &json!(PNG)));
+            assert_eq!(item["output_format"], "png");
+        }
+        let id = response["id"].as_str().unwrap();
+        let stored = Client::new().get(&proxy, &format!("/v1/responses/{id}")).await.json().await;
+        assert_eq!(stored["output"], response["output"]);
+        let next = json!({"model": "m", "previous_response_id": id, "input": "what is it?"});
+        let next = post(&proxy, "/v1/responses", &next).await;
+        assert_eq!(next["output"][0]["content"][0]["text"], "A fox.", "{next}");
+        let asked = asked.lock().unwrap();
+        assert!(!asked.iter().any(|request| request.to_string().contains(PNG)), "the model got the data");
+    }
+}
+
+#[tokio::test]
+async fn refused_images_are_failed_items() {
+    let (service, state) = (service().await, tempfile::tempdir().unwrap());
+    let first = call(0, "call_0", "generate_images", r#"{"prompt":"forbidden"}"#) + &end("tool_calls");
+    let (upstream, _) = upstream([first, text("I cannot.") + &end("stop")]).await;
+    let proxy = setup(&upstream, &service, state.path(), "visibility = \"items\"").start().await;
+    let response = post(&proxy, "/v1/responses", &json!({"model": "m", "input": "draw it"})).await;
+    let item = &response["output"][0];
+    assert_eq!((&item["type"], &item["status"]), (&json!("image_generation_call"), &json!("failed")));
+    assert_eq!((&item["result"], &response["status"]), (&Value::Null, &json!("completed")));
+}
+
+/// Their dialects have no items for images: what they show is what the model writes.
+#[tokio::test]
+async fn other_clients_do_not_get_the_data_of_images() {
+    let (service, state) = (service().await, tempfile::tempdir().unwrap());
+    for path in ["/v1/chat/completions", "/v1/messages"] {
+        let (upstream, _) = upstream(drawing()).await;
+        let proxy = setup(&upstream, &service, state.path(), "visibility = \"items\"").start().await;
+        let mut body = request("draw a red fox");
+        body["max_tokens"] = 99.into();
+        let response = post(&proxy, path, &body).await.to_string();
+        assert!(response.contains("generate_images") && response.contains("/api/images/"), "{response}");
+        assert!(!response.contains(PNG), "{response}");
+    }
+}
+
+/// The service says that all are PNG images.
+#[tokio::test]
+async fn images_are_served_as_what_they_are() {
+    for (bytes, served) in [
+        (b"\xff\xd8\xff\xe0abc".as_slice(), Some((".jpg", "image/jpeg"))),
+        (b"RIFF\x04\x00\x00\x00WEBPVP8 ", Some((".webp", "image/webp"))),
+        (PNG_BYTES, Some((".png", "image/png"))),
+        (b"<svg xmlns=\"http://www.w3.org/2000/svg\"><script>1</script></svg>", None),
+        (b"<!doctype html><script>1</script>", None),
+    ] {
+        let state = tempfile::tempdir().unwrap();
+        let service = Upstream::start_sharing(BASE64_STANDARD.encode(bytes), |exchange, data| async move {
+            let part = json!({"inlineData": {"mimeType": "image/png", "data": data}});
+            json_reply(exchange, "200 OK", json!({"candidates": [{"content": {"parts": [part]}}]})).await
+        });
+        let (service, (upstream, _)) = (service.await, unasked().await);
+        let proxy = setup(&upstream, &service, state.path(), "").start().await;
+        let response = post(&proxy, "/v1/chat/completions", &request("/generate-image a fox")).await;
+        let urls = images(response["choices"][0]["message"]["content"].as_str().unwrap());
+        let Some((ending, content_type)) = served else {
+            assert!(urls.is_empty(), "{response}");
+            continue;
+        };
+        assert_eq!(urls.len(), 2, "{response}");
+        for url in urls {
+            assert!(url.ends_with(ending), "{url}");
+            let reply = Client::new().get(&proxy, &path_of(&url, &proxy)).await;
+            assert_eq!(reply.header("content-type"), Some(content_type));
+            assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+            assert_eq!(reply.bytes().await, bytes);
+            for other in [".png", ".jpg", ".webp"].into_iter().filter(|other| *other != ending) {
+                let path = path_of(&url, &proxy).replace(ending, other);
+                assert_eq!(Client::new().get(&proxy, &path).await.status(), 404);
+            }
+        }
+    }
+}
+
+/// At the limit of the size, through every place that the image passes.
+#[tokio::test]
+async fn image_of_the_largest_size_is_an_item_and_a_larger_one_is_refused() {
+    const LIMIT: usize = 2 << 20;
+    for (size, is_kept) in [(LIMIT, true), (LIMIT + 1, false)] {
+        let state = tempfile::tempdir().unwrap();
+        let mut bytes = PNG_BYTES.to_vec();
+        bytes.resize(size, 7);
+        let data = BASE64_STANDARD.encode(bytes);
+        let service = Upstream::start_sharing(data.clone(), |exchange, data| async move {
+            let part = json!({"inlineData": {"mimeType": "image/png", "data": data}});
+            json_reply(exchange, "200 OK", json!({"candidates": [{"content": {"parts": [part]}}]})).await
+        });
+        let (service, (upstream, asked)) = (service.await, upstream(drawing()).await);
+        let proxy = setup(&upstream, &service, state.path(), "visibility = \"items\"").start().await;
+        let body = json!({"model": "m", "stream": true, "input": "draw a red fox"});
+        let stream = post_text(&proxy, "/v1/responses", &body).await;
+        // Each of the two images is in its item and in the whole response at the end.
+        assert_eq!(stream.matches(&data).count(), if is_kept { 4 } else { 0 });
+        assert!(stream.contains("event: response.completed"), "{}", stream.len());
+        let said = added(&asked.lock().unwrap()[1], 1)[1]["content"].to_string();
+        assert_eq!(said.contains("too_large"), !is_kept, "{said}");
+    }
+}
+
 #[tokio::test]
 async fn refused_description_is_a_result_for_the_model() {
     let (service, state) = (service().await, tempfile::tempdir().unwrap());
@@ -152,7 +285,14 @@ async fn names_that_are_not_of_images_are_refused() {
         ("/etc/passwd", 400),
         ("secret.png", 400),
         ("20261123_081500_0123456789abcdef0123456789abcdef.png%00", 400),
-        ("20261123_081500_0123456789abcdef0123456789abcdef.jpg", 400),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.jpg", 404),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.webp", 404),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.jpeg", 400),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.gif", 400),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.svg", 400),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.html", 400),
+        ("20261123_081500_0123456789abcdef0123456789abcdef", 400),
+        ("20261123_081500_0123456789abcdef0123456789abcdef.svg.png", 400),
         ("20261123_081500_0123456789abcdef0123456789abcdef.png/", 400),
         ("%3220261123_081500_0123456789abcdef0123456789abcdef.png", 400),
         ("20261123_081500_0123456789ABCDEF0123456789abcdef.png", 400),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     dialect::{Dialect, Skip, whole_calls::WholeCall},
-    event::{Event, Media, Opaque, Reasoning, ServerCall, Sink},
+    event::{Event, Media, Opaque, Reasoning, Runner, ServerCall, Sink},
     failure::Failure,
     wire::json::{Encoder, Json, Kind},
 };
@@ -222,6 +222,7 @@ fn sign(signature: Option<Opaque<'_>>, out: &mut impl Sink) {
 const NOTHING_RAN: ServerCall<'static> = ServerCall {
     id: Cow::Borrowed(""),
     name: Cow::Borrowed(""),
+    runner: Runner::Upstream,
     arguments: None,
     content: None,
     is_error: false,

@@ -343,6 +343,7 @@ impl ResponseReader {
         out.event(Event::ServerCall(ServerCall {
             id: text(item, "id"),
             name,
+            runner: Runner::Upstream,
             arguments: given(&["arguments", "action", "queries", "code"]),
             content,
             is_error: error.is_some() || text(item, "status") == "failed",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     events::Events,
-    hosted::{self, Hosted, IMAGE_ID, Key, Outcome},
+    hosted::{Hosted, Key, Kind, Outcome},
     item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
     response::{Head, Status, code},
 };
@@ -272,7 +272,8 @@ impl Assembly {
         self.close(true, events);
         self.kept += start.id.len() + start.name.len();
         if start.runner != Runner::Client {
-            return self.begin_hosted(Key::Index(start.index), &start.name, events);
+            let kind = Kind::of(&start.name, start.runner);
+            return self.begin_hosted(Key::Index(start.index), (&start.name, kind), events);
         }
         let form = if self.customs.begin(start) { CUSTOM } else { FUNCTION };
         let place = self.next_place(form.id, events);
@@ -304,10 +305,10 @@ impl Assembly {
         }
     }
 
-    fn begin_hosted(&mut self, key: Key, name: &str, events: &mut Events<'_>) {
+    fn begin_hosted(&mut self, key: Key, (name, kind): (&str, Kind), events: &mut Events<'_>) {
         self.close(true, events);
-        let place = self.next_place(hosted::Kind::of(name).id(), events);
-        self.hosted.push(Hosted::begin((key, place), name, events));
+        let place = self.next_place(kind.id(), events);
+        self.hosted.push(Hosted::begin((key, place), (name, kind), events));
     }
 
     /// The result of a call that the client does not run.
@@ -321,10 +322,15 @@ impl Assembly {
     /// A call that is not one of the response's calls, or its result.
     fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
         let key = Key::Id(call.id.to_string(), call.name.to_string());
+        let kind = Kind::of(&call.name, call.runner);
         let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
+        // The images of the call have been its result.
+        if !is_known && kind == Kind::Image && call.arguments.is_none() {
+            return;
+        }
         if !is_known || call.arguments.is_some() {
             self.kept += call.id.len() + call.name.len();
-            self.begin_hosted(key.clone(), &call.name, events);
+            self.begin_hosted(key.clone(), (&call.name, kind), events);
         }
         if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
             self.kept += hosted.push(arguments, events);
@@ -335,16 +341,24 @@ impl Assembly {
         }
     }
 
+    /// An image. It ends the open item of the call that made it; a further one has an item of its own.
     fn media(&mut self, media: &Media<'_>, events: &mut Events<'_>) {
         // Only its id is known, and the client has no use for that.
         if media.data.is_empty() {
             return;
         }
-        self.close(true, events);
         self.kept += media.data.len();
-        let place = self.next_place(IMAGE_ID, events);
-        let item = hosted::image(&place, media, events);
-        self.done((place, item), events);
+        let hosted = match self.hosted.iter().position(|hosted| hosted.makes_images_as(&media.id)) {
+            Some(place) => self.hosted.remove(place),
+            None => {
+                self.close(true, events);
+                let key = Key::Id(String::new(), String::new());
+                let place = self.next_place(Kind::Image.id(), events);
+                Hosted::begin((key, place), ("", Kind::Image), events)
+            }
+        };
+        let done = hosted.end(Outcome::Image(media), events);
+        self.done(done, events);
     }
 }
 

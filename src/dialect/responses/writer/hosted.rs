@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     dialect::search_results::pages,
-    event::Media,
+    event::{Media, Runner},
     wire::json::{Json, Kind as JsonKind, escape_str},
 };
 
@@ -42,6 +42,7 @@ pub(super) struct Hosted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Search,
+    Image,
     Mcp,
 }
 
@@ -50,6 +51,8 @@ pub(super) enum Kind {
 pub(super) enum Outcome<'c> {
     /// Not begun, or still running.
     Open,
+    /// With this image.
+    Image(&'c Media<'c>),
     /// With this result.
     Result { content: &'c str, is_error: bool },
     /// Without a result: upstreams do not have to show theirs.
@@ -77,7 +80,7 @@ impl<'c> Outcome<'c> {
     fn status(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Self::Open, _) => "in_progress",
-            (Self::Unshown | Self::Result { is_error: false, .. }, _) => "completed",
+            (Self::Image(_) | Self::Unshown | Self::Result { is_error: false, .. }, _) => "completed",
             (Self::Cut, Kind::Mcp) => "incomplete",
             (Self::Cut | Self::Result { is_error: true, .. }, _) => "failed",
         }
@@ -85,29 +88,42 @@ impl<'c> Outcome<'c> {
 }
 
 impl Kind {
-    /// The kind of item for the tool `name`.
-    pub(super) fn of(name: &str) -> Self {
-        if name == "web_search" { Self::Search } else { Self::Mcp }
+    /// The kind of item for the tool `name`. An upstream's images arrive on their own, so its call is one of any other tool.
+    pub(super) fn of(name: &str, runner: Runner) -> Self {
+        match (name, runner) {
+            ("web_search", _) => Self::Search,
+            ("generate_images", Runner::Toolwire) => Self::Image,
+            _ => Self::Mcp,
+        }
     }
 
     /// Begins the item's id.
     pub(super) fn id(self) -> &'static str {
         match self {
             Self::Search => "ws",
+            Self::Image => "ig",
             Self::Mcp => "mcp",
         }
     }
 }
 
 impl Hosted {
-    pub(super) fn begin((key, place): (Key, Place), name: &str, events: &mut Events<'_>) -> Self {
-        let kind = Kind::of(name);
+    pub(super) fn begin(
+        (key, place): (Key, Place),
+        (name, kind): (&str, Kind),
+        events: &mut Events<'_>,
+    ) -> Self {
         let prefix = delta_prefix("response.mcp_call_arguments.delta", &place.members(), "");
         let (arguments, called, name) = (String::new(), false, name.to_owned());
         let hosted = Self { key, place, kind, name, arguments, prefix, called };
         hosted.place.put_item(ADDED, &hosted.item(Outcome::Open), events);
         hosted.put("in_progress", events);
         hosted
+    }
+
+    /// Whether it is the call `id`, which makes images.
+    pub(super) fn makes_images_as(&self, id: &str) -> bool {
+        self.kind == Kind::Image && matches!(&self.key, Key::Id(own, _) if own == id)
     }
 
     /// Adds a piece of the arguments. Returns the bytes that are kept of it.
@@ -128,6 +144,7 @@ impl Hosted {
         }
         match self.kind {
             Kind::Search => self.put("searching", events),
+            Kind::Image => self.put("generating", events),
             Kind::Mcp => {
                 let arguments = quoted(&self.arguments);
                 let members = self.place.members();
@@ -142,8 +159,8 @@ impl Hosted {
         match (self.kind, outcome.status(self.kind)) {
             (_, "completed") => self.put("completed", events),
             (Kind::Mcp, _) => self.put("failed", events),
-            // Searches have no event for it.
-            (Kind::Search, _) => {}
+            // Searches and images have no event for it.
+            (Kind::Search | Kind::Image, _) => {}
         }
         let item = self.item(outcome);
         (self.place, item)
@@ -153,6 +170,7 @@ impl Hosted {
     fn put(&self, word: &str, events: &mut Events<'_>) {
         let kind = match self.kind {
             Kind::Search => format!("response.web_search_call.{word}"),
+            Kind::Image => format!("response.image_generation_call.{word}"),
             Kind::Mcp => format!("response.mcp_call.{word}"),
         };
         events.put(&kind, &[&self.place.members()]);
@@ -167,6 +185,7 @@ impl Hosted {
                 "status": status,
                 "action": self.action(outcome),
             }),
+            Kind::Image => return image(id, status, outcome),
             Kind::Mcp => json!({
                 "id": id,
                 "type": "mcp_call",
@@ -203,27 +222,30 @@ impl Hosted {
     }
 }
 
-/// Begins the id of an image.
-pub(super) const IMAGE_ID: &str = "ig";
-
-/// An image that the upstream made: all events of its item except the last. Returns the item's JSON text.
-pub(super) fn image(place: &Place, media: &Media<'_>, events: &mut Events<'_>) -> String {
-    let item = |status: &str, result: Option<&str>| {
-        let format = media.mime.strip_prefix("image/").filter(|_| result.is_some());
-        let mut item = json!({
-            "id": place.id,
-            "type": "image_generation_call",
-            "status": status,
-            "result": result,
-        });
-        if let (Some(item), Some(format)) = (item.as_object_mut(), format) {
-            item.insert("output_format".to_owned(), format.into());
-        }
-        item.to_string()
-    };
-    place.put_item(ADDED, &item("in_progress", None), events);
-    for word in ["in_progress", "generating", "completed"] {
-        events.put(&format!("response.image_generation_call.{word}"), &[&place.members()]);
+/// The item of an image as JSON text. The data are not copied on the way: they may have megabytes.
+fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
+    let media = if let Outcome::Image(media) = outcome { Some(media) } else { None };
+    let mut item = String::with_capacity(ROOM + media.map_or(0, |media| media.data.len()));
+    for part in
+        ["{\"id\":\"", id, "\",\"type\":\"image_generation_call\",\"status\":\"", status, "\",\"result\":"]
+    {
+        item.push_str(part);
     }
-    item("completed", Some(&media.data))
+    match media {
+        Some(media) => {
+            item.push('"');
+            escape_str(&mut item, &media.data);
+            item.push('"');
+        }
+        None => item.push_str("null"),
+    }
+    if let Some(format) = media.and_then(|media| media.mime.strip_prefix("image/")) {
+        item.push_str(",\"output_format\":");
+        item.push_str(&quoted(format));
+    }
+    item.push('}');
+    item
 }
+
+/// Bytes of an image's item beside its data.
+const ROOM: usize = 192;

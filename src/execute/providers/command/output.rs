@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Output {
                 .map(|Part { kind: Kind::Text, text }| text)
                 .collect();
             let content = texts.join(" ");
-            Output { summary: summary(&content), content, details, is_error: false }
+            Output { summary: summary(&content), content, details, ..Output::default() }
         }
         _ => Output { summary: summary(text), ..Output::text(text) },
     }

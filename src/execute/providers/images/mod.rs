@@ -293,19 +293,20 @@ impl Service {
 
     /// The result: success if there is at least one image.
     fn report(&self, wish: &Wish, results: Vec<Result<String, ToolError>>) -> Result<Output, ToolError> {
-        let mut urls = Vec::new();
+        let mut names = Vec::new();
         let mut failure = None;
         for result in results {
             match result {
-                Ok(url) => urls.push(url),
+                Ok(name) => names.push(name),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        urls.truncate(wish.count);
-        if urls.is_empty() {
+        names.truncate(wish.count);
+        if names.is_empty() {
             let nothing = || ToolError::new(ErrorCode::ProviderError, "The image service sent no image.");
             return Err(failure.unwrap_or_else(nothing));
         }
+        let urls: Vec<_> = names.iter().map(|name| self.files.url(name)).collect();
         let summary = images(urls.len());
         let mut message = format!("Generated {summary} from the description.");
         if let Some(note) = &wish.note {
@@ -326,10 +327,10 @@ impl Service {
             "markdown": markdown.join("\n"),
         });
         let details = json!({"kind": "images", "message": message, "data": data});
-        Ok(Output { content: content.to_string(), summary, details, ..Output::default() })
+        Ok(Output { content: content.to_string(), summary, details, images: names, ..Output::default() })
     }
 
-    /// Makes the images of one request and keeps them. Returns their URLs.
+    /// Makes the images of one request and keeps them. Returns their names.
     async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<String, ToolError>> {
         let late = || {
             let message = format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
@@ -371,7 +372,7 @@ impl Service {
         Ok(made)
     }
 
-    /// Keeps an image, and returns its URL.
+    /// Keeps an image, and returns its name.
     async fn keep(&self, image: Image) -> Result<String, ToolError> {
         let bytes = match image {
             Image::Data(data) => engine::decoded(&data).map(Bytes::from),
@@ -379,14 +380,14 @@ impl Service {
         };
         let files = Arc::clone(&self.files);
         let kept = spawn_blocking(move || {
-            let png = bytes.ok_or(SaveError::NotPng)?;
-            files.save(&png, SystemTime::now())
+            let image = bytes.ok_or(SaveError::NotImage)?;
+            files.save(&image, SystemTime::now())
         });
         let failed = |message: &str| ToolError::new(ErrorCode::ProviderError, message);
         match kept.await.map_err(|_| failed("The image could not be saved."))? {
-            Ok(name) => Ok(self.files.url(&name)),
-            Err(SaveError::NotPng) => {
-                let message = "The image service sent something that is not a PNG image.";
+            Ok(name) => Ok(name),
+            Err(SaveError::NotImage) => {
+                let message = "The image service sent something that is not a PNG, JPEG or WebP image.";
                 Err(ToolError { is_retryable: false, ..failed(message) })
             }
             Err(SaveError::TooLarge) => {

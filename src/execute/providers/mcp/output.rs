@@ -12,7 +12,7 @@ use crate::execute::{Output, files::ImageFiles};
 /// Images of one result that are kept.
 const MAX_IMAGES: usize = 8;
 
-/// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. PNG images
+/// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. Images
 /// are kept in `files`, and the model gets their URLs. Of other files it is told that they exist.
 pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
     let (mut texts, mut urls) = (Vec::new(), Vec::new());
@@ -41,10 +41,10 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
         0 => (counted(content.chars().count(), "character"), Value::Null),
         count => (counted(count, "image"), json!({"kind": "images", "data": {"image_urls": urls}})),
     };
-    Output { content, summary, details, is_error: false }
+    Output { content, summary, details, ..Output::default() }
 }
 
-/// The URL of an image that was kept. `None`: it is not a PNG image, or cannot be kept.
+/// The URL of an image that was kept. `None`: it is not an image of a known format, or cannot be kept.
 async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<String> {
     let folder = Arc::clone(files);
     let keeping = spawn_blocking(move || folder.save(&BASE64_STANDARD.decode(base64).ok()?, SystemTime::now()).ok());

@@ -10,7 +10,7 @@ use crate::{
         chat::{extra, reader::chunk::Delta},
         tool_calls::arguments_only,
     },
-    event::{Annotation, CallResult, Event, Media, Reasoning, ServerCall, Sink},
+    event::{Annotation, CallResult, Event, Media, Reasoning, Runner, ServerCall, Sink},
     failure::Failure,
     wire::json::{Json, Kind},
 };
@@ -259,6 +259,7 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
         return Some(Event::ServerCall(ServerCall {
             id: text(json, "id"),
             name,
+            runner: Runner::Upstream,
             arguments: given("arguments"),
             content: given("content"),
             is_error,
