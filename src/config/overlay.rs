@@ -23,6 +23,9 @@ use crate::suggest::suggest;
 /// Settings that are saved at most.
 const MAX_SETTINGS: usize = 1000;
 
+/// Bytes of all saved settings.
+const MAX_TEXT: usize = 1 << 20;
+
 /// Bytes of a setting's path.
 const MAX_PATH: usize = 256;
 
@@ -89,6 +92,10 @@ impl Overlay {
         }
         if patched.0.len() > MAX_SETTINGS {
             let message = format!("more than {MAX_SETTINGS} settings would be saved");
+            return Err(vec![Refused { path: String::new(), message }]);
+        }
+        if patched.text().len() > MAX_TEXT {
+            let message = "the saved settings would be larger than 1 MiB".to_owned();
             return Err(vec![Refused { path: String::new(), message }]);
         }
         let mut paths: Vec<_> =

@@ -45,6 +45,9 @@ use crate::{
 /// Bytes of a request's body.
 pub(super) const MAX_BODY: usize = 1 << 20;
 
+/// Paths of changed settings that a log line lists.
+const MAX_LOGGED: usize = 20;
+
 /// The admin API. All threads share it.
 #[derive(Debug)]
 pub(super) struct Admin {
@@ -226,10 +229,12 @@ impl Admin {
         let changed = changing.await.map_err(|_| {
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change was not made")
         })?;
-        let (said, paths) = changed?;
+        let (said, mut paths) = changed?;
+        let count = paths.len();
+        paths.truncate(MAX_LOGGED);
         let paths = List(paths);
         let paths: &(dyn std::error::Error + 'static) = &paths;
-        tracing::info!(%peer, paths, "settings were saved over the admin API");
+        tracing::info!(%peer, count, paths, "settings were saved over the admin API");
         if let Some(execution) = &self.execution {
             execution.audit().publish(None, AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() });
         }

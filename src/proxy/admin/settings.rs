@@ -24,6 +24,9 @@ use crate::{
 /// Problems that an error lists.
 const MAX_PROBLEMS: usize = 50;
 
+/// Characters of the message of a problem.
+const MAX_MESSAGE: usize = 500;
+
 /// The settings.
 #[derive(Debug)]
 pub(super) struct SavedSettings {
@@ -233,14 +236,14 @@ fn shown_refusal(refused: &Refused, facts: &Facts) -> Value {
 }
 
 fn shown_problem(problem: &Problem, facts: &Facts) -> Value {
+    // Some repeat the value.
+    let message: String = problem.message.chars().take(MAX_MESSAGE).collect();
     match &problem.place {
         Place::Overlay { setting, .. } => {
-            json!({"path": setting, "message": problem.message, "nearest": nearest(setting, facts)})
+            json!({"path": setting, "message": message, "nearest": nearest(setting, facts)})
         }
-        Place::Nowhere => json!({"path": null, "message": problem.message, "nearest": []}),
-        place => {
-            json!({"path": null, "message": problem.message, "nearest": [], "where": place.to_string()})
-        }
+        Place::Nowhere => json!({"path": null, "message": message, "nearest": []}),
+        place => json!({"path": null, "message": message, "nearest": [], "where": place.to_string()}),
     }
 }
 

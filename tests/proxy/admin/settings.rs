@@ -157,6 +157,7 @@ async fn invalid_settings_are_refused_with_their_paths_and_nothing_is_saved() {
         (json!({"execution": [1]}), "execution"),
         (json!({"": 5}), ""),
         (json!({"execution..x": 5}), "execution..x"),
+        (json!({"execution.visibility": "x".repeat(900_000)}), "execution.visibility"),
         (deep, ""),
         (Value::Object(many), ""),
     ] {
@@ -170,6 +171,10 @@ async fn invalid_settings_are_refused_with_their_paths_and_nothing_is_saved() {
     }
     let (_, error) = patch(&proxy, &json!({"providers.sperer.max_results": 8})).await;
     assert_eq!(error["error"]["problems"][0]["nearest"][0], "providers.serper.max_results");
+    let long = "x".repeat(1_000_000);
+    let too_long =
+        json!({"tools.web_search.description": long, "tools.scrape.description": "y".repeat(40_000)});
+    assert_eq!(patch(&proxy, &too_long).await.0, 422);
     // One wrong value among right ones.
     assert_eq!(patch(&proxy, &json!({"execution": {"max_calls": 3, "max_rounds": 99}})).await.0, 422);
     assert_eq!(patch(&proxy, &json!([1])).await.0, 400);
