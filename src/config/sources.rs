@@ -2,7 +2,7 @@
 //!
 //! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays go by their `name`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use toml::{
     Spanned, Table, Value,
@@ -22,7 +22,7 @@ use super::{
 use crate::execute::ExecutionSettings;
 
 /// Where the values of a configuration come from, by their paths. What is not there has its default.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Sources {
     values: BTreeMap<String, ValueSource>,
     /// What stands in the file where a setting was saved over the admin API.
@@ -30,6 +30,13 @@ pub struct Sources {
     /// The saved settings that have no place in the file's tables.
     refused: Vec<Refused>,
     origin: Option<Arc<Origin>>,
+}
+
+/// Without the values in the file, which may be secrets.
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").field("values", &self.values).finish_non_exhaustive()
+    }
 }
 
 /// What a configuration was read from.
