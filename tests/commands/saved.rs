@@ -83,7 +83,7 @@ fn wrong_saved_setting_is_reported_with_its_path() {
     assert!(stderr.contains("settings.json: execution.max_calls: error: "), "{stderr}");
 
     for (saved, word) in [
-        (r#"{"providers.gone.timeout": "5s"}"#, "no provider `gone`"),
+        (r#"{"providers.gone.timeout": "5s"}"#, "has no `[[providers]]`"),
         (r#"{"listen": "0.0.0.0:1"}"#, "only be set in the configuration file"),
         (r#"{"a b": 1}"#, "not the path of a setting"),
         (r#"{"execution.max_calls": null}"#, "cannot have the value `null`"),
