@@ -104,21 +104,35 @@ impl Engine {
             first.rotate_right(1);
         }
         let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
+        // An error that another attempt may mend. It is the result, so that there is one, for its engine only.
+        let mut retryable = None;
         for (name, provider, spec) in engines {
+            if call.given_up.has(name) {
+                continue;
+            }
             let end = call.deadline.min(Instant::now() + spec.timeout);
             last = timeout_at(end, provider.run(call)).await.unwrap_or_else(|_| {
                 let message = format!("The search did not end within {:?}.", spec.timeout);
                 Err(ToolError::new(ErrorCode::Timeout, message))
             });
             match &last {
-                Ok(output) if !output.is_error => break,
+                Ok(output) if !output.is_error => return last,
                 // The others would say the same.
-                Err(error) if error.code == ErrorCode::InvalidArguments => break,
-                Ok(_) => tracing::warn!(engine = name, "the search failed"),
-                Err(error) => tracing::warn!(engine = name, code = error.code.name(), "the search failed"),
+                Err(error) if error.code == ErrorCode::InvalidArguments => return last,
+                Ok(_) => {
+                    call.given_up.add(name);
+                    tracing::warn!(engine = name, "the search failed");
+                }
+                Err(error) => {
+                    match error.is_retryable {
+                        true => retryable = Some(error.clone()),
+                        false => call.given_up.add(name),
+                    }
+                    tracing::warn!(engine = name, code = error.code.name(), "the search failed");
+                }
             }
         }
-        last
+        retryable.map_or(last, Err)
     }
 }
 
@@ -236,6 +250,7 @@ mod tests {
             arguments: engine.into_iter().collect::<Map<_, Value>>(),
             client: Owner::default(),
             deadline: Instant::now() + Duration::from_secs(60),
+            given_up: Default::default(),
         }
     }
 
@@ -282,6 +297,21 @@ mod tests {
             let result = providers[0].1.run(&call).await;
             let shown = result.map_or_else(|error| error.code.name().to_owned(), |output| output.content);
             assert_eq!((shown.as_str(), &*asked.lock().unwrap()), (expected, &order), "{list:?} {engine:?}");
+        }
+    }
+
+    /// One that fails for good, one that may work later, and one that reports a failure.
+    #[tokio::test]
+    async fn only_engines_whose_own_error_is_retryable_are_asked_again() {
+        use Behaviour::{Fails, Reports};
+        let list =
+            [("a", Fails(ErrorCode::ProviderError)), ("b", Fails(ErrorCode::AuthFailed)), ("c", Reports)];
+        let (providers, asked) = engines(&list);
+        let call = call(TOOL, None);
+        for expected in [vec!["a", "b", "c"], vec!["a"], vec!["a"]] {
+            let error = providers[0].1.run(&call).await.unwrap_err();
+            assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, true));
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected);
         }
     }
 

@@ -35,7 +35,13 @@ pub(super) fn inject(
     }
     let chain = Chain::of(&conversation.turns);
     for (place, hosted) in snapshot.tools().iter().enumerate() {
-        let asked = Asked { key: Some(asker.owner), model: &asker.model, tool: &hosted.name, domain: None };
+        let asked = Asked {
+            key: Some(asker.owner),
+            model: &asker.model,
+            tool: &hosted.name,
+            aliases: &hosted.aliases,
+            domain: None,
+        };
         let is_wanted = hosted.is_enabled
             && may_be_chosen(&conversation.tool_choice, hosted)
             && wants(conversation, &chain, hosted)

@@ -1,5 +1,7 @@
 //! The kinds of providers. A new one is its file and one line of the table.
 
+mod answer;
+
 /// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with `settings`, which
 /// declares their keys, and `build`, which makes the provider.
 macro_rules! kinds {
@@ -41,7 +43,7 @@ macro_rules! kinds {
     };
 }
 
-pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
+pub(crate) use registered::{CallStream, KeyNumber, Registered, Registrations, ShownRequest};
 
 kinds! {
     Command "command": command;

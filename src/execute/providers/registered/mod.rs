@@ -153,6 +153,8 @@ pub(crate) struct Registered {
     pub(crate) lease: Duration,
     /// Names that others have, so these tools are not offered.
     pub(crate) refused: Vec<String>,
+    /// The other tools. The registry has the last word on them: other providers may have their names.
+    pub(crate) accepted: Vec<String>,
 }
 
 impl Registrations {
@@ -169,6 +171,11 @@ impl Registrations {
             entries: Mutex::default(),
             leases_changed: Notify::new(),
         }
+    }
+
+    /// The provider's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.host.name
     }
 
     /// The key with which a request was made.
@@ -203,6 +210,7 @@ impl Registrations {
         let is_taken = |tool: &Arc<ToolSpec>| others.iter().any(|other| other.has(&tool.name));
         let refused: Vec<_> = tools.iter().filter(|tool| is_taken(tool)).map(|tool| tool.name.clone()).collect();
         tools.retain(|tool| !refused.contains(&tool.name));
+        let accepted = tools.iter().map(|tool| tool.name.clone()).collect();
         let expires = now + self.options.lease;
         let is_same = match entries.get_mut(&id) {
             Some(entry) => {
@@ -227,7 +235,7 @@ impl Registrations {
         if !is_same {
             self.host.tools_changed();
         }
-        Ok(Registered { lease: self.options.lease, refused })
+        Ok(Registered { lease: self.options.lease, refused, accepted })
     }
 
     /// Renews a registration.

@@ -45,6 +45,7 @@ fn invocation(tool: &str) -> Invocation {
         arguments: serde_json::from_value(json!({"n": 1})).unwrap(),
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(600),
+        given_up: Default::default(),
     }
 }
 
@@ -60,7 +61,7 @@ async fn registration_lasts_for_its_lease_and_is_renewed() {
     let registrations = registrations(with_keys());
     let one = key(&registrations, "key-one");
     let registered = registrations.register(one, &description("tabs", &["tab.open", "tab.close"])).unwrap();
-    assert_eq!(registered, Registered { lease: Duration::from_secs(60), refused: Vec::new() });
+    assert_eq!(registered, Registered { lease: Duration::from_secs(60), refused: Vec::new(), accepted: vec!["tab.open".to_owned(), "tab.close".to_owned()] });
     assert_eq!(names(&registrations), ["tab.open", "tab.close"]);
     for _ in 0..3 {
         advance(Duration::from_secs(59)).await;
