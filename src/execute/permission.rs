@@ -33,7 +33,7 @@ use self::{
 pub(crate) use self::{
     question::{Answer, AnswerError, By, Question, Scope, Settled},
     remembered::RememberedRule,
-    rules::{Asked, PermissionRule, decide, glob},
+    rules::{Asked, PermissionRule, decide, glob, key_mark},
 };
 use super::{
     address::Domain,
