@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     audit::{Audit, AuditEvent},
     permission::glob,
-    provider::Provider,
+    provider::{Provider, ProviderState},
     schema,
     settings::{ExecutionSettings, ToolRules},
     tool::ToolSpec,
@@ -172,6 +172,18 @@ impl Registry {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The names of the tools that models may get, and of the providers whose tools are not known yet.
+    pub(crate) fn names(&self) -> (Vec<String>, Vec<String>) {
+        let snapshot = self.snapshot();
+        let tools = snapshot.tools().iter().filter(|tool| tool.is_enabled);
+        let starting =
+            self.providers.iter().filter(|(_, provider)| provider.status().state == ProviderState::Starting);
+        (
+            tools.map(|tool| tool.name.to_string()).collect(),
+            starting.map(|(name, _)| name.to_string()).collect(),
+        )
+    }
+
     /// The providers with their names.
     pub(crate) fn providers(&self) -> &[(Arc<str>, Arc<dyn Provider>)] {
         &self.providers
@@ -202,7 +214,8 @@ impl Registry {
         let names = snapshot.tools().iter();
         let names = names.flat_map(|tool| tool.aliases.iter().map(String::as_str).chain([&*tool.name]));
         let names: Vec<&str> = names.collect();
-        for written in self.settings.tools.keys() {
+        // The others were reported when the configuration was read.
+        for written in self.settings.tools.keys().filter(|written| self.settings.may_offer(written)) {
             let start = written.strip_suffix('*').map(normalized);
             let is_known = match &start {
                 Some(start) => names.iter().any(|name| name.starts_with(start)),

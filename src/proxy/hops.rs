@@ -99,7 +99,7 @@ pub(super) enum Asked {
     /// As it was sent. It is kept until the response ends, so it is smaller than the forms made of it.
     Body(Box<[u8]>, Option<OwnStates>),
     /// With what toolwire has added to it: hosted tools, what upstreams want back. Nothing is taught in it.
-    Conversation(Box<Conversation>),
+    Conversation(Arc<Conversation>),
 }
 
 /// Asks the model again: at once because of what it wrote, or with the results of hosted tools when they have run.
