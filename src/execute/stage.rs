@@ -62,9 +62,16 @@ impl Deref for Started {
     }
 }
 
+impl Started {
+    /// Cancels everything that runs, and waits until it is gone.
+    pub(crate) fn stop(&self) {
+        self.0.runtime.stop();
+    }
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
-        self.0.runtime.stop();
+        self.stop();
     }
 }
 
@@ -219,6 +226,11 @@ impl Execution {
     pub(crate) async fn complete(&self, conversation: &mut Conversation, client: Owner) -> bool {
         let deadline = Instant::now() + self.settings.deadline;
         self.deferred.restore(conversation, client, deadline).await
+    }
+
+    /// Waits until the calls have ended whose results are for a client's next request.
+    pub(crate) async fn settled(&self) {
+        self.deferred.settled().await;
     }
 
     /// Results of hosted calls for the client's next request.

@@ -37,8 +37,8 @@ pub(super) struct ConfiguredModels {
     clients: HashMap<String, Arc<Client>>,
 }
 
-/// The dialect in which answers are written, before they are taken apart. It shows the pages that searches found.
-const DIALECT: ClientDialect = ClientDialect::Responses;
+/// The dialect in which answers are written, before they are taken apart. It shows the pages that searches found, with their titles.
+const DIALECT: ClientDialect = ClientDialect::Messages;
 
 /// Bytes of an upstream's response.
 const MAX_RESPONSE: usize = 16 << 20;
@@ -139,24 +139,21 @@ async fn read(
 
 /// Text and citations of a response.
 fn taken_apart(response: &Value) -> ModelAnswer {
-    let mut answer = ModelAnswer::default();
-    let items =
+    let list =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let text =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut found = Vec::new();
-    for item in items(response, "output") {
-        for part in items(&item, "content") {
-            if part.get("type").is_some_and(|kind| kind == "output_text") {
-                answer.text.push_str(&text(&part, "text"));
-                let cited = items(&part, "annotations");
-                let cited =
-                    cited.iter().map(|page| Citation { url: text(page, "url"), title: text(page, "title") });
-                answer.citations.extend(cited);
+    let page = |page: &Value| Citation { url: text(page, "url"), title: text(page, "title") };
+    let (mut answer, mut found) = (ModelAnswer::default(), Vec::new());
+    for block in list(response, "content") {
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => {
+                answer.text.push_str(&text(&block, "text"));
+                answer.citations.extend(list(&block, "citations").iter().map(page));
             }
+            Some("web_search_tool_result") => found.extend(list(&block, "content").iter().map(page)),
+            _ => {}
         }
-        let sources = item.get("action").map(|action| items(action, "sources")).unwrap_or_default();
-        found.extend(sources.iter().map(|page| Citation { url: text(page, "url"), title: String::new() }));
     }
     answer.citations.append(&mut found);
     let mut seen = HashSet::new();
@@ -172,19 +169,23 @@ mod tests {
 
     #[test]
     fn text_and_citations_of_a_response_are_read() {
-        let cited = |url: &str, title: &str| json!({"type": "url_citation", "url": url, "title": title});
-        let response = json!({"output": [
-            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
-            {"type": "web_search_call", "action": {"type": "search", "sources": [{"url": "https://b.example/"}, {"url": "https://a.example/"}]}},
-            {"type": "message", "content": [
-                {"type": "output_text", "text": "It ", "annotations": [cited("https://a.example/", "A"), cited("https://a.example/", "A")]},
-                {"type": "output_text", "text": "rains.", "annotations": []},
-            ]},
+        let page = |kind: &str, url: &str, title: &str| json!({"type": kind, "url": url, "title": title});
+        let cited = |url: &str, title: &str| page("web_search_result_location", url, title);
+        let found = |url: &str, title: &str| page("web_search_result", url, title);
+        let response = json!({"content": [
+            {"type": "thinking", "thinking": "hm", "signature": ""},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "rain"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s1",
+             "content": [found("https://b.example/", "B"), found("https://a.example/", "Other")]},
+            {"type": "text", "text": "It ", "citations": [cited("https://a.example/", "A"), cited("https://a.example/", "A")]},
+            {"type": "text", "text": "rains."},
+            {"type": "web_search_tool_result", "tool_use_id": "s2",
+             "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}},
         ]});
         let page = |url: &str, title: &str| Citation { url: url.to_owned(), title: title.to_owned() };
         let expected = ModelAnswer {
             text: "It rains.".to_owned(),
-            citations: vec![page("https://a.example/", "A"), page("https://b.example/", "")],
+            citations: vec![page("https://a.example/", "A"), page("https://b.example/", "B")],
         };
         assert_eq!(taken_apart(&response), expected);
         assert_eq!(taken_apart(&json!({})), ModelAnswer::default());

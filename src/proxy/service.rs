@@ -174,6 +174,11 @@ impl Service {
         }
     }
 
+    /// The execution stage, if it is configured.
+    pub(super) fn execution(&self) -> Option<&Arc<Started>> {
+        self.execution.as_ref()
+    }
+
     /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         &self.drain

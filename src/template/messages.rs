@@ -4,7 +4,7 @@ use minijinja::{Value, value::ValueKind};
 
 use super::{file::SpecialToken, python::from_json};
 use crate::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, Turn},
+    conversation::{Call, CallOutput, Conversation, Part, Role, Tool, Turn, results_in_call_order},
     dialect::Dialect,
     wire::json::{Json, Kind},
 };
@@ -21,7 +21,8 @@ pub(super) fn variables(
     tokens: &[SpecialToken],
 ) -> (Vec<(String, Value)>, usize) {
     let mut size = Size(0);
-    let messages = messages(&conversation.turns, &mut size);
+    // Few templates write ids.
+    let messages = messages(&results_in_call_order(&conversation.turns), &mut size);
     let tools: Vec<_> = conversation.callable_tools().map(|item| tool(item, &mut size)).collect();
     let tools = if tools.is_empty() { Value::from(()) } else { Value::from(tools) };
     let mut variables = Vec::new();

@@ -37,6 +37,19 @@ fn mock_cycles_through_fixtures_if_none_is_named() {
 }
 
 #[test]
+fn mock_is_a_search_engine() {
+    let mock = Server::start(&mut toolwire(&["mock", "--generate", "--listen", "127.0.0.1:0"]));
+    let key = "x-api-key: any\r\n";
+    let (head, body) = ask(&mock, "/search", key, r#"{"q":"rain","num":3}"#);
+    let found: Value = serde_json::from_slice(&body).unwrap();
+    assert!(head.contains(" 200 ") && head.contains("content-type: application/json"), "{head}");
+    assert_eq!(found["organic"].as_array().unwrap().len(), 3);
+    assert!(ask(&mock, "/search", "", r#"{"q":"rain"}"#).0.contains(" 403 "), "a key is needed");
+    let (head, _) = ask(&mock, "/scrape", key, r#"{"url":"https://example.com/mock:429"}"#);
+    assert!(head.contains(" 429 ") && head.contains("retry-after: 1"), "{head}");
+}
+
+#[test]
 fn demo_runs_a_search_for_the_model() {
     let (status, stdout, stderr) =
         run(&mut toolwire(&["demo", "--tools", "--once", "--pace", "1ms", "--listen", "127.0.0.1:0"]));

@@ -1,10 +1,18 @@
 //! [`history`]: past calls and their results as text.
 
-use super::Teach;
-use crate::conversation::{Call, CallOutput, Part, Role, Turn, take_media};
+use std::borrow::Cow;
 
-/// The calls and results of the history as text. Media of results follow the results they belong to.
+use super::Teach;
+use crate::conversation::{Call, CallOutput, Part, Role, Turn, results_in_call_order, take_media};
+
+/// The calls and results of the history as text, in which only their order says which result belongs to which call. Media of
+/// results follow the results they belong to.
 pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
+    let ordered = match results_in_call_order(&turns) {
+        Cow::Owned(ordered) => Some(ordered),
+        Cow::Borrowed(_) => None,
+    };
+    let turns = ordered.unwrap_or(turns);
     let mut names: Vec<(String, String)> = Vec::new();
     let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
     let mut after_results = false;

@@ -1,13 +1,17 @@
 //! Hosted tools: toolwire runs them, and the client sees one response.
 
+mod at_limits;
 mod clients;
 mod hops;
 mod images;
 mod limits;
 mod mixed;
+mod mixed_clients;
+mod model_search;
 mod plan;
 mod plans;
 mod results;
 mod script;
 mod search;
+mod serper;
 mod vision;

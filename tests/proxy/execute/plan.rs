@@ -73,6 +73,12 @@ pub(super) struct Plan {
     pub(super) restarts: bool,
     /// The model's turns have state that the upstream wants back.
     pub(super) states: bool,
+    /// `mixed_turns`.
+    pub(super) mode: &'static str,
+    /// A shell command that the hosted tool runs before it answers.
+    pub(super) work: String,
+    /// The client's key; may be empty.
+    pub(super) key: &'static str,
 }
 
 /// Upstreams whose turns have state.
@@ -104,11 +110,11 @@ fn name(is_hosted: bool) -> &'static str {
 
 /// A hop as the upstream's history has it: state, text, calls, results.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Past {
-    state: Option<String>,
-    text: String,
-    calls: Vec<(String, Value)>,
-    results: Vec<String>,
+pub(super) struct Past {
+    pub(super) state: Option<String>,
+    pub(super) text: String,
+    pub(super) calls: Vec<(String, Value)>,
+    pub(super) results: Vec<String>,
 }
 
 impl Plan {
@@ -122,6 +128,9 @@ impl Plan {
             in_order: true,
             restarts: false,
             states: false,
+            mode: "defer",
+            work: ":".to_owned(),
+            key: "",
         }
     }
 
@@ -138,7 +147,7 @@ impl Plan {
         counts.collect()
     }
 
-    fn responses(&self) -> Vec<Vec<u8>> {
+    pub(super) fn responses(&self) -> Vec<Vec<u8>> {
         let hops = self.hops.iter().zip(self.firsts());
         hops.enumerate().map(|(place, (hop, first))| self.response(place, hop, first)).collect()
     }
@@ -224,7 +233,7 @@ impl Plan {
                 results: {
                     let mut results: Vec<_> =
                         calls.map(|(number, is_hosted)| result(number, is_hosted)).collect();
-                    if !self.in_order && !self.is_completed(place) {
+                    if !self.in_order && self.has_ids() && !self.is_completed(place) {
                         results.reverse();
                     }
                     results
@@ -234,6 +243,11 @@ impl Plan {
         hops.map(past).collect()
     }
 
+    /// Whether the upstream matches results and calls by their ids. Otherwise results must be in the order of the calls.
+    fn has_ids(&self) -> bool {
+        matches!(self.speech, Speech::Chat | Speech::Messages | Speech::Responses)
+    }
+
     /// Whether the response with the hop has hosted calls, so that toolwire completes the turn. Others are the client's alone.
     fn is_completed(&self, place: usize) -> bool {
         let is_own = |hop: &&Hop| hop.calls.contains(&false);
@@ -241,7 +255,7 @@ impl Plan {
         self.hops.get(place).into_iter().chain(before).any(|hop| hop.calls.contains(&true))
     }
 
-    fn setup(&self, upstream: &Upstream, folder: &Path) -> Setup {
+    pub(super) fn setup(&self, upstream: &Upstream, folder: &Path) -> Setup {
         let mut setup = Setup::new(upstream.address);
         let of = |dialect| UpstreamDialect::try_from(dialect).unwrap();
         setup.upstream.options = match self.speech {
@@ -268,10 +282,10 @@ impl Plan {
             _ => {}
         }
         setup.state_dir = Some(folder.join("state"));
-        let notes = notes(folder);
+        let (mode, work, notes) = (self.mode, &self.work, notes(folder));
         setup.execution = format!(
-            "[execution]\nmixed_turns = \"defer\"\nmax_rounds = 20\nmax_calls = 100\n[[providers]]\nname = \"hosted\"\nkind = \"command\"\n\
-             command = [\"sh\", \"-c\", \"call=$(cat); echo \\\"$call\\\" >> {}; printf 'found %s' \\\"$call\\\"\"]\n\
+            "[execution]\nmixed_turns = \"{mode}\"\nmax_rounds = 20\nmax_calls = 100\n[[providers]]\nname = \"hosted\"\nkind = \"command\"\n\
+             command = [\"sh\", \"-c\", \"call=$(cat); {work}; echo \\\"$call\\\" >> {}; printf 'found %s' \\\"$call\\\"\"]\n\
              parameters = {{ type = \"object\", properties = {{ n = {{ type = \"integer\" }} }} }}\n",
             notes.display()
         );
@@ -345,9 +359,12 @@ impl Plan {
         (texts.join("\n\n"), Vec::new(), count)
     }
 
-    async fn ask(&self, proxy: &Proxy, history: &History) -> (Answer, String) {
+    pub(super) async fn ask(&self, proxy: &Proxy, history: &History) -> (Answer, String) {
         let (path, body) = history.request(self.stream);
-        let request = Request::post(proxy.url(path)).header("content-type", "application/json");
+        let mut request = Request::post(proxy.url(path)).header("content-type", "application/json");
+        if !self.key.is_empty() {
+            request = request.header("authorization", format!("Bearer {}", self.key));
+        }
         let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
         let reply = Client::new().send(request).await.unwrap();
         assert_eq!(reply.status(), 200, "{self:?}: {}", reply.rest().await);
@@ -365,7 +382,7 @@ impl Plan {
         (answer, format!("resp_{id}"))
     }
 
-    /// The last request to the upstream, and all before it, have the plan so far as their history.
+    /// All requests to the upstream have the plan so far as their history.
     fn check(&self, asked: &Asked, done: usize) {
         let asked = asked.lock().unwrap();
         assert_eq!(asked.len(), done, "{self:?}");
@@ -401,12 +418,12 @@ impl Plan {
 }
 
 /// The file in which the tool notes its calls.
-fn notes(folder: &Path) -> PathBuf {
+pub(super) fn notes(folder: &Path) -> PathBuf {
     folder.join("notes")
 }
 
 /// Waits until `count` hosted calls have run. Returns their arguments.
-async fn ran(folder: &Path, count: usize) -> Vec<String> {
+pub(super) async fn ran(folder: &Path, count: usize) -> Vec<String> {
     for _ in 0..2000 {
         let notes = fs::read_to_string(notes(folder)).unwrap_or_default();
         if notes.lines().count() >= count {
@@ -423,14 +440,14 @@ fn result(number: usize, is_hosted: bool) -> String {
 }
 
 /// The conversation as the client knows it.
-struct History {
+pub(super) struct History {
     speaker: Speaker,
     items: Vec<Value>,
     previous: Option<String>,
 }
 
 impl History {
-    fn new(speaker: Speaker) -> Self {
+    pub(super) fn new(speaker: Speaker) -> Self {
         Self { speaker, items: vec![json!({"role": "user", "content": "hi"})], previous: None }
     }
 
@@ -462,8 +479,18 @@ impl History {
         (path, body)
     }
 
+    /// Adds a message of the user.
+    pub(super) fn say(&mut self, text: &str) {
+        self.items.push(json!({"role": "user", "content": text}));
+    }
+
+    /// Replaces the last result in a history of Chat Completions.
+    pub(super) fn replace_last_result(&mut self, content: &str) {
+        self.items.last_mut().unwrap()["content"] = content.into();
+    }
+
     /// Adds a response and the results of its calls.
-    fn add(&mut self, answer: &Answer, id: String, in_order: bool) {
+    pub(super) fn add(&mut self, answer: &Answer, id: String, in_order: bool) {
         let number =
             |arguments: &str| serde_json::from_str::<Value>(arguments).unwrap()["n"].as_u64().unwrap();
         let told = |arguments: &str| result(usize::try_from(number(arguments)).unwrap(), false);
@@ -524,7 +551,7 @@ impl History {
 }
 
 /// The model's turns in a request, with the results of their calls. The ids of calls and results must match.
-fn history(speech: Speech, request: &Value) -> Vec<Past> {
+pub(super) fn history(speech: Speech, request: &Value) -> Vec<Past> {
     let mut reading = Reading::default();
     match speech {
         Speech::Chat | Speech::OllamaChat => reading.chat(request),
@@ -667,7 +694,10 @@ impl Reading {
                 let response = &part["functionResponse"];
                 if response.is_object() {
                     let id = response.get("id").cloned().unwrap_or_else(|| self.open[0].clone().into());
-                    let said = response["response"].as_object().unwrap().values().next().unwrap();
+                    // A text and an error are the only member of an object. A result that is an object stays as it is.
+                    let said = &response["response"];
+                    let members = said.as_object().unwrap();
+                    let said = members.values().next().filter(|_| members.len() == 1).unwrap_or(said);
                     self.result(&id, said.as_str().map_or_else(|| said.to_string(), str::to_owned));
                 }
             }

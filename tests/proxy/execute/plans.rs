@@ -30,6 +30,17 @@ async fn mixed_turns_are_completed_between_every_pair_of_dialects() {
     }
 }
 
+/// Where calls and results have no ids, results in another order would belong to other calls.
+#[tokio::test]
+async fn results_of_the_client_alone_are_in_the_order_of_the_calls_where_there_are_no_ids() {
+    let hops = [hop("Both.", "cc"), hop("Hm.", "sccs"), hop("Done.", "")];
+    for speech in SPEECHES {
+        for speaker in Speaker::ALL {
+            Plan { in_order: false, ..Plan::new(&hops, speech, speaker) }.play().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn mixed_turns_outlive_restarts() {
     let hops = [hop("First.", "s"), hop("Hm.", "scs"), hop("", "c"), hop("Again.", "cs"), hop("Done.", "")];
@@ -66,7 +77,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     (hops, carried, any::<[bool; 4]>()).prop_map(
         |(hops, (speech, speaker, size), [stream, in_order, restarts, states])| {
             let states = states && !restarts && WITH_STATE.contains(&speech);
-            Plan { hops, speech, speaker, stream, size, in_order, restarts, states }
+            Plan { stream, size, in_order, restarts, states, ..Plan::new(&hops, speech, speaker) }
         },
     )
 }

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::{proxy::Setup, upstream::Upstream};
+use crate::support::{
+    proxy::Setup,
+    upstream::{Exchange, Upstream},
+};
 
 /// The requests that an upstream got.
 pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
@@ -52,6 +55,72 @@ pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upst
         };
         let stream = streams.get(number).cloned().unwrap_or_default();
         exchange.stream(stream).await
+    });
+    (upstream.await, asked)
+}
+
+/// One response of an upstream.
+#[derive(Debug, Clone)]
+pub(super) enum Scripted {
+    /// A complete response: status line, further headers, body.
+    Whole(String, String, Vec<u8>),
+    /// A stream of events.
+    Stream(Vec<u8>),
+    /// The beginning of a stream, and then nothing.
+    Stalls(Vec<u8>),
+    /// The bytes of a response, complete or not; the connection stays open.
+    Raw(String),
+    /// Nothing.
+    Silent,
+    /// The connection is closed without a response.
+    Close,
+}
+
+impl Scripted {
+    pub(super) fn stream(events: Vec<u8>) -> Self {
+        Self::Stream(events)
+    }
+
+    /// A complete response of JSON, or of what should be.
+    pub(super) fn whole(status: &str, body: &str) -> Self {
+        Self::Whole(status.to_owned(), "content-type: application/json\r\n".to_owned(), body.into())
+    }
+
+    /// Plays the response.
+    pub(super) async fn play(self, mut exchange: Exchange) -> Exchange {
+        match self {
+            Self::Whole(status, headers, body) => {
+                exchange.whole(&status, &headers, std::str::from_utf8(&body).unwrap()).await;
+                exchange
+            }
+            Self::Stream(events) => exchange.stream(events).await,
+            Self::Stalls(events) => {
+                exchange.begin().await;
+                exchange.piece(events).await;
+                exchange.silent().await
+            }
+            Self::Raw(bytes) => {
+                exchange.raw(bytes).await;
+                exchange.silent().await
+            }
+            Self::Silent => exchange.silent().await,
+            Self::Close => exchange,
+        }
+    }
+}
+
+/// An upstream that plays these responses, one for each request.
+pub(super) async fn scripted(responses: Vec<Scripted>) -> (Upstream, Asked) {
+    let asked = Asked::default();
+    let shared = (Arc::clone(&asked), Arc::new(responses));
+    let upstream = Upstream::start_sharing(shared, |exchange: Exchange, (asked, responses)| async move {
+        let number = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(serde_json::from_slice(&exchange.body).unwrap());
+            asked.len() - 1
+        };
+        let response = responses.get(number).cloned().unwrap_or(Scripted::Close);
+        response.play(exchange).await
     });
     (upstream.await, asked)
 }
