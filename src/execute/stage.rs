@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     Registrations,
     ask::Ask,
-    audit::{Audit, Observer, write_file},
+    audit::Audit,
     cache::Cache,
     deferred::Deferred,
     engines,
@@ -72,6 +72,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         self.stop();
+        self.0.audit.close_file();
     }
 }
 
@@ -81,8 +82,8 @@ pub(crate) struct Surroundings {
     pub(crate) redactor: Arc<Redactor>,
     /// The folder for what outlives a restart. `None`: nothing does.
     pub(crate) state_dir: Option<PathBuf>,
-    /// Sees every event at once: the metrics.
-    pub(crate) observer: Option<Observer>,
+    /// Gets the events.
+    pub(crate) audit: Arc<Audit>,
     /// Show how many generated images are kept.
     pub(crate) images: ImageGauges,
     /// Asks the configured models.
@@ -95,14 +96,16 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// Without secrets, state and observer.
-impl Default for Surroundings {
-    fn default() -> Self {
+#[cfg(test)]
+impl Surroundings {
+    /// Without state and models. `redactor` knows the secrets.
+    pub(super) fn covering(redactor: Redactor) -> Self {
+        let redactor = Arc::new(redactor);
         Self {
-            redactor: Arc::new(Redactor::new([])),
+            audit: Arc::new(Audit::new(Arc::clone(&redactor), None)),
+            redactor,
             state_dir: None,
             models: None,
-            observer: None,
             images: ImageGauges::default(),
         }
     }
@@ -158,11 +161,9 @@ impl Execution {
         build: impl FnOnce(&Means<'_>) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
     ) -> Self {
         let secrets = around.redactor.of_configured();
-        let audit = Arc::new(Audit::new(around.redactor, around.observer));
-        if let Some(path) = settings.audit.clone()
-            && let Some(records) = audit.filed()
-        {
-            runtime.spawn(write_file(path, records));
+        let audit = around.audit;
+        if let Some(path) = settings.audit.clone() {
+            audit.write_to(path);
         }
         let deferred = Arc::new(Deferred::new(around.state_dir.clone()));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
