@@ -202,6 +202,16 @@ impl Service {
         }
     }
 
+    /// A new code with which a browser may sign in to the admin API once. `None`: no key is needed, or there is no such API.
+    pub(super) fn sign_in_code(&self) -> Option<String> {
+        self.admin.as_ref()?.issue_code()
+    }
+
+    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    pub(super) fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
+        self.execution.as_ref().map(|execution| execution.registry().names()).unwrap_or_default()
+    }
+
     /// The configured limits.
     pub(super) fn limits(&self) -> &Limits {
         &self.config.limits
