@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use super::intent::{mentions, plain};
 use super::{
     provider::{Host, Invocation, Provider, Running, Status, Testing},
     tool::{ErrorCode, Output, ToolError, ToolSpec},
@@ -20,6 +21,9 @@ const TOOL: &str = "web_search";
 
 /// The argument with the engine's name.
 const ENGINE: &str = "engine";
+
+/// Engines whose names contain one of these search with Google.
+const GOOGLE: [&str; 3] = ["google", "serper", "gemini"];
 
 /// Characters of a query. Search engines ignore more.
 const MAX_QUERY: usize = 400;
@@ -151,6 +155,28 @@ fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     }
     let timeout = engines.iter().map(|(_, _, spec)| spec.timeout).sum();
     ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
+}
+
+/// The schema of a tool with only those engines that the user names in one of these texts, which are in the form of [`plain`].
+/// `None`: the model may choose among all.
+pub(super) fn narrowed(tool: &str, schema: &Raw, texts: &[String]) -> Option<Raw> {
+    if tool != TOOL {
+        return None;
+    }
+    let all = schema.view().get("properties")?.get(ENGINE)?.get("enum")?;
+    let all: Vec<_> = all.elements().filter_map(|name| Some(name.as_str()?.into_owned())).collect();
+    let is_named = |name: &&String| {
+        let name = plain(name);
+        let is_googles = GOOGLE.iter().any(|own| name.contains(own));
+        texts.iter().any(|text| mentions(text, &name) || (is_googles && mentions(text, GOOGLE[0])))
+    };
+    let named: Vec<_> = all.iter().filter(is_named).collect();
+    if named.is_empty() || named.len() == all.len() {
+        return None;
+    }
+    let mut schema = schema.view().to_value();
+    *schema.pointer_mut("/properties/engine/enum")? = json!(named);
+    Some(Raw::from(schema))
 }
 
 /// The schema of the argument `recency`, which all engines have.
@@ -327,6 +353,28 @@ mod tests {
         let (providers, _) = engines(&[("a", OffersNothing), ("b", Answers)]);
         assert_eq!(names(&providers), [vec![TOOL], vec!["b_extra"]]);
         assert!(providers[0].1.tools()[0].parameters.view().to_value()["properties"].get("engine").is_none());
+    }
+
+    #[test]
+    fn named_engines_narrow_the_choice() {
+        use Behaviour::Answers;
+        let (providers, _) = engines(&[("duck", Answers), ("serper", Answers), ("my-google", Answers)]);
+        let spec = &providers[0].1.tools()[0];
+        let narrowed = |tool: &str, text: &str| {
+            let schema = narrowed(tool, &spec.parameters, &[plain("hello"), plain(text)])?;
+            Some(schema.view().to_value()["properties"]["engine"]["enum"].clone())
+        };
+        for (text, expected) in [
+            ("Google the news", Some(json!(["serper", "my-google"]))),
+            ("ask Duck, please", Some(json!(["duck"]))),
+            ("use serper", Some(json!(["serper"]))),
+            ("use my-google or duck", None),
+            ("ducks and googled things", None),
+            ("search the web", None),
+        ] {
+            assert_eq!(narrowed(TOOL, text), expected, "{text}");
+            assert_eq!(narrowed("other", text), None);
+        }
     }
 
     #[tokio::test]

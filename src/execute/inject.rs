@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
+    engines::narrowed,
     intent::{Intent, plain},
     permission::{Asked, Permissions},
     registry::{Hosted, Snapshot, normalized},
@@ -47,10 +48,12 @@ pub(super) fn inject(
             && wants(conversation, &chain, hosted)
             && permissions.may_ever_run(&asked);
         if let Some(name) = is_wanted.then(|| free_name(conversation, hosted, clash)).flatten() {
+            let own = &hosted.spec.parameters;
+            let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
             conversation.hosted_tools.push(name.clone());
             conversation.tools.push(Tool {
                 description: hosted.spec.description.clone(),
-                parameters: Some(hosted.spec.parameters.clone()),
+                parameters: Some(parameters),
                 ..Tool::named(name.clone())
             });
             offered.insert(name, place);

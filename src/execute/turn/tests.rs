@@ -276,6 +276,31 @@ fn one_of_several_equal_calls_runs_and_another_takes_over_if_it_is_cancelled() {
     });
 }
 
+/// The limit that images have by default.
+#[test]
+fn eleventh_call_in_a_minute_is_refused_and_other_clients_are_not_affected() {
+    run(async {
+        let rate_limit = Some(Rate::per_minute(10.try_into().unwrap()));
+        let provider = Scripted::new(vec![ToolSpec { rate_limit, ..ToolSpec::clone(&spec("tool")) }], []);
+        let settings = ExecutionSettings { max_calls: 99, ..ExecutionSettings::default() };
+        let execution = stage(settings, &[("p", &provider)]);
+        let calls = async |client: u8, count: usize| {
+            let mut asker = asker();
+            asker.owner = crate::store::Owner([client; 32]);
+            let turn = Arc::new(execution.by_hand(asker));
+            let calls = (0..count).map(|n| call(&n.to_string(), "tool", &n.to_string())).collect();
+            let ran = turn.run(calls).await;
+            ran.iter().map(|ran| code(ran).unwrap_or_default()).filter(|code| code == "rate_limited").count()
+        };
+        assert_eq!(calls(1, 10).await, 0);
+        // One more would have to wait for six seconds, which is longer than `rate_wait`.
+        assert_eq!(calls(1, 1).await, 1);
+        assert_eq!(calls(2, 11).await, 1);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(calls(1, 10).await, 0);
+    });
+}
+
 #[test]
 fn calls_wait_for_their_rate_for_a_while() {
     run(async {

@@ -121,6 +121,28 @@ async fn tools_of_other_programs_are_not_displaced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn refused_tools_are_offered_when_their_names_become_free() {
+    let registrations = registrations(with_keys());
+    let (one, two) = (key(&registrations, "key-one"), key(&registrations, "key-two"));
+    registrations.register(two, &description("zz", &["open"])).unwrap();
+    for id in ["aa", "bb"] {
+        let registered = registrations.register(one, &description(id, &["OPEN", id])).unwrap();
+        assert_eq!(registered.refused, ["OPEN"]);
+    }
+    registrations.remove(two, "zz").unwrap();
+    assert_eq!(names(&registrations), ["aa", "OPEN", "bb"], "one of them gets the name");
+    registrations.register(one, &description("aa", &["aa"])).unwrap();
+    assert_eq!(names(&registrations), ["aa", "bb", "OPEN"], "a registration was replaced by one without it");
+    registrations.register(two, &description("cc", &["open"])).unwrap();
+    advance(Duration::from_secs(40)).await;
+    registrations.renew(two, "cc").unwrap();
+    advance(Duration::from_secs(30)).await;
+    // The leases of the other two have ended.
+    let registered = registrations.register(two, &description("dd", &["dd"])).unwrap();
+    assert_eq!((registered.refused.len(), names(&registrations)), (0, vec!["open".to_owned(), "dd".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn number_of_registrations_is_limited_by_key() {
     let registrations = registrations(Options { max_registrations: 2, ..with_keys() });
     let (one, two) = (key(&registrations, "key-one"), key(&registrations, "key-two"));
