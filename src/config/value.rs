@@ -213,9 +213,14 @@ pub(super) enum Origin {
 
 /// A secret, in the forms of [`referred`]; warns if the configuration file contains the secret itself.
 pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
+    let is_header = |value: &str| HeaderValue::from_str(value).is_ok();
+    secret_that(cell, is_header, "the secret holds characters that no HTTP header can carry")
+}
+
+fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) -> Option<SecretString> {
     let (value, origin) = referred(cell.clone())?;
-    if HeaderValue::from_str(&value).is_err() {
-        return cell.wrong("the secret holds characters that no HTTP header can carry");
+    if !is_usable(&value) {
+        return cell.wrong(fault);
     }
     if origin == Origin::Here && !cell.context.source.is_outside(cell.span.start) {
         cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
@@ -223,8 +228,11 @@ pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
     Some(SecretString::from(value))
 }
 
-/// A table of secrets by names.
+/// A table of secrets by names. They may be variables of a program, such as a key of several lines.
 pub(super) fn secrets(cell: Cell<'_>) -> Option<BTreeMap<String, SecretString>> {
+    let is_passable = |value: &str| !value.contains('\0');
+    let secret =
+        |cell| secret_that(cell, is_passable, "the secret holds a NUL character, which no program can get");
     let entries = cell.entries().into_iter();
     entries.map(|(name, _, cell)| Some((name.to_owned(), secret(cell)?))).collect()
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::{
+    engines::narrowed,
     intent::{Intent, plain},
     permission::{Asked, Permissions},
     registry::{Hosted, Snapshot},
@@ -42,7 +43,13 @@ pub(super) fn inject(
     }
     let chain = Chain::of(&conversation.turns);
     let is_wanted = |hosted: &Hosted, conversation: &Conversation| {
-        let asked = Asked { key: Some(asker.owner), model: &asker.model, tool: &hosted.name, domain: None };
+        let asked = Asked {
+            key: Some(asker.owner),
+            model: &asker.model,
+            tool: &hosted.name,
+            aliases: &hosted.aliases,
+            domain: None,
+        };
         hosted.is_enabled && wants(conversation, &chain, hosted) && permissions.may_ever_run(&asked)
     };
     let wanted = snapshot.tools().iter().enumerate().filter(|(_, hosted)| is_wanted(hosted, conversation));
@@ -58,10 +65,12 @@ pub(super) fn inject(
             continue;
         }
         replace(conversation, hosted, &name);
+        let own = &hosted.spec.parameters;
+        let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
         conversation.hosted_tools.push(name.clone());
         conversation.tools.push(Tool {
             description: hosted.spec.description.clone(),
-            parameters: Some(hosted.spec.parameters.clone()),
+            parameters: Some(parameters),
             ..Tool::named(name.clone())
         });
         offered.insert(name, place);

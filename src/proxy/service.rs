@@ -461,7 +461,7 @@ impl Service {
         let counted = exchange::decode(dialect, &body).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
             let model = exchange::model(&self.config, dialect, &conversation)?;
-            if let Some(execution) = self.execution.as_deref().map(|started| &**started) {
+            if let Some(execution) = self.execution.as_deref() {
                 exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
             }
             exchange::settle_choice(model, &mut conversation)?;

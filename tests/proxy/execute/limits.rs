@@ -87,7 +87,8 @@ async fn broken_arguments_are_an_error_for_the_model_and_no_harm_to_the_next_req
         assert_eq!(response["choices"][0]["finish_reason"], "stop", "{arguments}");
         let asked = asked.lock().unwrap();
         let messages = &asked[1]["messages"];
-        assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], "{}", "{arguments}");
+        let sent = messages[1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        assert_eq!(sent.trim(), "{}", "{arguments}");
         let result = messages[2]["content"].as_str().unwrap();
         let is_error = result.contains("invalid_arguments");
         assert_eq!(is_error, !objects.contains(&arguments), "{arguments}: {result}");
