@@ -75,6 +75,8 @@ pub(super) struct ExchangeState {
     memory: Option<Reservation>,
     /// The connection was closed because the client accepted nothing.
     pub(super) is_stalled: bool,
+    /// Hosted tools have run.
+    pub(super) has_run_tools: bool,
     watch: Option<Box<dyn Watch>>,
     pub(super) access: Access,
 }
@@ -115,6 +117,7 @@ impl ExchangeState {
             permit: None,
             memory: Some(parts.memory),
             is_stalled: false,
+            has_run_tools: false,
             watch: parts.watch,
             access: parts.access,
         }
@@ -310,6 +313,7 @@ impl ExchangeState {
         match decided {
             Ok(Continuation::Ask(next)) => self.ask_again(*next),
             Ok(Continuation::Ran(ran, images)) => {
+                self.has_run_tools = true;
                 let hops = self.hops.as_mut();
                 let next = hops.map_or(Ok(Continuation::End(None)), |hops| hops.ran(ran, images));
                 self.decided(next);
