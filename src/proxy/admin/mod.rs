@@ -17,7 +17,7 @@ mod settings;
 mod tools;
 mod tries;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    execute::Execution,
+    execute::{Audit, Execution, Runtime},
     observe::{Access, Outcome},
 };
 
@@ -50,6 +50,10 @@ pub(super) struct Admin {
     door: Door,
     /// `None`: no hosted tools are configured.
     execution: Option<Arc<Execution>>,
+    /// Where the feed's events come from.
+    audit: Arc<Audit>,
+    /// Where they are collected if there is no stage for hosted tools.
+    runtime: Option<Runtime>,
     feed: Arc<Feed>,
 }
 
@@ -101,18 +105,26 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of `config`, if it has one.
-    pub(super) fn new(config: &Arc<Config>, execution: Option<&Arc<Execution>>) -> Option<Self> {
-        let settings = config.admin.as_ref()?;
-        if let Some(execution) = execution {
-            execution.audit().capture(settings.capture != crate::config::Capture::Off);
-        }
-        Some(Self {
+    /// The API of `config`, if it has one. It shows the events of `audit`.
+    ///
+    /// # Errors
+    /// If there can be no thread for the event feed.
+    pub(super) fn new(
+        config: &Arc<Config>,
+        execution: Option<&Arc<Execution>>,
+        audit: Option<&Arc<Audit>>,
+    ) -> io::Result<Option<Self>> {
+        let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
+        audit.capture(settings.capture != crate::config::Capture::Off);
+        let runtime = if execution.is_none() { Some(Runtime::start()?) } else { None };
+        Ok(Some(Self {
             config: Arc::clone(config),
             door: Door::new(Arc::clone(settings), config),
             execution: execution.cloned(),
+            audit: Arc::clone(audit),
+            runtime,
             feed: Arc::default(),
-        })
+        }))
     }
 
     /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.
@@ -155,7 +167,9 @@ impl Admin {
         keep_alive: std::time::Duration,
         access: Access,
     ) -> Response<ReplyBody> {
-        let reader = self.feed.open(self.execution.as_deref(), headers.get("last-event-id"));
+        let runtime = self.runtime.as_ref().or_else(|| self.execution.as_ref().map(|it| it.runtime()));
+        let bus = runtime.map(|runtime| (&*self.audit, runtime));
+        let reader = self.feed.open(bus, headers.get("last-event-id"));
         let mut response =
             reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
         put_headers(response.headers_mut());

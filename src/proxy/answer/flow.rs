@@ -22,6 +22,7 @@ use super::{
         budget::Reservation,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
+        report::ExchangeReport,
         stored::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,
@@ -46,6 +47,8 @@ pub(in crate::proxy) struct Parts {
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
+    /// Publishes what happens, if anyone may hear it.
+    pub(in crate::proxy) report: Option<ExchangeReport>,
     pub(in crate::proxy) access: Access,
     /// The memory of the request's body, reserved until the upstream answers.
     pub(in crate::proxy) memory: Reservation,
@@ -78,6 +81,7 @@ pub(super) struct ExchangeState {
     /// Hosted tools have run.
     pub(super) has_run_tools: bool,
     watch: Option<Box<dyn Watch>>,
+    report: Option<ExchangeReport>,
     pub(super) access: Access,
 }
 
@@ -119,6 +123,7 @@ impl ExchangeState {
             is_stalled: false,
             has_run_tools: false,
             watch: parts.watch,
+            report: parts.report,
             access: parts.access,
         }
     }
@@ -173,6 +178,7 @@ impl ExchangeState {
                     }
                 }));
                 self.read(read);
+                self.report_text();
             }
             Stage::Deciding(deciding) => {
                 let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
@@ -189,6 +195,13 @@ impl ExchangeState {
             Stage::Over => {}
         }
         Poll::Ready(())
+    }
+
+    /// Publishes how far the text has come.
+    fn report_text(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.went_on(&self.pipeline);
+        }
     }
 
     fn opened(&mut self, opened: Result<Opened, OpenError>) {
@@ -281,6 +294,9 @@ impl ExchangeState {
 
     /// Drops this hop's response; decides how to go on.
     fn hop_ended(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.hop_ended(&self.pipeline);
+        }
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
             let announced = hops.announced();
@@ -294,6 +310,9 @@ impl ExchangeState {
 
     /// The response is complete.
     fn completed(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.hop_ended(&self.pipeline);
+        }
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
             if let Some(turn) = self.pipeline.take_deferred() {
@@ -334,6 +353,9 @@ impl ExchangeState {
         self.show(&shown);
         if let Some(watch) = &mut self.watch {
             watch.asked_again(&request, &turns, self.begun.elapsed());
+        }
+        if let Some(report) = &mut self.report {
+            report.hop_started();
         }
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
@@ -400,6 +422,9 @@ impl Drop for ExchangeState {
         };
         if let Some(watch) = &mut self.watch {
             watch.end(ending, self.begun.elapsed());
+        }
+        if let Some(report) = self.report.take() {
+            report.ended(&outcome, &self.pipeline, &self.access);
         }
         self.access.ended(outcome);
         self.access.counted(self.pipeline.tally());

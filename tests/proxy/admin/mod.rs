@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod events;
+mod messages;
 mod programs;
 
 use bytes::Bytes;
