@@ -106,7 +106,7 @@ pub(super) fn json(cell: Cell<'_>) -> Option<serde_json::Value> {
 }
 
 /// `None`: a number that JSON does not have.
-fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
+pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
     use serde_json::Value;
     Some(match value {
         DeValue::String(text) => Value::String(text.as_ref().to_owned()),
@@ -174,6 +174,10 @@ pub(super) fn one_or_more<'a, T>(
 /// A file's last newline, which editors add, is removed.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     let text = text(cell.clone())?;
+    let is_reference = text.starts_with("env:") || text.starts_with("file:");
+    if is_reference && cell.is_overlaid() {
+        return cell.wrong("only the configuration file may refer to environment variables and files");
+    }
     if let Some(name) = text.strip_prefix("env:") {
         return match (cell.context.environment)(name) {
             Some(value) if value.is_empty() => {
@@ -209,18 +213,26 @@ pub(super) enum Origin {
 
 /// A secret, in the forms of [`referred`]; warns if the configuration file contains the secret itself.
 pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
+    let is_header = |value: &str| HeaderValue::from_str(value).is_ok();
+    secret_that(cell, is_header, "the secret holds characters that no HTTP header can carry")
+}
+
+fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) -> Option<SecretString> {
     let (value, origin) = referred(cell.clone())?;
-    if HeaderValue::from_str(&value).is_err() {
-        return cell.wrong("the secret holds characters that no HTTP header can carry");
+    if !is_usable(&value) {
+        return cell.wrong(fault);
     }
-    if origin == Origin::Here && !cell.context.source.is_flag(cell.span.start) {
+    if origin == Origin::Here && !cell.context.source.is_outside(cell.span.start) {
         cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
     }
     Some(SecretString::from(value))
 }
 
-/// A table of secrets by names.
+/// A table of secrets by names. They may be variables of a program, such as a key of several lines.
 pub(super) fn secrets(cell: Cell<'_>) -> Option<BTreeMap<String, SecretString>> {
+    let is_passable = |value: &str| !value.contains('\0');
+    let secret =
+        |cell| secret_that(cell, is_passable, "the secret holds a NUL character, which no program can get");
     let entries = cell.entries().into_iter();
     entries.map(|(name, _, cell)| Some((name.to_owned(), secret(cell)?))).collect()
 }

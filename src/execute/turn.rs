@@ -343,7 +343,12 @@ impl HostedTurn {
         let tool = self.own_name(&call.name);
         let (content, note, details, images) = match result {
             Ok(output) => {
-                let Output { content, summary, details, images, .. } = Output::clone(&output);
+                let Output { content, summary, details, images, is_error } = Output::clone(&output);
+                // Not all dialects can mark a result as an error, so its form says so.
+                let content = match is_error {
+                    true => ToolError::reported(content).content(&call.name),
+                    false => content,
+                };
                 (content, if summary.is_empty() { "done".to_owned() } else { summary }, details, images)
             }
             Err(error) => (error.content(&call.name), error.message, Value::Null, Vec::new()),

@@ -92,6 +92,17 @@ impl Server {
         &self.addresses
     }
 
+    /// A new code with which a browser may sign in to the admin API once, within two minutes. `None`: there is no such API, or it
+    /// needs no key.
+    pub fn sign_in_code(&self) -> Option<String> {
+        self.first.service().sign_in_code()
+    }
+
+    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    pub fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
+        self.first.service().hosted_tools()
+    }
+
     /// Serves until `shutdown` is ready, then drains: no new connections and requests, open responses go on for at most
     /// `drain_timeout`, and what is left then ends with an error that says so. Deferred calls of hosted tools may finish within the
     /// same time. Dropping the future ends everything at once.

@@ -202,6 +202,16 @@ impl Service {
         }
     }
 
+    /// A new code with which a browser may sign in to the admin API once. `None`: no key is needed, or there is no such API.
+    pub(super) fn sign_in_code(&self) -> Option<String> {
+        self.admin.as_ref()?.issue_code()
+    }
+
+    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    pub(super) fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
+        self.execution.as_ref().map(|execution| execution.registry().names()).unwrap_or_default()
+    }
+
     /// The configured limits.
     pub(super) fn limits(&self) -> &Limits {
         &self.config.limits
@@ -448,9 +458,12 @@ impl Service {
             Err(failure) => return reply::error(failure, dialect, access),
         };
         *rest = Rest::None;
-        let counted = exchange::decode(dialect, &body).and_then(|conversation| {
+        let counted = exchange::decode(dialect, &body).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
             let model = exchange::model(&self.config, dialect, &conversation)?;
+            if let Some(execution) = self.execution.as_deref() {
+                exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
+            }
             let (_, means) = self.learned.about(model, &conversation.model);
             Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
         });

@@ -175,6 +175,13 @@ pub(crate) enum AuditEvent {
         /// The names of all.
         tools: Vec<String>,
     },
+    /// The configuration was read anew.
+    ConfigLoaded {
+        /// Whether it is valid.
+        ok: bool,
+        /// What is wrong with it.
+        errors: Vec<String>,
+    },
     /// A provider is in another state than before.
     ProviderStatus {
         /// Its name.
@@ -205,6 +212,7 @@ impl AuditEvent {
             Self::CacheHit { .. } => "cache_hit",
             Self::Retry { .. } => "retry",
             Self::RegistryChanged { .. } => "registry_changed",
+            Self::ConfigLoaded { .. } => "config_loaded",
             Self::ProviderStatus { .. } => "provider_status",
         }
     }
@@ -257,6 +265,7 @@ impl AuditEvent {
                 "toolCall": call.json(), "attempt": attempt, "delay_ms": delay_millis, "code": code.name()
             }),
             Self::RegistryChanged { tools } => json!({"tools": tools}),
+            Self::ConfigLoaded { ok, errors } => json!({"ok": ok, "errors": errors}),
             Self::ProviderStatus { name, state, since, tools } => {
                 json!({"name": **name, "state": state, "since": since, "tools": tools})
             }

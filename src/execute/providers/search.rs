@@ -12,6 +12,7 @@ use crate::{
         ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec,
         ask::{Ask, Question},
         engines::{cleaned, recency},
+        providers::Fault,
     },
     settings::{Field, Key, Settings},
     wire::json::Raw,
@@ -51,11 +52,26 @@ impl Options {
         );
     }
 
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.model.is_empty() {
+            true => Err(Fault::new("model", "`model` is missing: the model that is asked")),
+            false => Ok(()),
+        }
+    }
+
+    /// The model that is asked.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        ["web_search", "search", "websearch", "web-search"].map(str::to_owned).into()
+    }
+
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        if self.model.is_empty() {
-            return Err("`model` is missing: the model that is asked".to_owned());
-        }
         let models = host.models.clone().ok_or("there are no models to ask")?;
         if !models.knows(&self.model) {
             return Err(format!("there is no model `{}`", self.model));
@@ -128,7 +144,10 @@ impl ModelSearch {
             tracing::warn!(provider = %self.name, %failure, "the model gave no answer");
             ToolError::from(failure)
         })?;
-        let results = answer.citations.iter().map(|page| {
+        let is_page = |url: &str| {
+            url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        };
+        let results = answer.citations.iter().filter(|page| is_page(&page.url)).map(|page| {
             let title = if page.title.is_empty() { &page.url } else { &page.title };
             json!({"title": title, "url": page.url})
         });

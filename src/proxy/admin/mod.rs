@@ -8,6 +8,7 @@
 //! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
 
 mod access;
+mod code;
 mod error;
 mod feed;
 mod path;
@@ -27,6 +28,7 @@ use self::{
     access::{Access as Door, Visitor},
     feed::Feed,
     path::AdminPath,
+    settings::SavedSettings,
 };
 pub(super) use self::{error::AdminError, path::BASE};
 use super::{
@@ -36,17 +38,20 @@ use super::{
 };
 use crate::{
     config::Config,
-    execute::{Audit, Execution, Runtime},
-    observe::{Access, Outcome},
+    execute::{Audit, AuditEvent, Execution, Runtime},
+    observe::{Access, Outcome, log::List},
 };
 
 /// Bytes of a request's body.
 pub(super) const MAX_BODY: usize = 1 << 20;
 
+/// Paths of changed settings that a log line lists.
+const MAX_LOGGED: usize = 20;
+
 /// The admin API. All threads share it.
 #[derive(Debug)]
 pub(super) struct Admin {
-    config: Arc<Config>,
+    settings: Arc<SavedSettings>,
     door: Door,
     /// `None`: no hosted tools are configured.
     execution: Option<Arc<Execution>>,
@@ -118,13 +123,18 @@ impl Admin {
         audit.capture(settings.capture != crate::config::Capture::Off);
         let runtime = if execution.is_none() { Some(Runtime::start()?) } else { None };
         Ok(Some(Self {
-            config: Arc::clone(config),
+            settings: Arc::new(SavedSettings::new(config)),
             door: Door::new(Arc::clone(settings), config),
             execution: execution.cloned(),
             audit: Arc::clone(audit),
             runtime,
             feed: Arc::default(),
         }))
+    }
+
+    /// A new code with which a browser may sign in once. `None`: no key is needed.
+    pub(super) fn issue_code(&self) -> Option<String> {
+        self.door.issue_code()
     }
 
     /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.
@@ -203,13 +213,44 @@ impl Admin {
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
             AdminPath::Permissions => Ok(Said::json(permissions::list(self.execution.as_deref()))),
-            AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body),
-            AdminPath::AllowAll => permissions::allow_all(self.execution()?),
-            AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id),
-            AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body),
+            AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body).await,
+            AdminPath::AllowAll => permissions::allow_all(self.execution()?).await,
+            AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id).await,
+            AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body).await,
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
-            AdminPath::Settings => Ok(settings::list(&self.config)),
+            AdminPath::Settings if *method == Method::PATCH => {
+                let patch = settings::Change::Patch(object(&body)?);
+                self.change_settings(patch, (&head.headers, peer)).await
+            }
+            AdminPath::Settings if *method == Method::DELETE => {
+                self.change_settings(settings::Change::ResetAll, (&head.headers, peer)).await
+            }
+            AdminPath::Settings => Ok(self.settings.list()),
+            AdminPath::Setting(setting) => {
+                self.change_settings(settings::Change::Reset(setting), (&head.headers, peer)).await
+            }
         }
+    }
+
+    /// Changes the saved settings, on a thread that may wait for the disk.
+    async fn change_settings(
+        &self,
+        change: settings::Change,
+        (headers, peer): (&HeaderMap, IpAddr),
+    ) -> Result<Said, AdminError> {
+        let (settings, condition) = (Arc::clone(&self.settings), settings::condition(headers)?);
+        let changing = tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));
+        let changed = changing.await.map_err(|_| {
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change was not made")
+        })?;
+        let (said, mut paths) = changed?;
+        let count = paths.len();
+        paths.truncate(MAX_LOGGED);
+        let paths = List(paths);
+        let paths: &(dyn std::error::Error + 'static) = &paths;
+        tracing::info!(%peer, count, paths, "settings were saved over the admin API");
+        self.audit.publish(None, AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() });
+        Ok(said)
     }
 
     fn execution(&self) -> Result<&Arc<Execution>, AdminError> {

@@ -62,6 +62,11 @@ impl Worker {
     }
 
     /// The server's shutdown.
+    pub(super) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The server's shutdown.
     pub(super) fn drain(&self) -> &Arc<Drain> {
         self.service.drain()
     }

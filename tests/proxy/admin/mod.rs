@@ -5,6 +5,7 @@ mod api;
 mod events;
 mod messages;
 mod programs;
+mod settings;
 
 use bytes::Bytes;
 use http::{Method, Request};

@@ -67,6 +67,7 @@ fn invocation(tool: &str, arguments: Value) -> Invocation {
         arguments: serde_json::from_value::<Map<_, _>>(arguments).expect("an object"),
         client: Owner::default(),
         deadline: Instant::now() + LONG,
+        given_up: Default::default(),
     }
 }
 
@@ -393,7 +394,7 @@ fn settings_are_checked() {
     let header = BTreeMap::from([("a b".to_owned(), "x".to_owned().into())]);
     let headers = Options { url: both.url.clone(), headers: header, ..Options::default() };
     for (options, reason) in [(Options::default(), "is missing"), (both, "not both"), (headers, "name of a header")] {
-        let found = options.build(&Host::detached("s")).map(|_| ()).expect_err(reason);
+        let found = options.check().expect_err(reason).message;
         assert!(found.contains(reason), "{found}");
     }
 }

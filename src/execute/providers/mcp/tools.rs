@@ -40,7 +40,7 @@ pub(super) struct ToolList {
 }
 
 /// The name under which the tool `name` of the server `server` is known.
-fn wire_name(server: &str, name: &str) -> String {
+pub(super) fn wire_name(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
 
