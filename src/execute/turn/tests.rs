@@ -137,7 +137,10 @@ fn slow_tools_are_cancelled_by_their_timeout_and_by_the_turn() {
         let began = Instant::now();
         let ran = turn.run(vec![call("a", "tool", "")]).await;
         assert_eq!((code(&ran[0]).as_deref(), began.elapsed().as_secs()), (Some("timeout"), 10));
-        assert!(!turn.may_call());
+        assert_eq!(turn.exhausted_limit(), Some("deadline"));
+        // The model had the tool when it was asked.
+        let late = turn.run(vec![call("b", "tool", "")]).await;
+        assert_eq!((code(&late[0]).as_deref(), provider.count()), (Some("timeout"), 2));
     });
 }
 
@@ -184,11 +187,11 @@ fn calls_beyond_the_limits_of_the_turn_do_not_run() {
             (from..from + n).map(|n| call(&n.to_string(), "tool", &n.to_string())).collect::<Vec<_>>()
         };
         turn.run(calls(0, 1)).await;
-        assert!(turn.may_call());
+        assert_eq!(turn.exhausted_limit(), None);
         let ran = turn.run(calls(1, 3)).await;
         let codes: Vec<_> = ran.iter().map(code).collect();
         assert_eq!(codes, [None, None, Some("too_large".to_owned())]);
-        assert!(!turn.may_call());
+        assert!(turn.exhausted_limit().is_some());
         assert_eq!(code(&turn.run(calls(9, 1)).await[0]).as_deref(), Some("too_large"));
         assert_eq!(provider.count(), 3);
     });
@@ -334,7 +337,7 @@ fn large_results_are_shortened_and_all_together_have_a_limit() {
         assert!(lengths[..3].iter().sum::<usize>() <= 2500, "{lengths:?}");
         assert!(ran[2].output.content.contains("[Shortened"));
         assert_eq!(code(&ran[3]).as_deref(), Some("too_large"));
-        assert!(!turn.may_call());
+        assert!(turn.exhausted_limit().is_some());
     });
 }
 

@@ -185,8 +185,14 @@ async fn calls_written_as_text_are_run() {
         assert!(!body.contains("tool_call") && !body.contains("search"), "{body}");
         assert!(body.contains("Done."), "{body}");
         let asked = asked.lock().unwrap();
-        let last = asked[1]["messages"].to_string();
-        assert!(last.contains("found {") && last.contains("<tool_call>"), "{last}");
+        // The call and its result are repeated as the model was taught.
+        let messages = asked[1]["messages"].as_array().unwrap();
+        let last = messages.iter().map(|message| message["content"].as_str().unwrap()).collect::<Vec<_>>();
+        assert!(
+            messages.iter().all(|message| message["role"] != "tool" && message.get("tool_calls").is_none())
+        );
+        assert!(last[last.len() - 2].contains("<tool_call>\n{\"name\":\"search\""), "{last:?}");
+        assert!(last[last.len() - 1].contains("found {"), "{last:?}");
     }
 }
 
