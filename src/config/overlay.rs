@@ -255,7 +255,7 @@ fn entry<'r, 'i>(
             return Err(format!("the configuration file has no provider `{name}`; {hint}"));
         }
     };
-    match entries.iter_mut().nth(place).map(Spanned::get_mut) {
+    match entries.get_mut(place).map(Spanned::get_mut) {
         Some(DeValue::Table(entry)) => Ok(entry),
         _ => Err(format!("the configuration file has no `[[{top}]]`")),
     }
