@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use toml::de::DeValue;
 
 use super::table::Cell;
-use crate::suggest::suggest;
+use crate::{settings::TableText, suggest::suggest};
 
 /// A string that is not empty.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
@@ -219,10 +219,21 @@ pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
     Some(SecretString::from(value))
 }
 
-/// A table of secrets by names.
-pub(super) fn secrets(cell: Cell<'_>) -> Option<BTreeMap<String, SecretString>> {
+/// A table of texts by names, in the forms of [`referred`]. One from elsewhere is secret, and one in the file itself if its name
+/// says so.
+pub(super) fn text_table(
+    cell: Cell<'_>,
+    names_secret: fn(&str) -> bool,
+) -> Option<BTreeMap<String, TableText>> {
+    let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {
+        (text, Origin::Here) if !names_secret(name) => match HeaderValue::from_str(&text) {
+            Ok(_) => Some(TableText::plain(text)),
+            Err(_) => cell.wrong("the value has characters that no HTTP header can carry"),
+        },
+        _ => secret(cell).map(TableText::secret),
+    };
     let entries = cell.entries().into_iter();
-    entries.map(|(name, _, cell)| Some((name.to_owned(), secret(cell)?))).collect()
+    entries.map(|(name, _, cell)| Some((name.to_owned(), text(name, cell)?))).collect()
 }
 
 /// The base URL of an API.

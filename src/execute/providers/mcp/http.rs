@@ -38,6 +38,7 @@ use sse_stream::Sse;
 use super::message;
 use crate::{
     execute::http::{HttpClient, HttpError, collected},
+    settings::TableText,
     wire::sse::{Frame, Frames},
 };
 
@@ -59,7 +60,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 ///
 /// # Errors
 /// Which one cannot.
-pub(super) fn check_headers(headers: &BTreeMap<String, SecretString>) -> Result<(), String> {
+pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
     match headers.keys().find(|name| HeaderName::from_bytes(name.as_bytes()).is_err()) {
         Some(name) => Err(format!("`{name}` cannot be the name of a header")),
         None => Ok(()),
@@ -84,7 +85,7 @@ impl HttpServer {
     pub(super) fn new(
         http: HttpClient,
         key: Option<&SecretString>,
-        headers: &BTreeMap<String, SecretString>,
+        headers: &BTreeMap<String, TableText>,
         max_message: usize,
     ) -> Self {
         let mut all = HeaderMap::new();

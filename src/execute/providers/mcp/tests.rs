@@ -115,7 +115,7 @@ async fn endless_lists_are_cut() {
 #[tokio::test]
 async fn only_named_variables_reach_the_program() {
     let mut options = options("plain");
-    options.program.env.insert("OWN".to_owned(), "value".to_owned().into());
+    options.program.env.insert("OWN".to_owned(), TableText::plain("value"));
     let server = Started::ready(&options).await;
     let names = server.call("environment", json!({})).await.expect("an output").content;
     // A shell may add variables of its own; Cargo's are those of this test.
