@@ -126,6 +126,7 @@ pub(super) fn prepare<'c>(
         command::drop_tools(&mut conversation);
     }
     let hosted = execution.and_then(|execution| execution.offer(&mut conversation, asker)).map(Arc::new);
+    conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
