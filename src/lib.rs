@@ -106,4 +106,10 @@ mod suggest;
 #[cfg(feature = "proxy")]
 pub mod template;
 pub mod tools;
+#[cfg(feature = "proxy")]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, reason = "terminals and log formats are the command line's")
+)]
+mod untrusted;
 pub mod wire;

@@ -15,6 +15,9 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// What it does, in Markdown.
     pub about: Cow<'static, str>,
+    /// Only the configuration file may set it, not the admin API: its value can make toolwire run programs, use files, or connect to
+    /// other addresses.
+    pub is_file_only: bool,
 }
 
 impl Key {
@@ -23,13 +26,19 @@ impl Key {
 
     /// A key whose default is the value that its field holds by default.
     pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
-        Self { name, default: None, about: about.into() }
+        Self { name, default: None, about: about.into(), is_file_only: false }
     }
 
     /// The same with a default in words, for one that depends on something else.
     #[must_use]
     pub fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
+    }
+
+    /// The same, but not settable over the admin API.
+    #[must_use]
+    pub fn file_only(self) -> Self {
+        Self { is_file_only: true, ..self }
     }
 }
 

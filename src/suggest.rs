@@ -1,5 +1,8 @@
 //! Suggestions for an unknown word: the most similar known words, and where all of them are listed.
 
+/// Characters of an unknown word that are compared. No known word is longer, and the work grows with the length.
+const MAX_COMPARED: usize = 256;
+
 /// Maximum number of words suggested.
 const NAMED: usize = 3;
 
@@ -29,13 +32,15 @@ pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> St
 }
 
 /// The names in `known` that are most similar to `word`.
-#[cfg(feature = "cli")]
+#[cfg(feature = "proxy")]
 pub(crate) fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
 }
 
 /// `known` with each word's distance from `word`, nearest first.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Vec<(usize, &'k str)> {
+    let end = word.char_indices().nth(MAX_COMPARED).map_or(word.len(), |(end, _)| end);
+    let word = word.get(..end).unwrap_or(word);
     let mut known: Vec<_> =
         known.iter().map(|name| (strsim::damerau_levenshtein(word, name), *name)).collect();
     known.sort_unstable();

@@ -19,6 +19,10 @@ pub(super) struct Announcement<'a> {
     pub config: &'a Config,
     /// The bound addresses.
     pub addresses: &'a [SocketAddr],
+    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    pub hosted: (Vec<String>, Vec<String>),
+    /// Signs a browser in to the admin API, once. Only for a terminal, never for a log.
+    pub code: Option<String>,
 }
 
 impl Announcement<'_> {
@@ -31,7 +35,20 @@ impl Announcement<'_> {
                 let models = List(self.config.models.iter().map(|model| model.name.clone()).collect());
                 let (addresses, models): (&(dyn Error + 'static), &(dyn Error + 'static)) =
                     (&addresses, &models);
-                tracing::info!(addresses, base_url = self.base_url(), models, "listening");
+                let hosted_tools = List(self.hosted.0.clone());
+                let hosted_tools: &(dyn Error + 'static) = &hosted_tools;
+                match self.config.execution {
+                    None => tracing::info!(addresses, base_url = self.base_url(), models, "listening"),
+                    Some(_) => {
+                        tracing::info!(
+                            addresses,
+                            base_url = self.base_url(),
+                            models,
+                            hosted_tools,
+                            "listening"
+                        );
+                    }
+                }
             }
         }
     }
@@ -50,6 +67,9 @@ impl fmt::Display for Announcement<'_> {
         for model in &self.config.models {
             writeln!(f, "  {}", Entry(model))?;
         }
+        if self.config.execution.is_some() {
+            writeln!(f, "  {}", HostedTools(&self.hosted))?;
+        }
         let base = self.base_url();
         let (key, header) = match self.config.api_keys.is_empty() {
             true => ("any API key", ""),
@@ -67,7 +87,24 @@ impl fmt::Display for Announcement<'_> {
             f,
             "  curl -N {base}/chat/completions -H \"content-type: application/json\"{header} -d '{}'",
             request.to_string().replace('\'', r"'\''"),
-        )
+        )?;
+        if let Some(code) = &self.code {
+            let base = base.strip_suffix("/v1").unwrap_or(&base);
+            write!(f, "\nSign in, once within two minutes: {base}/console/#/login?code={code}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The hosted tools on one line.
+struct HostedTools<'a>(&'a (Vec<String>, Vec<String>));
+
+impl fmt::Display for HostedTools<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tools, starting) = self.0;
+        let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
+        write!(f, "hosted tools: {tools}")?;
+        if starting.is_empty() { Ok(()) } else { write!(f, "; starting: {}", starting.join(", ")) }
     }
 }
 
@@ -114,7 +151,8 @@ mod tests {
         };
         let config = load(&overrides, &|_| Some("sk-secret".to_owned())).unwrap().config;
         let addresses = ["0.0.0.0:81".parse().unwrap(), "[::1]:82".parse().unwrap()];
-        let told = Announcement { config: &config, addresses: &addresses }.to_string();
+        let (hosted, code) = (Default::default(), Some("c0de".to_owned()));
+        let told = Announcement { config: &config, addresses: &addresses, hosted, code }.to_string();
         for part in [
             "listens on http://0.0.0.0:81, http://[::1]:82\n",
             "\n  every model name from upstream (chat, https://u.example/v1); tools native\n",
@@ -122,9 +160,14 @@ mod tests {
             "curl -N http://127.0.0.1:81/v1/chat/completions ",
             "\"authorization: Bearer $KEY\"",
             "\"stream\":true",
+            "\nSign in, once within two minutes: http://127.0.0.1:81/console/#/login?code=c0de",
         ] {
             assert!(told.contains(part), "{part} in {told}");
         }
         assert!(!told.contains("sk-secret"));
+        assert!(!told.contains("hosted tools"), "there is no `[execution]`");
+        let hosted = (vec!["web_search".to_owned(), "scrape".to_owned()], vec!["files".to_owned()]);
+        assert_eq!(HostedTools(&hosted).to_string(), "hosted tools: web_search, scrape; starting: files");
+        assert_eq!(HostedTools(&Default::default()).to_string(), "hosted tools: none");
     }
 }

@@ -1,6 +1,6 @@
 //! `toolwire check`: reads a configuration, and prints all errors or what it resolves to.
 
-use std::{io, process::ExitCode};
+use std::{collections::BTreeMap, io, process::ExitCode};
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,12 @@ fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
         Ok(Loaded { config, warnings }) => {
             upstream_flags::say(warnings);
             match toml::to_string(&config.to_toml()) {
-                Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
+                Ok(text) => results(ExitCode::SUCCESS, |out| {
+                    for (path, file) in config.saved_settings() {
+                        writeln!(out, "# {path} was saved over the admin API: {}", file.display())?;
+                    }
+                    out.write_all(text.as_bytes())
+                }),
                 Err(error) => failed(format_args!("cannot write the configuration as TOML: {error}"), None),
             }
         }
@@ -53,7 +58,11 @@ fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
 fn say_json(loaded: &Result<Loaded, Problems>) -> ExitCode {
     let (status, told) = match loaded {
         Ok(Loaded { config, warnings }) => {
-            let told = json!({ "ok": true, "problems": told(warnings), "config": config.to_toml() });
+            let mut told = json!({ "ok": true, "problems": told(warnings), "config": config.to_toml() });
+            let saved = config.saved_settings();
+            if let (Value::Object(told), false) = (&mut told, saved.is_empty()) {
+                told.insert("saved".to_owned(), json!(BTreeMap::from_iter(saved)));
+            }
             (ExitCode::SUCCESS, told)
         }
         Err(Problems(problems)) => (WRONG_INPUT.into(), json!({ "ok": false, "problems": told(problems) })),
@@ -73,6 +82,10 @@ fn told(problems: &[Problem]) -> Vec<Value> {
                 }
                 Place::Flag(name) => {
                     told.insert("flag".to_owned(), json!(name));
+                }
+                Place::Overlay { path, setting } => {
+                    told.insert("file".to_owned(), json!(path));
+                    told.insert("setting".to_owned(), json!(setting));
                 }
                 Place::Nowhere => {}
             }

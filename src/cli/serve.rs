@@ -1,6 +1,11 @@
 //! `toolwire serve`: runs the proxy.
 
-use std::{error::Error, process::ExitCode, sync::Arc};
+use std::{
+    error::Error,
+    io::{self, IsTerminal},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use tokio::runtime;
 
@@ -52,7 +57,11 @@ async fn serve(
     // The handler must be installed before the announcement: its reader may send a signal at once.
     let (once, twice) = (terminated(1)?, terminated(2)?);
     let server = Server::bind(Arc::clone(&config), tap)?;
-    Announcement { config: &config, addresses: server.addresses() }.say(log_format);
+    // A log is read by others, and later.
+    let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
+    let code = is_read_by_a_person.then(|| server.sign_in_code()).flatten();
+    let (addresses, hosted) = (server.addresses(), server.hosted_tools());
+    Announcement { config: &config, addresses, hosted, code }.say(log_format);
     tokio::select! {
         served = server.run(once) => served?,
         () = twice => tracing::warn!("second signal to stop: open responses are dropped"),

@@ -6,11 +6,12 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::Value;
 
 use super::{
+    Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
     read::entries,
     show::MASK,
     table::{Cell, Table},
-    value::{choice, count, duration, list, secret, size, text},
+    value::{choice, count, count_in, duration, list, secret, size, text},
 };
 use crate::{
     execute::{
@@ -20,6 +21,7 @@ use crate::{
     rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings, TableText},
     store::Owner,
+    suggest::suggest,
 };
 
 /// The most hops of one turn that may run tools, whatever the configuration says.
@@ -58,14 +60,12 @@ pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
 
 /// How much may happen.
 fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
-    keys.special(
+    keys.key(
         Key::new(
             "max_rounds",
             "how often the model may call hosted tools in one response; then it must answer. At most 20",
         ),
-        &mut settings.max_rounds,
-        within(1, MAX_ROUNDS),
-        |rounds| Some(count_value(*rounds)),
+        Field::CountIn(&mut settings.max_rounds, 1..=MAX_ROUNDS),
     );
     keys.key(Key::new("max_calls", "hosted calls in one response"), Field::Count(&mut settings.max_calls, 1));
     keys.key(
@@ -88,15 +88,13 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         Key::new("max_results", "of all results of one response; beyond, calls have no result"),
         Field::Size(&mut settings.max_results),
     );
-    keys.special(
+    keys.key(
         Key::new(
             "retries",
             "how often a call is tried again after 1, 2, 4, … seconds, if its tool may be called twice or nothing was sent. \
              At most 10",
         ),
-        &mut settings.retries,
-        within(0, MAX_RETRIES),
-        |retries| Some(count_value(*retries)),
+        Field::CountIn(&mut settings.retries, 0..=MAX_RETRIES),
     );
     rate_key(
         keys,
@@ -148,7 +146,8 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
     keys.special(
         Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
-            .or("none"),
+            .or("none")
+            .file_only(),
         &mut settings.audit,
         |cell| text(cell).map(|path| Some(path.into())),
         |path| path.as_deref().and_then(|path| path.to_str()).map(string),
@@ -196,14 +195,6 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
 }
 
-/// A whole number from `least` to `most`.
-fn within(least: usize, most: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
-    move |cell| match count(least)(cell.clone())? {
-        number if number <= most => Some(number),
-        _ => cell.wrong(format!("expected a whole number from {least} to {most}")),
-    }
-}
-
 fn rate_key(keys: &mut impl Keys, key: Key, value: &mut Option<Rate>) {
     keys.special(key, value, rate, |rate| {
         rate.map(|rate| {
@@ -244,13 +235,13 @@ fn rate(cell: Cell<'_>) -> Option<Option<Rate>> {
 pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
     let kinds: Vec<_> = KINDS.iter().map(|(name, _)| format!("`{name}`")).collect();
     keys.special(
-        Key::new("name", "its name in logs and in the names of its tools").or(Key::REQUIRED),
+        Key::new("name", "its name in logs and in the names of its tools").or(Key::REQUIRED).file_only(),
         &mut draft.name,
         |cell| text(cell).map(Some),
         |name| name.as_deref().map(string),
     );
     keys.special(
-        Key::new("kind", format!("what it is: {}", kinds.join(", "))).or(Key::REQUIRED),
+        Key::new("kind", format!("what it is: {}", kinds.join(", "))).or(Key::REQUIRED).file_only(),
         &mut draft.options,
         |cell| choice(KINDS)(cell).map(|default| Some(default())),
         |options| options.as_ref().map(|options| string(options.kind())),
@@ -306,6 +297,9 @@ fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>
     provider_keys(&mut Reading(table), &mut draft);
     let mut options = draft.options?;
     options.settings(&mut Reading(table));
+    if let Err(fault) = options.check() {
+        table.report_fault(fault.key, &fault.message);
+    }
     let ProviderDraft { name, tools, deny, max_running, rate_limit, .. } = draft;
     let max_running = max_running.unwrap_or(ProviderEntry::MAX_RUNNING);
     Some((ProviderEntry { name: name?, options, tools, deny, max_running, rate_limit }, table.cell("name")))
@@ -360,7 +354,7 @@ fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.special(
         Key::new("retries", "how often a call is tried again").or("those of `[execution]`"),
         &mut rules.retries,
-        |cell| within(0, MAX_RETRIES)(cell).map(Some),
+        |cell| count_in(0..=MAX_RETRIES)(cell).map(Some),
         |retries| retries.map(count_value),
     );
     keys.special(
@@ -468,7 +462,7 @@ fn permission(table: &mut Table<'_>) -> Option<PermissionRule> {
     Some(PermissionRule { key, model, tool, domain, permission: permission? }.normalized())
 }
 
-fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
+fn tool<'a>(table: &mut Table<'a>) -> Option<(String, ToolRules, Option<Cell<'a>>)> {
     let mut rules = ToolRules::default();
     let name = match table.cell("name") {
         Some(cell) => text(cell),
@@ -478,18 +472,19 @@ fn tool(table: &mut Table<'_>) -> Option<(String, ToolRules)> {
         }
     };
     tool_keys(&mut Reading(table), &mut rules);
-    Some((name?, rules))
+    Some((name?, rules, table.cell("name")))
 }
 
 /// Reads the tables. `None`: there is no `[execution]`.
-pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
+pub(super) fn read(table: &mut Table<'_>, models: Option<&[Model]>) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
     for cell in entries(table, "providers") {
         if execution.is_none() {
             cell.warn("no tool is run without the table `[execution]`");
         }
-        if let Some((entry, name)) = cell.table(provider) {
+        if let Some((entry, name)) = cell.clone().table(provider) {
+            check_asked_model(&entry, &cell, models);
             if let (true, Some(name)) =
                 (settings.providers.iter().any(|other| other.name == entry.name), name)
             {
@@ -499,7 +494,14 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
         }
     }
     for cell in entries(table, "tools") {
-        let Some((name, rules)) = cell.clone().table(tool) else { continue };
+        let Some((name, rules, written)) = cell.clone().table(tool) else { continue };
+        if execution.is_some() && !settings.may_offer(&name) {
+            let offered = settings.providers.iter().flat_map(|entry| entry.options.offers(&entry.name));
+            let offered: Vec<_> = offered.collect();
+            let offered: Vec<_> = offered.iter().map(String::as_str).collect();
+            let hint = suggest(&name, &offered, None);
+            written.unwrap_or(cell.clone()).warn(format!("no provider offers a tool `{name}`; {hint}"));
+        }
         if settings.tools.contains_key(&name) {
             cell.wrong::<()>(format!("a second entry for `{name}`"));
         }
@@ -513,6 +515,19 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<ExecutionSettings>> {
         Some(())
     });
     Some(Arc::new(settings))
+}
+
+/// Checks that the model that a provider asks is there. `models` is `None` if their tables have mistakes.
+fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Model]>) {
+    let (ProviderOptions::Search(options), Some(models)) = (&entry.options, models) else { return };
+    let name = options.model();
+    if name.is_empty() || models.iter().any(|model| model.name == name || model.is_wildcard()) {
+        return;
+    }
+    let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
+    let message = format!("no model `{name}`; {}", suggest(name, &names, None));
+    let written = cell.entries().into_iter().find(|(key, ..)| *key == "model");
+    written.map_or_else(|| cell.clone(), |(_, _, model)| model).wrong::<()>(message);
 }
 
 /// The paths of the providers' secrets that are not set.
@@ -701,7 +716,7 @@ mod tests {
     fn mistakes_are_reported() {
         for (text, word) in [
             ("[execution]\nmax_rounds = 21", "from 1 to 20"),
-            ("[execution]\nmax_rounds = 0", "from 1 on"),
+            ("[execution]\nmax_rounds = 0", "from 1 to 20"),
             ("[execution]\nretries = 11", "from 0 to 10"),
             ("[execution]\nrate_limit = \"0/1m\"", "a rate such as"),
             ("[execution]\nrate_limit = \"10\"", "a rate such as"),

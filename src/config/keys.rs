@@ -31,9 +31,22 @@ pub(crate) trait Keys: Settings {
 /// Reads the keys of a table into their fields. A key that is absent or wrong leaves its field as it is.
 pub(crate) struct Reading<'t, 'a>(pub(super) &'t mut Table<'a>);
 
+impl<'a> Reading<'_, 'a> {
+    /// The value of a key, if it is there. Reports one that only the file may set, but the admin API has.
+    fn cell(&mut self, key: &Key, is_file_only: bool) -> Option<Cell<'a>> {
+        let cell = self.0.cell(key.name)?;
+        if is_file_only && let Some(place) = cell.overlaid() {
+            let message = format!("`{}` can only be set in the configuration file", key.name);
+            Cell { span: place, ..cell.clone() }.wrong::<()>(message);
+        }
+        Some(cell)
+    }
+}
+
 impl Settings for Reading<'_, '_> {
     fn key(&mut self, key: Key, field: Field<'_>) {
-        let Some(cell) = self.0.cell(key.name) else { return };
+        let is_file_only = is_file_only(&key, &field);
+        let Some(cell) = self.cell(&key, is_file_only) else { return };
         match field {
             Field::Switch(value) => put(value, switch(cell)),
             Field::OptionalSwitch(value) => put(value, switch(cell).map(Some)),
@@ -70,12 +83,17 @@ impl Keys for Reading<'_, '_> {
         read: impl FnOnce(Cell<'_>) -> Option<V>,
         _: impl FnOnce(&V) -> Option<Value>,
     ) {
-        match self.0.cell(key.name) {
+        match self.cell(&key, key.is_file_only) {
             Some(cell) => put(value, read(cell)),
             None if key.default == Some(Key::REQUIRED) => self.0.report_missing(key.name),
             None => {}
         }
     }
+}
+
+/// Whether only the file may set a key. Addresses get secrets, so they are never set over the admin API.
+pub(super) fn is_file_only(key: &Key, field: &Field<'_>) -> bool {
+    key.is_file_only || matches!(field, Field::Address(_))
 }
 
 fn put<V>(value: &mut V, read: Option<V>) {

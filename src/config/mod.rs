@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! file ─▶ spanned TOML ─▶ table (typed keys, leftovers) ─▶ upstreams, models, limits ─▶ Config
-//!                                            flags, environment ─▶ Overrides ─┘      └─▶ problems, all of them
+//!                      ▲  ▲                                                        └─▶ problems, all of them
+//!   admin API ─▶ Overlay  Overrides ◀─ flags, environment
 //! ```
 //!
 //! Reading continues after a mistake, so one run reports every mistake, each with file, line and column. A
@@ -13,11 +14,13 @@ mod admin;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
+mod facts;
 mod format;
 mod keys;
 mod model;
 pub(crate) mod model_rules;
 mod origins;
+mod overlay;
 mod overrides;
 pub(crate) mod passthrough;
 mod problem;
@@ -32,6 +35,7 @@ mod value;
 
 pub use admin::AdminSettings;
 pub(crate) use admin::Capture;
+pub(crate) use facts::Facts;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
 #[cfg(feature = "cli")]
@@ -42,6 +46,7 @@ pub(crate) use keys::{Keys, read_table, table_of};
 pub(crate) use model::settings_for;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
 pub use origins::Origins;
+pub(crate) use overlay::{Overlay, Refused};
 pub use overrides::Overrides;
 pub use passthrough::Passthrough;
 pub use problem::{Place, Problem, Problems, Severity};
@@ -57,7 +62,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeTable;
 
-use self::{source::Source, table::Context};
+use self::{source::Source, sources::Origin, table::Context};
 use crate::{format::KnownFormats, rules};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
@@ -78,7 +83,7 @@ pub struct Loaded {
 /// # Errors
 /// Every mistake that was found.
 pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
-    of_source(&Source::read(overrides.file.as_deref())?, overrides, environment)
+    of_source(&Source::read(overrides.file.as_deref())?, None, overrides, environment)
 }
 
 /// Validates a configuration that this program has written.
@@ -87,24 +92,45 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
 /// Every mistake that was found.
 #[cfg(feature = "cli")]
 pub(crate) fn of_text(text: String) -> Result<Config, Problems> {
-    of_source(&Source::made(None, text), &Overrides::default(), &|_| None).map(|loaded| loaded.config)
+    of_source(&Source::made(None, text), None, &Overrides::default(), &|_| None).map(|loaded| loaded.config)
 }
 
+/// `overlay` are settings that were saved over the admin API; `None`: those in the folder that the configuration names.
 fn of_source(
     source: &Source,
+    overlay: Option<Overlay>,
     overrides: &Overrides,
     environment: Environment<'_>,
 ) -> Result<Loaded, Problems> {
+    let mut values = Vec::new();
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
+    let folder = overlay::folder(root.get_ref(), environment);
+    let overlay = match (overlay, &folder) {
+        (Some(overlay), _) => overlay,
+        (None, Some(folder)) => Overlay::read(folder)?,
+        (None, None) => Overlay::default(),
+    };
+    let file = folder.as_deref().map(Overlay::file).unwrap_or_default();
+    let origin = Origin { source: source.clone(), overrides: overrides.clone(), overlay };
+    let source = &source.with_overlay(file, origin.overlay.paths().map(str::to_owned).collect());
+    let in_file = Sources::of(root.get_ref(), source);
+    values.extend(origin.overlay.to_toml());
+    let laid = origin.overlay.lay_over(root.get_mut(), &values, source);
     overrides.lay_over(root.get_mut(), source);
     let context = Context { source, findings: Default::default(), environment };
     overrides.warn(&context.findings, source);
+    for refused in &laid.refused {
+        let number = origin.overlay.paths().position(|path| path == refused.path).unwrap_or_default();
+        let message = format!("this saved setting is ignored: {}", refused.message);
+        context.findings.warning(source.overlaid(number), message);
+    }
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }
-    let sources = Sources::of(root.get_ref(), source);
     let config = read::config(root.get_ref(), &context);
+    let sources = Sources::of(root.get_ref(), source);
     let (problems, failed) = context.findings.into_problems(source);
+    let sources = sources.over(in_file, laid, origin);
     match config {
         Some(config) if !failed => Ok(Loaded { config: Config { sources, ..config }, warnings: problems }),
         _ => Err(Problems(problems)),
@@ -163,6 +189,37 @@ impl Config {
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
         keys.chain(providers).map(|key| key.expose_secret()).chain(headers)
+    }
+}
+
+impl Config {
+    /// The settings that were saved over the admin API when this configuration was read.
+    pub(crate) fn overlay(&self) -> Overlay {
+        self.sources.origin().map(|origin| origin.overlay.clone()).unwrap_or_default()
+    }
+
+    /// The paths of the settings that were saved over the admin API and hold, each with the file.
+    #[cfg(feature = "cli")]
+    pub(crate) fn saved_settings(&self) -> Vec<(String, PathBuf)> {
+        let Some(folder) = &self.state_dir else { return Vec::new() };
+        let overlay = self.overlay();
+        let is_ignored = |path: &str| self.sources.refused().iter().any(|refused| refused.path == path);
+        let paths = overlay.paths().filter(|path| !is_ignored(path));
+        paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
+    }
+
+    /// The configuration as it would be read with `overlay` as the saved settings.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub(crate) fn with_overlay(&self, overlay: Overlay) -> Result<Loaded, Problems> {
+        let Some(origin) = self.sources.origin() else {
+            let message = "the configuration was not read from a file".to_owned();
+            let problem = Problem { severity: Severity::Error, place: Place::Nowhere, message };
+            return Err(Problems(vec![problem]));
+        };
+        let environment = |name: &str| std::env::var(name).ok();
+        of_source(&origin.source, Some(overlay), &origin.overrides, &environment)
     }
 }
 

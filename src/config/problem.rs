@@ -20,7 +20,9 @@ impl fmt::Display for Problem {
         match &self.place {
             Place::Nowhere => write!(f, "{}: {}", self.severity, self.message),
             Place::Flag(name) => write!(f, "{}: {name}: {}", self.severity, self.message),
-            place @ Place::File { .. } => write!(f, "{place}: {}: {}", self.severity, self.message),
+            place @ (Place::File { .. } | Place::Overlay { .. }) => {
+                write!(f, "{place}: {}: {}", self.severity, self.message)
+            }
         }
     }
 }
@@ -57,6 +59,13 @@ pub enum Place {
     },
     /// In a flag or its environment variable; both are named.
     Flag(&'static str),
+    /// In the settings that were saved over the admin API.
+    Overlay {
+        /// The file that holds them.
+        path: String,
+        /// The path of the setting.
+        setting: String,
+    },
     /// Nowhere: something is missing.
     Nowhere,
 }
@@ -66,6 +75,7 @@ impl fmt::Display for Place {
         match self {
             Self::File { path, line, column } => write!(f, "{path}:{line}:{column}"),
             Self::Flag(name) => f.write_str(name),
+            Self::Overlay { path, setting } => write!(f, "{path}: {setting}"),
             Self::Nowhere => f.write_str("configuration"),
         }
     }
@@ -124,6 +134,15 @@ impl Findings {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
+    /// Whether something in `span` was reported as wrong.
+    pub(super) fn has_error_in(&self, span: &Range<usize>) -> bool {
+        let is_in = |found: &Finding| {
+            found.kind != Kind::Warning
+                && found.span.as_ref().is_some_and(|own| (span.start..=span.end).contains(&own.start))
+        };
+        self.0.borrow().iter().any(is_in)
+    }
+
     /// The messages alone, each with the offset of its place.
     #[cfg(feature = "bench")]
     pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {
@@ -171,6 +190,6 @@ impl Findings {
 fn line(place: &Place) -> Option<usize> {
     match place {
         Place::File { line, .. } => Some(*line),
-        Place::Flag(_) | Place::Nowhere => None,
+        Place::Flag(_) | Place::Overlay { .. } | Place::Nowhere => None,
     }
 }

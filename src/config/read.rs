@@ -136,7 +136,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
 const STORES: [(&str, StoreKind); 2] = [("embedded", StoreKind::Embedded), ("off", StoreKind::Off)];
 
 /// The default of `state_dir`: `None` if the user has no home.
-fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
+pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
     let folder = |name: &str| environment(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
     Some(state.join("toolwire"))
@@ -157,7 +157,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
-        let execution = execution::read(table);
+        let execution = execution::read(table, models.as_deref());
         let admin = admin::read(table);
         Some(Config {
             listen: top.listen,

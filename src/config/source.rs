@@ -1,7 +1,7 @@
-//! [`Source`]: the text that a configuration is read from, and the flags that override it.
+//! [`Source`]: the text that a configuration is read from, and the flags and saved settings that override it.
 
 use std::{
-    fs,
+    fmt, fs,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -11,14 +11,23 @@ use super::{
     problem::{Place, Problem, Problems, Severity},
 };
 
-/// A file's text with its name. Offsets after the text's end stand for flags, so that a value from a flag is
-/// read and reported by the same code as one from the file.
-#[derive(Debug, Default)]
+/// A file's text with its name. Offsets after the text's end stand for flags, and those after them for saved settings, so that such
+/// a value is read and reported by the same code as one from the file.
+#[derive(Clone, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
     text: String,
     /// The program made the text, so a place in it means nothing to a reader.
     is_made: bool,
+    /// The file of the saved settings, and the paths of these.
+    overlay: (PathBuf, Vec<String>),
+}
+
+/// Without the text, which may contain secrets.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Source {
@@ -43,7 +52,7 @@ impl Source {
             }
         };
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-        let source = Self { path: Some(path.to_owned()), text, is_made: false };
+        let source = Self { path: Some(path.to_owned()), text, ..Self::default() };
         match valid {
             Some(valid) => failed(source.place(valid), "not UTF-8".to_owned()),
             None => Ok(source),
@@ -53,7 +62,7 @@ impl Source {
     /// A text that the program made. Paths in it are those of `beside`, if it is given.
     #[cfg(feature = "cli")]
     pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
-        Self { path: beside.map(Path::to_owned), text, is_made: true }
+        Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
     }
 
     /// The text; empty without a file.
@@ -72,15 +81,40 @@ impl Source {
         offset..offset
     }
 
-    /// Whether `offset` stands for a flag.
-    pub(super) fn is_flag(&self, offset: usize) -> bool {
+    /// The same with saved settings: the file that holds them, and their paths.
+    pub(super) fn with_overlay(&self, file: PathBuf, paths: Vec<String>) -> Self {
+        Self { overlay: (file, paths), ..self.clone() }
+    }
+
+    /// The span that stands for the saved setting `number`.
+    pub(super) fn overlaid(&self, number: usize) -> Range<usize> {
+        let offset = self.text.len() + 1 + Flag::ALL.len() + number;
+        offset..offset
+    }
+
+    /// Whether `offset` stands for a saved setting.
+    pub(super) fn is_overlay(&self, offset: usize) -> bool {
+        offset > self.text.len() + Flag::ALL.len()
+    }
+
+    /// Whether `offset` stands for a flag or a saved setting.
+    pub(super) fn is_outside(&self, offset: usize) -> bool {
         offset > self.text.len()
     }
 
     /// Where `offset` is.
     pub(super) fn place(&self, offset: usize) -> Place {
         if let Some(index) = offset.checked_sub(self.text.len() + 1) {
-            return Flag::ALL.get(index).map_or(Place::Nowhere, |flag| Place::Flag(flag.name()));
+            if let Some(flag) = Flag::ALL.get(index) {
+                return Place::Flag(flag.name());
+            }
+            let (file, paths) = &self.overlay;
+            return match paths.get(index - Flag::ALL.len()) {
+                Some(setting) => {
+                    Place::Overlay { path: file.display().to_string(), setting: setting.clone() }
+                }
+                None => Place::Nowhere,
+            };
         }
         if self.is_made {
             return Place::Nowhere;
@@ -97,7 +131,7 @@ impl Source {
     /// Resolves the path `written`: relative to the file's directory if it comes from the file, otherwise to
     /// the working directory.
     pub(super) fn resolve(&self, written: &str, offset: usize) -> PathBuf {
-        let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_flag(offset));
+        let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_outside(offset));
         beside.unwrap_or(Path::new("")).join(written)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays go by their `name`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use toml::{
     Spanned, Table, Value,
@@ -10,8 +10,10 @@ use toml::{
 };
 
 use super::{
-    AdminSettings, Config, Limits, Metrics, admin, execution,
+    AdminSettings, Config, Facts, Limits, Metrics, Overlay, Overrides, Refused, admin, execution,
+    facts::KeyFacts,
     keys::table_of,
+    overlay::{LaidOver, below},
     problem::Place,
     read::{self, Root},
     show::MASK,
@@ -20,16 +22,38 @@ use super::{
 use crate::execute::ExecutionSettings;
 
 /// Where the values of a configuration come from, by their paths. What is not there has its default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sources(BTreeMap<String, ValueSource>);
+#[derive(Clone, Default)]
+pub struct Sources {
+    values: BTreeMap<String, ValueSource>,
+    /// What stands in the file where a setting was saved over the admin API.
+    shadowed: BTreeMap<String, serde_json::Value>,
+    /// The saved settings that have no place in the file's tables.
+    refused: Vec<Refused>,
+    origin: Option<Arc<Origin>>,
+}
+
+/// Without the values in the file, which may be secrets.
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").field("values", &self.values).finish_non_exhaustive()
+    }
+}
+
+/// What a configuration was read from.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) source: Source,
+    pub(super) overrides: Overrides,
+    pub(super) overlay: Overlay,
+}
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ValueSource {
-    /// `file`, `env` or `flag`.
+    /// `file`, `env`, `flag`, or `overlay`: saved over the admin API.
     pub(crate) kind: &'static str,
-    /// The file with the line, the variable, or the flag.
-    pub(crate) place: String,
+    /// The file with the line, the variable, or the flag; with `overlay`, that of the value that it replaces, if there is one.
+    pub(crate) place: Option<String>,
 }
 
 /// A setting as it resolved.
@@ -43,6 +67,10 @@ pub(crate) struct Setting {
     pub(crate) default: Option<Value>,
     /// `None`: the default.
     pub(crate) source: Option<ValueSource>,
+    /// With the source `overlay`, the value in the file, unless it is secret.
+    pub(crate) file_value: Option<serde_json::Value>,
+    /// What its declaration says.
+    pub(crate) facts: KeyFacts,
 }
 
 /// The value of a setting.
@@ -80,28 +108,35 @@ impl Sources {
                 }
             }
             DeValue::String(text) if text.starts_with("env:") => {
-                let place = text.strip_prefix("env:").unwrap_or_default().to_owned();
-                self.0.insert(path.to_owned(), ValueSource { kind: "env", place });
+                let place = Some(text.strip_prefix("env:").unwrap_or_default().to_owned());
+                self.values.insert(path.to_owned(), ValueSource { kind: "env", place });
             }
             _ => {
                 let (kind, place) = match source.place(value.span().start) {
-                    Place::File { path, line, .. } => ("file", format!("{path}:{line}")),
-                    Place::Flag(name) => ("flag", name.to_owned()),
+                    Place::File { path, line, .. } => ("file", Some(format!("{path}:{line}"))),
+                    Place::Flag(name) => ("flag", Some(name.to_owned())),
+                    Place::Overlay { .. } => ("overlay", None),
                     Place::Nowhere => return,
                 };
-                self.0.insert(path.to_owned(), ValueSource { kind, place });
+                self.values.insert(path.to_owned(), ValueSource { kind, place });
             }
         }
     }
 }
 
 impl Config {
+    /// What the declarations say about the settings.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts::of(self)
+    }
+
     /// All settings, in the order of their paths.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         let mut values = BTreeMap::new();
         flatten("", &Value::Table(self.to_toml()), &mut values);
         let mut defaults = BTreeMap::new();
         flatten("", &Value::Table(self.defaults()), &mut defaults);
+        let facts = self.facts();
         let unset = self.execution.iter().flat_map(|execution| execution::unset_secrets(execution));
         let unset = unset.map(|path| (path, SettingValue::Secret(false)));
         let mut settings: Vec<_> = values
@@ -113,7 +148,11 @@ impl Config {
             .chain(unset)
             .map(|(path, value)| {
                 let default = defaults.get(&path).filter(|default| !is_secret(default)).cloned();
-                Setting { default, source: self.sources.of_setting(&path).cloned(), path, value }
+                let shadowed = self.sources.shadowed.get(&path);
+                let file_value = shadowed.filter(|_| matches!(value, SettingValue::Plain(_))).cloned();
+                let source = self.sources.of_setting(&path).cloned();
+                let facts = facts.find(&path).cloned().unwrap_or_default();
+                Setting { default, source, file_value, facts, path, value }
             })
             .collect();
         settings.sort_by(|a, b| a.path.cmp(&b.path));
@@ -141,7 +180,26 @@ impl Config {
 impl Sources {
     /// The source of a setting.
     fn of_setting(&self, path: &str) -> Option<&ValueSource> {
-        self.0.get(path)
+        self.values.get(path)
+    }
+
+    /// These sources of tables over which saved settings were laid. `in_file` are those of the tables before.
+    pub(super) fn over(self, in_file: Self, laid: LaidOver, origin: Origin) -> Self {
+        let (mut values, mut in_file) = (self.values, in_file.values);
+        for (path, value) in values.iter_mut().filter(|(_, value)| value.kind == "overlay") {
+            value.place = in_file.remove(path).and_then(|source| source.place);
+        }
+        let LaidOver { shadowed, refused } = laid;
+        Self { values, shadowed, refused, origin: Some(Arc::new(origin)) }
+    }
+
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_deref()
+    }
+
+    /// The saved settings that have no place in the file's tables.
+    pub(crate) fn refused(&self) -> &[Refused] {
+        &self.refused
     }
 }
 
@@ -162,16 +220,6 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
         }
         value => _ = values.insert(path.to_owned(), value.clone()),
     }
-}
-
-/// The path of `key` in the table at `path`, as TOML writes dotted keys.
-fn below(path: &str, key: &str) -> String {
-    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    let key = match !key.is_empty() && key.bytes().all(is_bare) {
-        true => key.to_owned(),
-        false => Value::String(key.to_owned()).to_string(),
-    };
-    if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
 /// Whether this is what is shown in place of a secret, or of several.
@@ -230,8 +278,12 @@ lease = "30s"
         let setting = |path: &str| {
             settings.iter().find(|setting| setting.path == path).unwrap_or_else(|| panic!("{path}"))
         };
-        let source =
-            |path: &str| setting(path).source.as_ref().map(|source| (source.kind, source.place.as_str()));
+        let source = |path: &str| {
+            setting(path)
+                .source
+                .as_ref()
+                .map(|source| (source.kind, source.place.as_deref().unwrap_or_default()))
+        };
         let line = |number: usize| format!("{}:{number}", file.path().display());
 
         let body = setting("limits.max_body");

@@ -63,6 +63,24 @@ impl<'a> Cell<'a> {
         result
     }
 
+    /// Whether the value was saved over the admin API.
+    pub(super) fn is_overlaid(&self) -> bool {
+        self.context.source.is_overlay(self.span.start)
+    }
+
+    /// The place of what was saved over the admin API, in the value or below it.
+    pub(super) fn overlaid(&self) -> Option<Range<usize>> {
+        if self.is_overlaid() {
+            return Some(self.span.clone());
+        }
+        let below = |value| Cell::new(value, self.context).overlaid();
+        match self.value {
+            DeValue::Table(entries) => entries.iter().find_map(|(_, value)| below(value)),
+            DeValue::Array(elements) => elements.iter().find_map(below),
+            _ => None,
+        }
+    }
+
     /// `[]`
     pub(super) fn is_empty_array(&self) -> bool {
         matches!(self.value, DeValue::Array(elements) if elements.is_empty())
@@ -113,6 +131,16 @@ impl<'a> Table<'a> {
     /// Reports that `key` is absent, at the table's place.
     pub(super) fn report_missing(&self, key: &str) {
         self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
+    }
+
+    /// Reports what is wrong with `key`: at its place, or the table's if it is absent. Nothing, if a mistake in it was reported.
+    pub(super) fn report_fault(&self, key: &str, message: &str) {
+        let findings = &self.context.findings;
+        match self.entries.get(key).map(Spanned::span) {
+            Some(span) if findings.has_error_in(&span) => {}
+            Some(span) => findings.wrong(span, message),
+            None => findings.missing(Some(self.span.clone()), message),
+        }
     }
 
     fn report_leftovers(&self) {

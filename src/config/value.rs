@@ -106,7 +106,7 @@ pub(super) fn json(cell: Cell<'_>) -> Option<serde_json::Value> {
 }
 
 /// `None`: a number that JSON does not have.
-fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
+pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
     use serde_json::Value;
     Some(match value {
         DeValue::String(text) => Value::String(text.as_ref().to_owned()),
@@ -174,6 +174,10 @@ pub(super) fn one_or_more<'a, T>(
 /// A file's last newline, which editors add, is removed.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     let text = text(cell.clone())?;
+    let is_reference = text.starts_with("env:") || text.starts_with("file:");
+    if is_reference && cell.is_overlaid() {
+        return cell.wrong("only the configuration file may refer to environment variables and files");
+    }
     if let Some(name) = text.strip_prefix("env:") {
         return match (cell.context.environment)(name) {
             Some(value) if value.is_empty() => {
@@ -213,7 +217,7 @@ pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
     if HeaderValue::from_str(&value).is_err() {
         return cell.wrong("the secret holds characters that no HTTP header can carry");
     }
-    if origin == Origin::Here && !cell.context.source.is_flag(cell.span.start) {
+    if origin == Origin::Here && !cell.context.source.is_outside(cell.span.start) {
         cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
     }
     Some(SecretString::from(value))

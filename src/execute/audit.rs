@@ -1,45 +1,44 @@
-//! [`Audit`]: what happens in the stage, on one bus.
+//! [`Audit`]: what happens in exchanges and in the stage, on one bus.
 //!
 //! ```text
 //! publish ─▶ the observer (metrics), at once
 //!         ├▶ a log line for each call that has ended
-//!         ├▶ the audit file, written by a task
+//!         ├▶ the audit file, written by a thread of its own
 //!         └▶ live subscribers (the event feed)
 //! ```
 //!
 //! Contents of messages, arguments and results are in an event only while they are captured, and then with their secrets covered.
-//! Without subscribers, an event costs what building it costs; events of single tokens are not built unless
-//! [`Audit::is_watched`].
+//! The events of messages and hops are only built while the bus [is heard](Audit::is_heard), those of a message's text only while it
+//! [is watched](Audit::is_watched).
 
 mod event;
 mod file;
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::Value;
-use tokio::sync::{broadcast, mpsc};
-
-pub(crate) use self::{
-    event::{AuditEvent, CallRecord, Record, Subject},
-    file::write as write_file,
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
 };
+
+pub(crate) use self::event::{AuditEvent, CallRecord, Record, Subject};
+use self::file::AuditFile;
 use crate::{redact::Redactor, wire::text::boundary_upto};
 
 /// Events that a slow live subscriber may be behind. Beyond, it loses the oldest.
 const LIVE: usize = 1024;
 
-/// Events that may wait to be written to the audit file. Beyond, they are dropped and counted.
-const FILED: usize = 4096;
-
 /// Bytes of a captured content.
-const MAX_CONTENT: usize = 64 << 10;
+pub(crate) const MAX_CONTENT: usize = 64 << 10;
 
 /// Sees every event at once, on the thread where it happened.
 pub(crate) type Observer = Box<dyn Fn(&Record) + Send + Sync>;
@@ -47,14 +46,55 @@ pub(crate) type Observer = Box<dyn Fn(&Record) + Send + Sync>;
 /// The bus.
 pub(crate) struct Audit {
     live: broadcast::Sender<Arc<Record>>,
-    /// The number of the next event. The lock keeps the events of all threads in the order of their numbers.
-    next: Mutex<u64>,
+    /// The number of live subscribers.
+    watchers: Arc<AtomicUsize>,
+    order: Mutex<Order>,
     observer: Option<Observer>,
-    file: OnceLock<mpsc::Sender<Arc<Record>>>,
-    /// Events that found no room in the queue of the file.
-    lost: AtomicU64,
+    is_filed: AtomicBool,
+    /// Events that are missing in the file.
+    lost: Arc<AtomicU64>,
     is_captured: AtomicBool,
     redactor: Arc<Redactor>,
+}
+
+/// What keeps the events of all threads in the order of their numbers.
+#[derive(Debug)]
+struct Order {
+    /// The number of the next event.
+    next: u64,
+    file: Option<AuditFile>,
+}
+
+/// A live subscriber. It gets all events since it was made.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    live: broadcast::Receiver<Arc<Record>>,
+    watchers: Arc<AtomicUsize>,
+}
+
+impl Subscription {
+    /// The next event.
+    ///
+    /// # Errors
+    /// The subscriber was too slow and has lost events, or the bus is gone.
+    pub(crate) async fn recv(&mut self) -> Result<Arc<Record>, RecvError> {
+        self.live.recv().await
+    }
+
+    /// The next event, if there is one already.
+    ///
+    /// # Errors
+    /// There is none, or as [`Subscription::recv`].
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at what has happened"))]
+    pub(crate) fn try_recv(&mut self) -> Result<Arc<Record>, TryRecvError> {
+        self.live.try_recv()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Audit {
@@ -62,10 +102,11 @@ impl Audit {
     pub(crate) fn new(redactor: Arc<Redactor>, observer: Option<Observer>) -> Self {
         Self {
             live: broadcast::Sender::new(LIVE),
-            next: Mutex::new(1),
+            watchers: Arc::default(),
+            order: Mutex::new(Order { next: 1, file: None }),
             observer,
-            file: OnceLock::new(),
-            lost: AtomicU64::new(0),
+            is_filed: AtomicBool::new(false),
+            lost: Arc::default(),
             is_captured: AtomicBool::new(false),
             redactor,
         }
@@ -73,44 +114,70 @@ impl Audit {
 
     /// Publishes an event. `subject`: the exchange and hop that it belongs to, if any.
     pub(crate) fn publish(&self, subject: Option<&Subject>, event: AuditEvent) {
-        let is_filed = self.file.get().is_some() && event.is_filed();
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let record = Record { sequence: *next, t: unix_millis(), subject: subject.cloned(), event };
-        *next += 1;
+        let t = unix_millis();
+        let mut record = Arc::new(Record { sequence: 0, t, subject: subject.cloned(), event });
+        let mut is_lost = false;
+        {
+            let mut order = self.order();
+            // No one else has it yet.
+            if let Some(record) = Arc::get_mut(&mut record) {
+                record.sequence = order.next;
+            }
+            order.next += 1;
+            if let Some(file) = order.file.as_ref().filter(|_| record.event.is_filed()) {
+                is_lost = !file.take(Arc::clone(&record));
+            }
+            if self.is_watched() {
+                // An error means that the last subscriber has left.
+                let _ = self.live.send(Arc::clone(&record));
+            }
+        }
+        if is_lost && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!("the audit file is written too slowly; events are missing in it");
+        }
         if let Some(observer) = &self.observer {
             observer(&record);
         }
         record.log();
-        if !is_filed && !self.is_watched() {
-            return;
-        }
-        let record = Arc::new(record);
-        if let (Some(file), true) = (self.file.get(), is_filed)
-            && file.try_send(Arc::clone(&record)).is_err()
-        {
-            let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
-            if lost.is_power_of_two() {
-                tracing::warn!(lost, "events are missing in the audit file");
-            }
-        }
-        // An error means that the last subscriber has left.
-        let _ = self.live.send(record);
     }
 
     /// All events from now on.
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<Record>> {
-        self.live.subscribe()
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let live = self.live.subscribe();
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Subscription { live, watchers: Arc::clone(&self.watchers) }
     }
 
     /// Whether there are live subscribers.
     pub(crate) fn is_watched(&self) -> bool {
-        self.live.receiver_count() > 0
+        self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// The events for the audit file. `None` if somebody has them already.
-    pub(crate) fn filed(&self) -> Option<mpsc::Receiver<Arc<Record>>> {
-        let (sender, receiver) = mpsc::channel(FILED);
-        self.file.set(sender).ok().map(|()| receiver)
+    /// Whether anyone gets the events: live subscribers, or the audit file.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.is_watched() || self.is_filed.load(Ordering::Relaxed)
+    }
+
+    /// Appends all events from now on to the file at `path`, as JSON lines.
+    pub(crate) fn write_to(&self, path: PathBuf) {
+        match AuditFile::start(path.clone(), Arc::clone(&self.lost)) {
+            Ok(file) => {
+                self.order().file = Some(file);
+                self.is_filed.store(true, Ordering::Relaxed);
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "there is no thread for the audit file");
+            }
+        }
+    }
+
+    /// Waits until all events are in the file, but not for long, and closes it.
+    pub(crate) fn close_file(&self) {
+        self.is_filed.store(false, Ordering::Relaxed);
+        let file = self.order().file.take();
+        if let Some(file) = file {
+            file.close();
+        }
     }
 
     /// Whether contents are captured from now on.
@@ -118,11 +185,14 @@ impl Audit {
         self.is_captured.store(is_captured, Ordering::Relaxed);
     }
 
+    /// Whether contents are captured now.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.is_captured.load(Ordering::Relaxed)
+    }
+
     /// `text` as an event may contain it: its beginning, with secrets covered. `None` unless contents are captured.
     pub(crate) fn content(&self, text: &str) -> Option<String> {
-        let is_wanted =
-            self.is_captured.load(Ordering::Relaxed) && (self.is_watched() || self.file.get().is_some());
-        is_wanted.then(|| {
+        (self.is_captured() && self.is_heard()).then(|| {
             // Cut afterwards: part of a secret would not be recognised.
             let mut text = self.redacted(text);
             text.truncate(boundary_upto(&text, MAX_CONTENT));
@@ -140,11 +210,20 @@ impl Audit {
     pub(crate) fn redacted(&self, text: &str) -> String {
         self.redactor.text(text).into_owned()
     }
+
+    /// Length in bytes of the longest configured secret.
+    pub(crate) fn longest_secret(&self) -> usize {
+        self.redactor.longest()
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Audit").field("subscribers", &self.live.receiver_count()).finish_non_exhaustive()
+        f.debug_struct("Audit").field("watchers", &self.watchers).finish_non_exhaustive()
     }
 }
 
@@ -221,7 +300,7 @@ mod tests {
         let observer: Observer = Box::new(move |record| names.lock().unwrap().push(record.event.name()));
         let audit = Audit::new(Arc::new(Redactor::new([])), Some(observer));
         audit.publish(None, AuditEvent::RegistryChanged { tools: Vec::new() });
-        assert!(!audit.is_watched());
+        assert!(!audit.is_watched() && !audit.is_heard());
         assert_eq!(*seen.lock().unwrap(), ["registry_changed"]);
     }
 

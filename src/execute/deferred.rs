@@ -126,6 +126,15 @@ impl Deferred {
         !records.is_empty() && put_back(conversation, &records)
     }
 
+    /// Waits until no call is running.
+    pub(crate) async fn settled(&self) {
+        let running: Vec<_> = self.running().values().cloned().collect();
+        for mut running in running {
+            // An error means that the calls have ended.
+            let _ = running.changed().await;
+        }
+    }
+
     fn put(&self, owner: Owner, record: &Record) {
         let (bytes, now) = (Bytes::from(saved::write(record)), unix_time());
         for id in record.client_ids() {

@@ -10,11 +10,11 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use tokio::{sync::broadcast, time::sleep};
+use tokio::time::sleep;
 
 use super::{
-    Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Record,
-    Running, Surroundings, ToolError, ToolSpec, runtime::Runtime,
+    Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Running,
+    Subscription, Surroundings, ToolError, ToolSpec, runtime::Runtime,
 };
 use crate::{conversation::Call, redact::Redactor, store::Owner, wire::json::Raw};
 
@@ -123,8 +123,7 @@ pub(super) fn call(id: &str, name: &str, q: &str) -> Call {
 
 /// The stage with these providers, on the runtime of the test.
 pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Scripted>)]) -> Arc<Execution> {
-    let around =
-        Surroundings { redactor: Arc::new(Redactor::new(["secret-word"])), ..Surroundings::default() };
+    let around = Surroundings::covering(Redactor::new(["secret-word"]));
     let execution = Execution::assembled(Arc::new(settings), around, Runtime::here(), |_| {
         let own = providers.iter();
         own.map(|(name, provider)| ((*name).into(), Arc::clone(*provider) as Arc<dyn Provider>)).collect()
@@ -149,6 +148,6 @@ pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// The names of the events so far.
-pub(super) fn names(live: &mut broadcast::Receiver<Arc<Record>>) -> Vec<&'static str> {
+pub(super) fn names(live: &mut Subscription) -> Vec<&'static str> {
     std::iter::from_fn(|| live.try_recv().ok()).map(|record| record.event.name()).collect()
 }

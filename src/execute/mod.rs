@@ -48,12 +48,13 @@ pub(crate) mod vision;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
-    audit::{AuditEvent, Observer, Record},
+    audit::{Audit, AuditEvent, Observer, Record, Subject, Subscription},
     intent::Intent,
-    permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope},
+    permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope, key_mark},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
     registry::Hosted,
+    runtime::Runtime,
     settings::{CacheRule, Clash, Injection, Permission, ProviderEntry, ToolRules, Unattended, Visibility},
     stage::{Asker, Execution, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},

@@ -30,7 +30,7 @@ use self::{question::Open, remembered::Remembered};
 pub(crate) use self::{
     question::{Answer, AnswerError, By, Question, Scope, Settled},
     remembered::{RememberedRule, Save},
-    rules::{Asked, PermissionRule, decide, glob, is_within},
+    rules::{Asked, PermissionRule, decide, glob, is_within, key_mark},
 };
 use super::{
     audit::{Audit, AuditEvent, Subject, unix_millis},

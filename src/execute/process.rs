@@ -38,18 +38,22 @@ impl Default for Program {
 impl Program {
     /// The keys. `command` says what the key of that name means.
     pub(crate) fn settings(&mut self, keys: &mut dyn Settings, command: Key) {
-        keys.key(command, Field::Texts(&mut self.command));
+        keys.key(command.file_only(), Field::Texts(&mut self.command));
         keys.key(
-            Key::new("environment", "names of variables that the program gets from toolwire's environment"),
+            Key::new("environment", "names of variables that the program gets from toolwire's environment")
+                .file_only(),
             Field::Texts(&mut self.environment),
         );
         keys.key(
             Key::new("env", "a table of further variables; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret")
-                .or(" "),
+                .or(" ")
+                .file_only(),
             Field::TextTable(&mut self.env, |_| false),
         );
         keys.key(
-            Key::new("working_dir", "the folder in which the program runs").or("that of toolwire"),
+            Key::new("working_dir", "the folder in which the program runs")
+                .or("that of toolwire")
+                .file_only(),
             Field::OptionalText(&mut self.working_dir),
         );
     }

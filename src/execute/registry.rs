@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     audit::{Audit, AuditEvent},
-    provider::Provider,
+    provider::{Provider, ProviderState},
     settings::{ExecutionSettings, ToolRules},
     tool::ToolSpec,
 };
@@ -132,6 +132,18 @@ impl Registry {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The names of the tools that models may get, and of the providers whose tools are not known yet.
+    pub(crate) fn names(&self) -> (Vec<String>, Vec<String>) {
+        let snapshot = self.snapshot();
+        let tools = snapshot.tools().iter().filter(|tool| tool.is_enabled);
+        let starting =
+            self.providers.iter().filter(|(_, provider)| provider.status().state == ProviderState::Starting);
+        (
+            tools.map(|tool| tool.name.to_string()).collect(),
+            starting.map(|(name, _)| name.to_string()).collect(),
+        )
+    }
+
     /// The providers with their names.
     pub(crate) fn providers(&self) -> &[(Arc<str>, Arc<dyn Provider>)] {
         &self.providers
@@ -160,7 +172,8 @@ impl Registry {
     pub(crate) fn warn_of_unknown(&self) {
         let snapshot = self.snapshot();
         let names: Vec<&str> = snapshot.tools().iter().map(|tool| &*tool.name).collect();
-        for written in self.settings.tools.keys() {
+        // The others were reported when the configuration was read.
+        for written in self.settings.tools.keys().filter(|written| self.settings.may_offer(written)) {
             let start = written.strip_suffix('*').map(normalized);
             let is_known = match &start {
                 Some(start) => names.iter().any(|name| name.starts_with(start)),

@@ -15,8 +15,14 @@ use tokio::{runtime, sync::oneshot, task::JoinHandle};
 #[derive(Debug)]
 pub(crate) struct Runtime {
     handle: runtime::Handle,
+    thread: Mutex<Option<RunningThread>>,
+}
+
+#[derive(Debug)]
+struct RunningThread {
     /// Dropping it ends the thread.
-    wanted: Mutex<Option<oneshot::Sender<()>>>,
+    wanted: oneshot::Sender<()>,
+    thread: thread::JoinHandle<()>,
 }
 
 impl Runtime {
@@ -28,23 +34,30 @@ impl Runtime {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (wanted, unwanted) = oneshot::channel::<()>();
-        thread::Builder::new().name("toolwire-tools".into()).spawn(move || {
+        let thread = thread::Builder::new().name("toolwire-tools".into()).spawn(move || {
             // An error means that the sender was dropped.
             let _ = runtime.block_on(unwanted);
             runtime.shutdown_background();
         })?;
-        Ok(Self { handle, wanted: Mutex::new(Some(wanted)) })
+        Ok(Self { handle, thread: Mutex::new(Some(RunningThread { wanted, thread })) })
     }
 
-    /// Cancels everything on it. Work that is given to it later does not begin.
+    /// Cancels everything on it, and waits until that is gone: programs are killed and values are on disk when the process ends.
+    /// Work that is given to it later does not begin.
     pub(crate) fn stop(&self) {
-        drop(self.wanted.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let running = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(RunningThread { wanted, thread }) = running else { return };
+        drop(wanted);
+        if thread.thread().id() != thread::current().id() {
+            // An error means that the thread panicked, so it has ended too.
+            let _ = thread.join();
+        }
     }
 
     /// The runtime of the test that calls this.
     #[cfg(test)]
     pub(crate) fn here() -> Self {
-        Self { handle: runtime::Handle::current(), wanted: Mutex::new(None) }
+        Self { handle: runtime::Handle::current(), thread: Mutex::new(None) }
     }
 
     /// Runs `work` there. Dropping what is returned cancels it. `None`: it panicked, or the runtime has ended.

@@ -83,6 +83,25 @@ impl ExecutionSettings {
         let fitting = self.tools.iter().filter_map(of).max_by_key(|(exactness, _)| *exactness);
         fitting.map(|(_, rules)| rules).unwrap_or_default()
     }
+
+    /// Whether a provider may offer a tool that is written as `name`, where `*` at the end matches any rest.
+    pub(crate) fn may_offer(&self, name: &str) -> bool {
+        let of = |entry: &ProviderEntry| {
+            let offered = entry.options.offers(&entry.name).into_iter();
+            offered.filter(|own| own.ends_with('*') || entry.allows(own)).any(|own| overlap(&own, name))
+        };
+        self.providers.iter().any(of)
+    }
+}
+
+/// Whether two names can stand for the same tool. With `*` at the end, a name matches any rest.
+fn overlap(a: &str, b: &str) -> bool {
+    let parts = |name: &str| match name.strip_suffix('*') {
+        Some(start) => (normalized(start), true),
+        None => (normalized(name), false),
+    };
+    let ((a, a_is_open), (b, b_is_open)) = (parts(a), parts(b));
+    (a == b) || (a_is_open && b.starts_with(&a)) || (b_is_open && a.starts_with(&b))
 }
 
 impl Default for ExecutionSettings {

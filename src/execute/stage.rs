@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     Registrations,
     ask::Ask,
-    audit::{Audit, Observer, write_file},
+    audit::Audit,
     cache::Cache,
     deferred::Deferred,
     engines,
@@ -62,9 +62,17 @@ impl Deref for Started {
     }
 }
 
+impl Started {
+    /// Cancels everything that runs, and waits until it is gone.
+    pub(crate) fn stop(&self) {
+        self.0.runtime.stop();
+    }
+}
+
 impl Drop for Started {
     fn drop(&mut self) {
-        self.0.runtime.stop();
+        self.stop();
+        self.0.audit.close_file();
     }
 }
 
@@ -74,8 +82,8 @@ pub(crate) struct Surroundings {
     pub(crate) redactor: Arc<Redactor>,
     /// The folder for what outlives a restart. `None`: nothing does.
     pub(crate) state_dir: Option<PathBuf>,
-    /// Sees every event at once: the metrics.
-    pub(crate) observer: Option<Observer>,
+    /// Gets the events.
+    pub(crate) audit: Arc<Audit>,
     /// Show how many generated images are kept.
     pub(crate) images: ImageGauges,
     /// Asks the configured models.
@@ -88,14 +96,16 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// Without secrets, state and observer.
-impl Default for Surroundings {
-    fn default() -> Self {
+#[cfg(test)]
+impl Surroundings {
+    /// Without state and models. `redactor` knows the secrets.
+    pub(super) fn covering(redactor: Redactor) -> Self {
+        let redactor = Arc::new(redactor);
         Self {
-            redactor: Arc::new(Redactor::new([])),
+            audit: Arc::new(Audit::new(Arc::clone(&redactor), None)),
+            redactor,
             state_dir: None,
             models: None,
-            observer: None,
             images: ImageGauges::default(),
         }
     }
@@ -151,11 +161,9 @@ impl Execution {
         build: impl FnOnce(&Means<'_>) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
     ) -> Self {
         let secrets = around.redactor.of_configured();
-        let audit = Arc::new(Audit::new(around.redactor, around.observer));
-        if let Some(path) = settings.audit.clone()
-            && let Some(records) = audit.filed()
-        {
-            runtime.spawn(write_file(path, records));
+        let audit = around.audit;
+        if let Some(path) = settings.audit.clone() {
+            audit.write_to(path);
         }
         let deferred = Arc::new(Deferred::new(around.state_dir.clone()));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
@@ -219,6 +227,11 @@ impl Execution {
     pub(crate) async fn complete(&self, conversation: &mut Conversation, client: Owner) -> bool {
         let deadline = Instant::now() + self.settings.deadline;
         self.deferred.restore(conversation, client, deadline).await
+    }
+
+    /// Waits until the calls have ended whose results are for a client's next request.
+    pub(crate) async fn settled(&self) {
+        self.deferred.settled().await;
     }
 
     /// Results of hosted calls for the client's next request.

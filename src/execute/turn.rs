@@ -105,15 +105,20 @@ impl HostedTurn {
         HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
     }
 
+    /// Runs calls that belong to the first hop, or to none: see [`HostedTurn::run_in`].
+    pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
+        self.run_in(1, calls)
+    }
+
     /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
     /// that says so. Dropping the future cancels what runs.
-    pub(crate) fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
+    pub(crate) fn run_in(
+        self: &Arc<Self>,
+        hop: usize,
+        calls: Vec<Call>,
+    ) -> impl Future<Output = Vec<Ran>> + Send + use<> {
         let turn = Arc::clone(self);
-        let hop = {
-            let mut state = turn.lock();
-            state.rounds += 1;
-            state.rounds
-        };
+        turn.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
             let running = turn.execution.runtime().run(async move { own.all(&copy, hop).await });
@@ -125,19 +130,36 @@ impl HostedTurn {
     }
 
     /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
-    /// left. `before`: the turns of earlier hops.
-    pub(crate) fn defer(self: &Arc<Self>, before: Vec<Turn>, DeferredTurn { turn, hosted }: DeferredTurn) {
+    /// left. `before`: the turns of earlier hops. `hop`: the number of the one that gave the turn.
+    pub(crate) fn defer(
+        self: &Arc<Self>,
+        (hop, before): (usize, Vec<Turn>),
+        DeferredTurn { turn, hosted }: DeferredTurn,
+    ) {
         let ids = hosted.iter().map(|call| call.id.clone()).collect();
         let record = Record { before, turn, hosted: ids, results: Vec::new() };
         let pending = self.execution.deferred().begin(self.asker.owner, record);
         if hosted.is_empty() || !self.may_call() {
             return;
         }
-        let running = self.run(hosted);
+        let running = self.run_in(hop, hosted);
         self.execution.runtime().spawn(async move {
             let ran = running.await;
             pending.finish(ran.into_iter().map(|ran| ran.output).collect());
         });
+    }
+
+    /// The names of the tools that the model has.
+    pub(crate) fn tool_names(&self) -> Vec<String> {
+        let places = self.offered.iter().flatten().filter_map(|(name, place)| {
+            let hosted = self.snapshot.tools().get(*place)?;
+            // Aliases lead to the same tool.
+            name.ends_with(&*hosted.name).then(|| (*place, name.clone()))
+        });
+        let mut names: Vec<_> = places.collect();
+        names.sort();
+        names.dedup_by_key(|(place, _)| *place);
+        names.into_iter().map(|(_, name)| name).collect()
     }
 
     /// What clients see of the calls.

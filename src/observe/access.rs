@@ -46,7 +46,7 @@ impl fmt::Display for Outcome {
             Self::Stalled => f.write_str("stalled"),
             Self::Done => f.write_str("done"),
             Self::Failed(failure) => {
-                write!(f, "failed:{}", failure.code().unwrap_or_else(|| kind_name(failure.kind())))
+                write!(f, "failed:{}", failure_name(failure))
             }
         }
     }
@@ -114,6 +114,11 @@ impl Access {
     /// The time since the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// The time from the arrival of the request to the first byte of its response.
+    pub(crate) fn first_byte(&self) -> Option<Duration> {
+        self.first_byte
     }
 
     /// Records the model that the client asked for.
@@ -221,8 +226,13 @@ impl Drop for Access {
     }
 }
 
+/// The failure's code, or its kind if that is sufficient.
+pub(crate) fn failure_name(failure: &Failure) -> &str {
+    failure.code().unwrap_or_else(|| kind_name(failure.kind()))
+}
+
 /// The finish reason in toolwire's own words, whatever the dialect calls it.
-fn finish_name(finish: Finish) -> &'static str {
+pub(crate) fn finish_name(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
         Finish::Calls => "calls",

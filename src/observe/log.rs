@@ -24,7 +24,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::untrusted::{MAX_VALUE, cleaned, clip, is_unprintable};
+use super::untrusted::{MAX_VALUE, cleaned, clip, write_printable};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -151,20 +151,6 @@ fn clip_all(value: &mut Value) {
     }
 }
 
-/// Writes JSON with all unprintable characters escaped. serde_json escapes those up to U+001F; the others can
-/// occur in strings only.
-fn write_printable(writer: &mut Writer<'_>, json: &str) -> fmt::Result {
-    for char in json.chars() {
-        if is_unprintable(char) {
-            let mut units = [0; 2];
-            char.encode_utf16(&mut units).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
-        } else {
-            writer.write_char(char)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -172,6 +158,7 @@ mod tests {
     use tracing_subscriber::fmt::format::DefaultFields;
 
     use super::*;
+    use crate::untrusted::is_unprintable;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);

@@ -10,7 +10,7 @@ pub(crate) mod log;
 mod metrics;
 #[cfg(feature = "bench")]
 pub(crate) mod terminal;
-pub(crate) mod untrusted;
 
-pub(crate) use access::{Access, Outcome};
+pub(crate) use crate::untrusted;
+pub(crate) use access::{Access, Outcome, failure_name, finish_name};
 pub(crate) use metrics::Metrics;

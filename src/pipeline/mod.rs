@@ -20,6 +20,7 @@
 mod backlog;
 mod calls;
 mod corrections;
+mod given;
 mod hops;
 mod prefill;
 mod reasoning;
@@ -29,6 +30,7 @@ mod withheld;
 #[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
 pub use calls::DeferredTurn;
+pub use given::TextGiven;
 pub use hops::{FollowUp, Reason};
 
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use bytes::BytesMut;
 use self::{
     backlog::{Backlog, Read},
     calls::Calls,
+    given::Given,
     prefill::PrefillStage,
     reasoning::ReasoningStage,
     turn_state::StateCollector,
@@ -47,7 +50,7 @@ use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
     dialect::{Answering, Asked, Reader, Skipped, Writer},
-    event::{Event, Reasoning, Sink, Warning},
+    event::{Event, Finish, Reasoning, Sink, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
     rules::{HostedRules, Limits, Rules},
@@ -98,7 +101,7 @@ struct Stages {
     writer: Writer,
     limits: Limits,
     stream: bool,
-    has_content: bool,
+    given: Given,
 }
 
 impl Pipeline {
@@ -125,7 +128,7 @@ impl Pipeline {
             writer,
             limits: settings.limits,
             stream: answering.stream,
-            has_content: false,
+            given: Given::default(),
         };
         Self {
             reader,
@@ -309,7 +312,27 @@ impl Pipeline {
     /// Whether something that a client considers content has been written (text, reasoning, a call, a
     /// finish). From then on the status is 200.
     pub fn has_content(&self) -> bool {
-        self.stages.has_content
+        self.stages.given.has_content
+    }
+
+    /// Counts the text that the client is given from here on, and keeps at most `max` bytes of its beginning.
+    pub fn observe_text(&mut self, max: usize) {
+        self.stages.given.text = Some(Box::new(TextGiven::new(max)));
+    }
+
+    /// The text that the client has been given. `None`: it is not observed, see [`Pipeline::observe_text`].
+    pub fn text_given(&self) -> Option<&TextGiven> {
+        self.stages.given.text.as_deref()
+    }
+
+    /// Bytes of text that are held back now.
+    pub fn held(&self) -> usize {
+        self.stages.detector.as_ref().map_or(0, Detector::held) + self.stages.prefill.held()
+    }
+
+    /// The finish reason of a hop that has ended, but not the response.
+    pub fn hop_finish(&self) -> Option<Finish> {
+        self.stages.calls.pending.as_ref().map(|pending| pending.finish)
     }
 
     /// Why the response failed, if it did.
@@ -380,7 +403,7 @@ impl Pipeline {
         Tally {
             malformed_frames: skipped.malformed(),
             skipped,
-            held: detector.map_or(0, Detector::held) + self.stages.prefill.held(),
+            held: self.held(),
             held_peak: detector
                 .map_or(0, Detector::held_peak)
                 .max(self.stages.withheld.peak())
@@ -403,15 +426,15 @@ impl Stages {
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, has_content, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, has_content, out };
+        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, given, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, given, out };
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
     /// The hop's text ends here: passes what the detector gives to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
-        let Self { prefill, detector, calls, withheld, reasoning, writer, has_content, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, has_content, out };
+        let Self { prefill, detector, calls, withheld, reasoning, writer, given, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, given, out };
         if let Some(detector) = detector {
             let mut next = ToCalls { calls, next };
             prefill.finish(false, detector, &mut next);
@@ -420,8 +443,8 @@ impl Stages {
     }
 
     fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
-        let Self { calls, withheld, reasoning, writer, has_content, .. } = self;
-        (calls, ToWriter { withheld, reasoning, writer, has_content, out })
+        let Self { calls, withheld, reasoning, writer, given, .. } = self;
+        (calls, ToWriter { withheld, reasoning, writer, given, out })
     }
 
     /// Another upstream response follows. What was held before that point is released, unless it is replaced.
@@ -432,7 +455,7 @@ impl Stages {
             self.calls_and_writer(out).1.release();
         }
         self.calls.next_hop();
-        self.withheld.next_hop(self.has_content);
+        self.withheld.next_hop(self.given.has_content);
     }
 
     /// No other hop follows.
@@ -499,7 +522,7 @@ impl Sink for ToCalls<'_> {
 impl ToCalls<'_> {
     /// The same while the model may be asked again.
     fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
-        self.calls.can_replace = !*self.next.has_content;
+        self.calls.can_replace = !self.next.given.has_content;
         self.calls.event(event, &mut self.next);
         self.calls.can_replace = false;
         if self.next.withheld.is_holding() && self.calls.corrections().is_settled() {
@@ -512,7 +535,7 @@ struct ToWriter<'s> {
     withheld: &'s mut Withheld,
     reasoning: &'s mut ReasoningStage,
     writer: &'s mut Writer,
-    has_content: &'s mut bool,
+    given: &'s mut Given,
     out: &'s mut BytesMut,
 }
 
@@ -527,9 +550,9 @@ impl Sink for ToWriter<'_> {
 
 impl ToWriter<'_> {
     fn write(&mut self, event: &Event<'_>) {
-        let Self { reasoning, writer, has_content, out, .. } = self;
+        let Self { reasoning, writer, given, out, .. } = self;
         reasoning.event(event, &mut |event| {
-            **has_content |= is_content(event);
+            given.saw(event);
             writer.event(event, out);
         });
     }
@@ -552,10 +575,10 @@ impl ToWriter<'_> {
 
     /// Writes what was kept back.
     fn release(&mut self) {
-        let Self { withheld, reasoning, writer, has_content, out } = self;
+        let Self { withheld, reasoning, writer, given, out } = self;
         withheld.release(|event| {
             reasoning.event(&event, &mut |event| {
-                **has_content |= is_content(event);
+                given.saw(event);
                 writer.event(event, out);
             });
         });

@@ -43,7 +43,7 @@ pub(super) struct Exchange<'a> {
     /// Names of the tools that `max_instructions` left no room for.
     pub(super) left_out: Vec<String>,
     /// The client's request, before instructions were put into it.
-    pub(super) conversation: Conversation,
+    pub(super) conversation: Arc<Conversation>,
     /// The request to the upstream.
     pub(super) request: UpstreamRequest,
     /// Whether the response starts inside reasoning, if the prompt says so.
@@ -131,12 +131,13 @@ pub(super) fn prepare<'c>(
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
+    let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let hops = (may_follow_up || constrained.is_some() || hosted.is_some()).then(|| {
         let shared = (Arc::clone(config), Arc::clone(learned));
         let asked = match body.filter(|_| hosted.is_none()) {
             Some(body) => Asked::Body(body.as_ref().into(), states.clone()),
-            None => Asked::Conversation(Box::new(conversation.clone())),
+            None => Asked::Conversation(Arc::clone(&conversation)),
         };
         let subject = Subject::new(model, &conversation.model);
         let requires_call = conversation.tool_choice.requires_call();

@@ -99,7 +99,7 @@ pub(super) enum Asked {
     /// As it was sent. It is kept until the response ends, so it is smaller than the forms made of it.
     Body(Box<[u8]>, Option<OwnStates>),
     /// With what toolwire has added to it: hosted tools, what upstreams want back. Nothing is taught in it.
-    Conversation(Box<Conversation>),
+    Conversation(Arc<Conversation>),
 }
 
 /// Asks the model again: at once because of what it wrote, or with the results of hosted tools when they have run.
@@ -110,6 +110,8 @@ pub(super) struct AskAgain {
     asked: Asked,
     /// The hosted tools, if the model has any.
     hosted: Option<Arc<HostedTurn>>,
+    /// The number of the hop that the upstream answers, from 1.
+    hop: usize,
     /// The hop whose calls of hosted tools are running.
     running: Option<FollowUp>,
     /// What the response has that the client does not see: the turns of hops with hosted calls alone, and their results.
@@ -158,6 +160,7 @@ impl AskAgain {
             dialect,
             asked,
             hosted,
+            hop: 1,
             running: None,
             unseen: Vec::new(),
             room: MAX_IMAGES,
@@ -213,6 +216,7 @@ impl AskAgain {
     fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Result<Continuation, Failure> {
         self.turns.extend(turns.iter().cloned());
         let (request, reader) = self.request()?;
+        self.hop += 1;
         Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns, shown })))
     }
 }
@@ -324,7 +328,7 @@ impl DecideHop for AskAgain {
             let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Borrowed(message) };
             return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
         };
-        let running = hosted.run(follow_up.hosted.clone());
+        let running = hosted.run_in(self.hop, follow_up.hosted.clone());
         let is_item =
             hosted.visibility() == Visibility::Items && self.dialect.side().shows_generated_images();
         let shows = is_item.then(|| (Arc::clone(hosted), self.room));
@@ -369,7 +373,7 @@ impl DecideHop for AskAgain {
         let DeferredTurn { turn: calls, hosted } = &mut turn;
         make_objects(calls, |call| hosted.iter().any(|hosted| hosted.id == call.id));
         if let Some(hosted) = &self.hosted {
-            hosted.defer(std::mem::take(&mut self.unseen), turn);
+            hosted.defer((self.hop, std::mem::take(&mut self.unseen)), turn);
         }
     }
 

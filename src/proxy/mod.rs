@@ -36,6 +36,7 @@ mod permits;
 mod preview;
 mod programs;
 mod reply;
+mod report;
 mod request;
 mod routes;
 mod server;

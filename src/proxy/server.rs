@@ -2,10 +2,14 @@
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, thread};
 
-use tokio::{runtime, sync::oneshot};
+use tokio::{
+    runtime,
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
 use super::{listen, service::Service, tap::Tap, worker::Worker};
-use crate::config::Config;
+use crate::{config::Config, execute::Started};
 
 /// Why a server cannot start.
 #[derive(Debug)]
@@ -88,8 +92,20 @@ impl Server {
         &self.addresses
     }
 
+    /// A new code with which a browser may sign in to the admin API once, within two minutes. `None`: there is no such API, or it
+    /// needs no key.
+    pub fn sign_in_code(&self) -> Option<String> {
+        self.first.service().sign_in_code()
+    }
+
+    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    pub fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
+        self.first.service().hosted_tools()
+    }
+
     /// Serves until `shutdown` is ready, then drains: no new connections and requests, open responses go on for at most
-    /// `drain_timeout`, and what is left then ends with an error that says so. Dropping the future ends everything at once.
+    /// `drain_timeout`, and what is left then ends with an error that says so. Deferred calls of hosted tools may finish within the
+    /// same time. Dropping the future ends everything at once.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -102,13 +118,31 @@ impl Server {
             shutdown.await;
             tracing::info!(?limit, "shutting down: open responses may finish");
             drain.begin();
-            Ok(())
+            Ok(Instant::now())
         };
-        tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
+        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
+        let stage = StopOnDrop(self.first.execution().cloned());
+        let (begun, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
         for thread in threads {
             thread.ended().await;
         }
+        if let Some(execution) = &stage.0 {
+            // Calls that take longer are stopped, and the model is told.
+            let _ = timeout_at(begun + limit, execution.settled()).await;
+        }
         Ok(())
+    }
+}
+
+/// Stops the execution stage on drop, whatever else still refers to it.
+#[derive(Debug)]
+struct StopOnDrop(Option<Arc<Started>>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Some(stage) = &self.0 {
+            stage.stop();
+        }
     }
 }
 
@@ -134,6 +168,8 @@ impl Thread {
                     _ = unwanted => {}
                 }
             });
+            // Connections that were cut go before the thread counts as ended. A pending DNS lookup is not waited for.
+            runtime.shutdown_background();
             // Fails if the server was dropped, and then nothing waits for it.
             let _ = end.send(());
         })?;

@@ -22,8 +22,9 @@ use crate::{
     conversation::Conversation,
     dialect::{ClientDialect, Ids, Stamp},
     execute::{
-        Execution, Observer, Started, Surroundings,
+        Audit, Execution, Observer, Started, Surroundings,
         ask::Ask,
+        key_mark,
         vision::{self, Vision},
     },
     failure::{Failure, Kind, Redact},
@@ -50,6 +51,7 @@ use super::{
     passthrough::{self, PassedBody, Prepared},
     permits::Queue,
     reply::{self, ReplyBody},
+    report::{self, ExchangeReport},
     request as checks,
     routes::{self, Route},
     servers::Servers,
@@ -85,6 +87,8 @@ pub(super) struct Service {
     vision: Arc<Vision>,
     /// Asks models from inside, on this thread.
     asking: Arc<dyn Ask>,
+    /// The bus of events, if anyone may hear them.
+    audit: Option<Arc<Audit>>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
@@ -118,19 +122,23 @@ impl Service {
         let asking = ConfiguredModels::new(&config, &learned, clients.clone());
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
-        let execution = config.execution.as_ref().map(|settings| {
+        let audit = (config.execution.is_some() || config.admin.is_some()).then(|| {
+            let observed = Arc::clone(&metrics);
+            let observer: Observer = Box::new(move |record| observed.hosted(record));
+            Arc::new(Audit::new(Arc::clone(&redactor), Some(observer)))
+        });
+        let execution = config.execution.as_ref().zip(audit.clone()).map(|(settings, audit)| {
             // The tools run on a thread of their own.
             let own = clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
             let models = ConfiguredModels::new(&config, &learned, own.collect());
             let models: Option<Arc<dyn Ask>> = Some(Arc::new(models));
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
-            let (images, observed) = (metrics.images(), Arc::clone(&metrics));
-            let observer: Observer = Box::new(move |record| observed.hosted(record));
-            let around = Surroundings { redactor, state_dir, images, observer: Some(observer), models };
+            let around = Surroundings { redactor, state_dir, images: metrics.images(), audit, models };
             Execution::start(Arc::clone(settings), around)
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
-        let admin = Admin::new(&config, execution.as_deref().map(|started| &**started)).map(Arc::new);
+        let started = execution.as_deref().map(|started| &**started);
+        let admin = Admin::new(&config, started, audit.as_ref()).map_err(ServeError::Thread)?.map(Arc::new);
         Ok(Self {
             config,
             clients,
@@ -141,6 +149,7 @@ impl Service {
             execution,
             vision: Arc::default(),
             asking: Arc::new(asking),
+            audit,
             admin,
             metrics,
             tap,
@@ -169,9 +178,15 @@ impl Service {
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
             execution: self.execution.clone(),
+            audit: self.audit.clone(),
             admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
         }
+    }
+
+    /// The execution stage, if it is configured.
+    pub(super) fn execution(&self) -> Option<&Arc<Started>> {
+        self.execution.as_ref()
     }
 
     /// The server's shutdown.
@@ -185,6 +200,16 @@ impl Service {
         if let (Some(files), Some(address)) = (files, addresses.first()) {
             files.reached_at(&images::base_url(*address));
         }
+    }
+
+    /// A new code with which a browser may sign in to the admin API once. `None`: no key is needed, or there is no such API.
+    pub(super) fn sign_in_code(&self) -> Option<String> {
+        self.admin.as_ref()?.issue_code()
+    }
+
+    /// The names of the hosted tools, and of the providers whose tools are not known yet.
+    pub(super) fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
+        self.execution.as_ref().map(|execution| execution.registry().names()).unwrap_or_default()
     }
 
     /// The configured limits.
@@ -413,7 +438,7 @@ impl Service {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
                 exchange.answering.stored = keeper.is_some();
-                Ok(self.answer(exchange, (client, keeper), &body, memory, access).await)
+                Ok(self.answer(exchange, (client, keeper, owner), &body, memory, access).await)
             }
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
@@ -574,7 +599,7 @@ impl Service {
     async fn answer(
         &self,
         exchange: Exchange<'_>,
-        (client, store): (Arc<Client>, Option<ResponseKeeper>),
+        (client, store, owner): (Arc<Client>, Option<ResponseKeeper>, Owner),
         body: &Bytes,
         memory: Reservation,
         access: Access,
@@ -610,6 +635,18 @@ impl Service {
                 answering: &answering,
             })
         });
+        let report = self.audit.as_ref().map(|audit| {
+            let opening = report::Opening {
+                exchange: access.id(),
+                model: &conversation.model,
+                key: key_mark(owner),
+                client: dialect,
+                upstream: &client.upstream().name,
+                upstream_model: model.upstream_name(&conversation.model),
+                tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
+            };
+            ExchangeReport::new(audit, opening, command.is_none())
+        });
         let begun = Instant::now();
         let prefill = request.prefill.clone();
         let (opening, pipeline) = match command {
@@ -631,6 +668,9 @@ impl Service {
         } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());
         }
+        if let Some(report) = &report {
+            pipeline.observe_text(report.kept_text());
+        }
         let parts = answer::Parts {
             begun,
             client,
@@ -641,6 +681,7 @@ impl Service {
             pipeline,
             stream: answering.stream,
             watch,
+            report,
             access,
             memory,
         };

@@ -18,4 +18,5 @@ mod mock;
 mod record;
 mod replay;
 mod rewrite;
+mod saved;
 mod support;

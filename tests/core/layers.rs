@@ -28,6 +28,7 @@ const ORDER: &[&str] = &[
     "detect",
     "pipeline",
     "redact",
+    "untrusted",
     "store",
     "execute",
     "config",

@@ -8,6 +8,7 @@ use crate::execute::{
     ErrorCode,
     permission::{Question, Settled},
 };
+use crate::untrusted::printable_json;
 
 /// Which exchange and hop an event belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +65,6 @@ impl CallRecord {
 
 /// What happened. Contents are `None` unless they are captured.
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "the events of messages and hops are not published yet")]
 pub(crate) enum AuditEvent {
     /// A request of a client begins.
     MessageStart {
@@ -81,8 +81,8 @@ pub(crate) enum AuditEvent {
     },
     /// More of the response.
     MessageUpdate {
-        /// The text.
-        content: Option<String>,
+        /// The text since the last update, and where in the whole text it begins, in bytes.
+        content: Option<(u64, String)>,
         /// Bytes of text so far.
         bytes: u64,
         /// Pieces of text so far, about one for each token.
@@ -175,6 +175,13 @@ pub(crate) enum AuditEvent {
         /// The names of all.
         tools: Vec<String>,
     },
+    /// The configuration was read anew.
+    ConfigLoaded {
+        /// Whether it is valid.
+        ok: bool,
+        /// What is wrong with it.
+        errors: Vec<String>,
+    },
     /// A provider is in another state than before.
     ProviderStatus {
         /// Its name.
@@ -205,6 +212,7 @@ impl AuditEvent {
             Self::CacheHit { .. } => "cache_hit",
             Self::Retry { .. } => "retry",
             Self::RegistryChanged { .. } => "registry_changed",
+            Self::ConfigLoaded { .. } => "config_loaded",
             Self::ProviderStatus { .. } => "provider_status",
         }
     }
@@ -220,11 +228,14 @@ impl AuditEvent {
             Self::MessageStart { model, key, client, upstream, tools } => {
                 json!({"model": model, "key": key, "client": client, "upstream": upstream, "tools": tools})
             }
-            Self::MessageUpdate { content, bytes, tokens, held } => with_content(
-                json!({"bytes": bytes, "tokens": tokens, "held": held}),
-                "content",
-                content.as_deref(),
-            ),
+            Self::MessageUpdate { content, bytes, tokens, held } => {
+                let mut fields = json!({"bytes": bytes, "tokens": tokens, "held": held});
+                if let (Value::Object(fields), Some((at, content))) = (&mut fields, content) {
+                    fields.insert("content".to_owned(), content.as_str().into());
+                    fields.insert("at".to_owned(), (*at).into());
+                }
+                fields
+            }
             Self::ToolUse { call, provider } => json!({"toolCall": call.json(), "provider": **provider}),
             Self::ToolResult { call, provider, result, code, millis, is_cached } => {
                 let mut fields =
@@ -254,6 +265,7 @@ impl AuditEvent {
                 "toolCall": call.json(), "attempt": attempt, "delay_ms": delay_millis, "code": code.name()
             }),
             Self::RegistryChanged { tools } => json!({"tools": tools}),
+            Self::ConfigLoaded { ok, errors } => json!({"ok": ok, "errors": errors}),
             Self::ProviderStatus { name, state, since, tools } => {
                 json!({"name": **name, "state": state, "since": since, "tools": tools})
             }
@@ -269,7 +281,12 @@ fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
 }
 
 impl Record {
-    /// What the feed sends: the event's fields, with the time and the exchange.
+    /// What the feed sends, as JSON on one line.
+    pub(crate) fn json(&self) -> String {
+        printable_json(&Value::Object(self.data()))
+    }
+
+    /// The event's fields, with the time and the exchange.
     pub(crate) fn data(&self) -> Map<String, Value> {
         let mut data = Map::from_iter([("t".to_owned(), self.t.into())]);
         if let Some(subject) = &self.subject {
@@ -289,7 +306,7 @@ impl Record {
             ("sequence".to_owned(), self.sequence.into()),
         ]);
         line.extend(self.data());
-        let mut line = Value::Object(line).to_string();
+        let mut line = printable_json(&Value::Object(line));
         line.push('\n');
         line
     }

@@ -100,7 +100,8 @@ impl ImageSettings {
         );
         keys.key(
             Key::new("image_dir", "the folder for generated images; it is made when there is one")
-                .or("`images` in `state_dir`"),
+                .or("`images` in `state_dir`")
+                .file_only(),
             Field::OptionalText(&mut self.folder),
         );
         keys.key(

@@ -24,6 +24,7 @@ use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, Status, ToolError, ToolSpec,
         process::{Process, Program},
+        providers::Fault,
         stderr::StderrLog,
     },
     settings::{Field, Key, Settings},
@@ -79,9 +80,24 @@ impl Options {
         );
     }
 
+    fn parameters(&self) -> Value {
+        self.parameters.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}))
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let template = Template::new(&self.program.command, &self.parameters());
+        template.map(drop).map_err(|message| Fault::new("command", message))
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, name: &str) -> Vec<String> {
+        vec![name.to_owned()]
+    }
+
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        let parameters = self.parameters.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+        let parameters = self.parameters();
         let template = Template::new(&self.program.command, &parameters)?;
         let spec = ToolSpec {
             name: host.name.to_string(),

@@ -38,7 +38,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, provider::ProviderState,
-        process::Program, stderr::StderrLog,
+        process::Program, providers::Fault, stderr::StderrLog,
     },
     redact::Redactor,
     settings::{Field, Key, OneOf, Settings, TableText, names_secret},
@@ -138,14 +138,23 @@ impl Options {
         );
     }
 
-    /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
         match (self.program.command.is_empty(), &self.url) {
-            (true, None) => return Err("`command` or `url` is missing".to_owned()),
-            (false, Some(_)) => return Err("either `command` or `url`, not both".to_owned()),
+            (true, None) => return Err(Fault::new("command", "`command` or `url` is missing")),
+            (false, Some(_)) => return Err(Fault::new("url", "either `command` or `url`, not both")),
             _ => {}
         }
-        http::check_headers(&self.headers)?;
+        http::check_headers(&self.headers).map_err(|message| Fault::new("headers", message))
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, name: &str) -> Vec<String> {
+        vec![tools::wire_name(name, "*")]
+    }
+
+    /// The provider.
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
         Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name))))
     }
 

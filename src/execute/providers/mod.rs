@@ -1,7 +1,23 @@
 //! The kinds of providers. A new one is its file and one line of the table.
 
+/// What is wrong with a provider's settings.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The key of the setting.
+    pub(crate) key: &'static str,
+    /// What is wrong with it, in words. It contains no secret.
+    pub(crate) message: String,
+}
+
+impl Fault {
+    fn new(key: &'static str, message: impl Into<String>) -> Self {
+        Self { key, message: message.into() }
+    }
+}
+
 /// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with `settings`, which
-/// declares their keys, and `build`, which makes the provider.
+/// declares their keys, `check`, which finds faults that no single key shows, `offers`, the names of the tools that a provider of this
+/// name may offer, where `*` at the end matches any rest, and `build`, which makes the provider.
 macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
         $($(#[$on])* pub(crate) mod $module;)*
@@ -27,6 +43,19 @@ macro_rules! kinds {
                 match self { $($(#[$on])* Self::$variant(options) => options.settings(keys),)* }
             }
 
+            /// Checks the settings for faults that no single key shows.
+            ///
+            /// # Errors
+            /// The first fault.
+            pub(crate) fn check(&self) -> Result<(), Fault> {
+                match self { $($(#[$on])* Self::$variant(options) => options.check(),)* }
+            }
+
+            /// The names of the tools that the provider `name` may offer; `*` at the end matches any rest.
+            pub(crate) fn offers(&self, name: &str) -> Vec<String> {
+                match self { $($(#[$on])* Self::$variant(options) => options.offers(name),)* }
+            }
+
             /// Makes the provider.
             ///
             /// # Errors
@@ -35,6 +64,7 @@ macro_rules! kinds {
                 &self,
                 host: &super::Host,
             ) -> Result<std::sync::Arc<dyn super::Provider>, String> {
+                self.check().map_err(|fault| fault.message)?;
                 match self { $($(#[$on])* Self::$variant(options) => options.build(host),)* }
             }
         }

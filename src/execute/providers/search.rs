@@ -12,6 +12,7 @@ use crate::{
         ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec,
         ask::{Ask, Question},
         engines::{cleaned, recency},
+        providers::Fault,
     },
     settings::{Field, Key, Settings},
     wire::json::Raw,
@@ -51,11 +52,26 @@ impl Options {
         );
     }
 
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.model.is_empty() {
+            true => Err(Fault::new("model", "`model` is missing: the model that is asked")),
+            false => Ok(()),
+        }
+    }
+
+    /// The model that is asked.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        vec!["web_search".to_owned()]
+    }
+
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        if self.model.is_empty() {
-            return Err("`model` is missing: the model that is asked".to_owned());
-        }
         let models = host.models.clone().ok_or("there are no models to ask")?;
         if !models.knows(&self.model) {
             return Err(format!("there is no model `{}`", self.model));

@@ -27,6 +27,7 @@ use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict,
         address::{AddressRules, Domain},
+        providers::Fault,
     },
     settings::{Field, Key, Settings},
 };
@@ -146,16 +147,36 @@ impl Options {
         );
     }
 
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let unknown = self.extra_tools.iter().find(|name| Vertical::of(name).is_none());
+        if let Some(name) = unknown {
+            let known = "`image_search`, `news_search` and `places_search`";
+            let message = format!("`extra_tools` has an unknown tool: `{name}`; there are {known}");
+            return Err(Fault::new("extra_tools", message));
+        }
+        for (key, list) in
+            [("allowed_domains", &self.allowed_domains), ("denied_domains", &self.denied_domains)]
+        {
+            if let Some(text) = list.iter().find(|text| Domain::parse(text).is_none()) {
+                return Err(Fault::new(key, format!("`{text}` is not a domain")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        let always = ["web_search", "scrape"].map(str::to_owned);
+        always.into_iter().chain(self.extra_tools.iter().cloned()).collect()
+    }
+
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
         let domains = |list: &[String]| {
             let parsed = list.iter().map(|text| Domain::parse(text).ok_or_else(|| format!("`{text}` is not a domain")));
             parsed.collect::<Result<Vec<_>, _>>()
         };
-        let unknown = self.extra_tools.iter().find(|name| Vertical::of(name).is_none());
-        if let Some(name) = unknown {
-            return Err(format!("`extra_tools` has an unknown tool: `{name}`"));
-        }
         let rules = AddressRules {
             allowed_domains: domains(&self.allowed_domains)?,
             denied_domains: domains(&self.denied_domains)?,

@@ -13,7 +13,7 @@ use crate::event::{Event, Finish, Sink};
 #[derive(Debug)]
 pub(in crate::pipeline) struct Pending {
     pub(in crate::pipeline) follow_up: FollowUp,
-    finish: Finish,
+    pub(in crate::pipeline) finish: Finish,
     /// The calls that are sent as they are if there is no other hop.
     incomplete: Vec<Incomplete>,
 }

@@ -16,12 +16,14 @@ use std::{
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, request};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
 use super::{
-    AdminError, Said, object,
+    AdminError, Said,
+    code::OneTimeCode,
+    object,
     sessions::{Digest, Session, Sessions, digest_of, hex, random},
     switch_of,
     tries::Tries,
@@ -43,6 +45,7 @@ pub(super) struct Access {
     /// The token of all who need no key.
     anonymous_csrf: String,
     sessions: Mutex<Sessions>,
+    code: Mutex<OneTimeCode>,
     tries: Mutex<Tries>,
 }
 
@@ -65,7 +68,13 @@ impl Access {
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
         // Without random numbers there is no token, and nobody without a key can change anything.
         let anonymous_csrf = random().unwrap_or_default();
-        Self { settings, instance, anonymous_csrf, sessions, tries: Mutex::default() }
+        let (code, tries) = (Mutex::default(), Mutex::default());
+        Self { settings, instance, anonymous_csrf, sessions, code, tries }
+    }
+
+    /// A new code with which a browser may sign in once, soon. `None`: no key is needed.
+    pub(super) fn issue_code(&self) -> Option<String> {
+        (!self.is_open()).then(|| self.code().issue(Instant::now())).flatten()
     }
 
     fn is_open(&self) -> bool {
@@ -185,11 +194,7 @@ impl Access {
         if self.is_open() {
             return Ok(self.state(&Visitor::Anonymous));
         }
-        let Some(Value::String(shown)) = object.get("key") else {
-            return Err(AdminError::invalid("`key` is missing: an admin key", Some("key")));
-        };
-        let key = self.key(shown.as_bytes());
-        let key = key.ok_or_else(|| AdminError::unauthorized("this key is not an admin key"))?;
+        let key = self.shown_key(&object)?;
         self.tries().forget(peer);
         let now = Instant::now();
         let begun = self.sessions().begin(key_digest(key), (base, is_secure), now);
@@ -203,6 +208,26 @@ impl Access {
             said = said.with(header::SET_COOKIE, cookie);
         }
         Ok(said)
+    }
+
+    /// The key that a request to sign in shows, or for which its code stands.
+    fn shown_key(&self, object: &Map<String, Value>) -> Result<&SecretString, AdminError> {
+        match (object.get("key"), object.get("code")) {
+            (Some(Value::String(shown)), None) => {
+                let key = self.key(shown.as_bytes());
+                key.ok_or_else(|| AdminError::unauthorized("this key is not an admin key"))
+            }
+            (None, Some(Value::String(shown))) => {
+                let is_valid = self.code().redeem(shown, Instant::now());
+                let key = self.settings.api_keys.first().filter(|_| is_valid);
+                key.ok_or_else(|| {
+                    AdminError::unauthorized("this code is not valid: a code works once, for two minutes")
+                })
+            }
+            (Some(_), Some(_)) => Err(AdminError::invalid("either `key` or `code`, not both", Some("code"))),
+            (None, Some(_)) => Err(AdminError::invalid("`code` is a string", Some("code"))),
+            _ => Err(AdminError::invalid("`key` is missing: an admin key", Some("key"))),
+        }
     }
 
     /// Ends the session.
@@ -302,6 +327,10 @@ impl Access {
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn code(&self) -> MutexGuard<'_, OneTimeCode> {
+        self.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tries(&self) -> MutexGuard<'_, Tries> {

@@ -67,6 +67,11 @@ impl AdminError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
+    /// The same with the field that is wrong.
+    pub(super) fn at(self, path: &str) -> Self {
+        Self { path: Some(path.to_owned()), ..self }
+    }
+
     /// The same with a further member.
     pub(super) fn with(self, key: &'static str, value: Value) -> Self {
         Self { more: Some(Box::new((key, value))), ..self }

@@ -19,13 +19,13 @@ use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::json;
 use tokio::{
-    sync::broadcast::{self, error::RecvError},
+    sync::broadcast::error::RecvError,
     time::{Instant, timeout_at},
 };
 
 use super::sessions::random;
 use crate::{
-    execute::{Execution, Record},
+    execute::{Audit, Record, Runtime, Subscription},
     proxy::feed_body::FeedSource,
 };
 
@@ -74,18 +74,17 @@ impl Feed {
     /// A reader of the events after `last`, which is the `Last-Event-ID` of an earlier connection. Without one, of new events.
     pub(super) fn open(
         self: &Arc<Self>,
-        execution: Option<&Execution>,
+        bus: Option<(&Audit, &Runtime)>,
         last: Option<&HeaderValue>,
     ) -> Reader {
         let mut kept = self.lock();
         kept.readers += 1;
-        if let (Some(execution), false) = (execution, kept.is_collecting) {
+        if let (Some((audit, runtime)), false) = (bus, kept.is_collecting) {
             kept.is_collecting = true;
             // What happened meanwhile was not collected.
             kept.lose();
             kept.on_bus = None;
-            let collecting = collect(Arc::clone(self), execution.audit().subscribe());
-            execution.runtime().spawn(collecting);
+            runtime.spawn(collect(Arc::clone(self), audit.subscribe()));
         }
         let (next, reset) = match last {
             None => (None, None),
@@ -112,7 +111,7 @@ impl Feed {
     }
 
     fn publish(&self, record: &Record) {
-        let data = serde_json::Value::Object(record.data()).to_string();
+        let data = record.json();
         let mut kept = self.lock();
         if kept.on_bus.is_some_and(|last| record.sequence != last + 1) {
             kept.lose();
@@ -155,7 +154,7 @@ impl Kept {
 }
 
 /// Keeps the events of the bus, until nobody has read them for a while.
-async fn collect(feed: Arc<Feed>, mut bus: broadcast::Receiver<Arc<Record>>) {
+async fn collect(feed: Arc<Feed>, mut bus: Subscription) {
     let mut last_read = Instant::now();
     loop {
         match timeout_at(last_read + LINGER, bus.recv()).await {

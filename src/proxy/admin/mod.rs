@@ -8,6 +8,7 @@
 //! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
 
 mod access;
+mod code;
 mod error;
 mod feed;
 mod path;
@@ -17,7 +18,7 @@ mod settings;
 mod tools;
 mod tries;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
@@ -27,6 +28,7 @@ use self::{
     access::{Access as Door, Visitor},
     feed::Feed,
     path::AdminPath,
+    settings::SavedSettings,
 };
 pub(super) use self::{error::AdminError, path::BASE};
 use super::{
@@ -36,20 +38,27 @@ use super::{
 };
 use crate::{
     config::Config,
-    execute::Execution,
-    observe::{Access, Outcome},
+    execute::{Audit, AuditEvent, Execution, Runtime},
+    observe::{Access, Outcome, log::List},
 };
 
 /// Bytes of a request's body.
 pub(super) const MAX_BODY: usize = 1 << 20;
 
+/// Paths of changed settings that a log line lists.
+const MAX_LOGGED: usize = 20;
+
 /// The admin API. All threads share it.
 #[derive(Debug)]
 pub(super) struct Admin {
-    config: Arc<Config>,
+    settings: Arc<SavedSettings>,
     door: Door,
     /// `None`: no hosted tools are configured.
     execution: Option<Arc<Execution>>,
+    /// Where the feed's events come from.
+    audit: Arc<Audit>,
+    /// Where they are collected if there is no stage for hosted tools.
+    runtime: Option<Runtime>,
     feed: Arc<Feed>,
 }
 
@@ -101,18 +110,31 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of `config`, if it has one.
-    pub(super) fn new(config: &Arc<Config>, execution: Option<&Arc<Execution>>) -> Option<Self> {
-        let settings = config.admin.as_ref()?;
-        if let Some(execution) = execution {
-            execution.audit().capture(settings.capture != crate::config::Capture::Off);
-        }
-        Some(Self {
-            config: Arc::clone(config),
+    /// The API of `config`, if it has one. It shows the events of `audit`.
+    ///
+    /// # Errors
+    /// If there can be no thread for the event feed.
+    pub(super) fn new(
+        config: &Arc<Config>,
+        execution: Option<&Arc<Execution>>,
+        audit: Option<&Arc<Audit>>,
+    ) -> io::Result<Option<Self>> {
+        let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
+        audit.capture(settings.capture != crate::config::Capture::Off);
+        let runtime = if execution.is_none() { Some(Runtime::start()?) } else { None };
+        Ok(Some(Self {
+            settings: Arc::new(SavedSettings::new(config)),
             door: Door::new(Arc::clone(settings), config),
             execution: execution.cloned(),
+            audit: Arc::clone(audit),
+            runtime,
             feed: Arc::default(),
-        })
+        }))
+    }
+
+    /// A new code with which a browser may sign in once. `None`: no key is needed.
+    pub(super) fn issue_code(&self) -> Option<String> {
+        self.door.issue_code()
     }
 
     /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.
@@ -155,7 +177,9 @@ impl Admin {
         keep_alive: std::time::Duration,
         access: Access,
     ) -> Response<ReplyBody> {
-        let reader = self.feed.open(self.execution.as_deref(), headers.get("last-event-id"));
+        let runtime = self.runtime.as_ref().or_else(|| self.execution.as_ref().map(|it| it.runtime()));
+        let bus = runtime.map(|runtime| (&*self.audit, runtime));
+        let reader = self.feed.open(bus, headers.get("last-event-id"));
         let mut response =
             reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
         put_headers(response.headers_mut());
@@ -194,8 +218,39 @@ impl Admin {
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id),
             AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body),
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
-            AdminPath::Settings => Ok(settings::list(&self.config)),
+            AdminPath::Settings if *method == Method::PATCH => {
+                let patch = settings::Change::Patch(object(&body)?);
+                self.change_settings(patch, (&head.headers, peer)).await
+            }
+            AdminPath::Settings if *method == Method::DELETE => {
+                self.change_settings(settings::Change::ResetAll, (&head.headers, peer)).await
+            }
+            AdminPath::Settings => Ok(self.settings.list()),
+            AdminPath::Setting(setting) => {
+                self.change_settings(settings::Change::Reset(setting), (&head.headers, peer)).await
+            }
         }
+    }
+
+    /// Changes the saved settings, on a thread that may wait for the disk.
+    async fn change_settings(
+        &self,
+        change: settings::Change,
+        (headers, peer): (&HeaderMap, IpAddr),
+    ) -> Result<Said, AdminError> {
+        let (settings, condition) = (Arc::clone(&self.settings), settings::condition(headers)?);
+        let changing = tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));
+        let changed = changing.await.map_err(|_| {
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change was not made")
+        })?;
+        let (said, mut paths) = changed?;
+        let count = paths.len();
+        paths.truncate(MAX_LOGGED);
+        let paths = List(paths);
+        let paths: &(dyn std::error::Error + 'static) = &paths;
+        tracing::info!(%peer, count, paths, "settings were saved over the admin API");
+        self.audit.publish(None, AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() });
+        Ok(said)
     }
 
     fn execution(&self) -> Result<&Arc<Execution>, AdminError> {

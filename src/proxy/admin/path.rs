@@ -25,6 +25,7 @@ pub(super) enum AdminPath {
     ExtendQuestion(String),
     Rule(String),
     Settings,
+    Setting(String),
 }
 
 impl AdminPath {
@@ -48,6 +49,7 @@ impl AdminPath {
             ["permissions", question] => Self::Question(name(question)?),
             ["permissions", question, "extend"] => Self::ExtendQuestion(name(question)?),
             ["settings"] => Self::Settings,
+            ["settings", setting] => Self::Setting(name(setting)?),
             _ => return None,
         })
     }
@@ -56,12 +58,11 @@ impl AdminPath {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
-            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) | Self::Settings => {
-                "GET, HEAD, OPTIONS"
-            }
+            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) => "GET, HEAD, OPTIONS",
+            Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
-            Self::Rule(_) => "DELETE, OPTIONS",
+            Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
             Self::RunTool(_)
             | Self::TestProvider(_)
             | Self::RestartProvider(_)

@@ -22,6 +22,7 @@ use super::{
         budget::Reservation,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
+        report::ExchangeReport,
         stored::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,
@@ -46,6 +47,8 @@ pub(in crate::proxy) struct Parts {
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
+    /// Publishes what happens, if anyone may hear it.
+    pub(in crate::proxy) report: Option<ExchangeReport>,
     pub(in crate::proxy) access: Access,
     /// The memory of the request's body, reserved until the upstream answers.
     pub(in crate::proxy) memory: Reservation,
@@ -76,6 +79,7 @@ pub(super) struct ExchangeState {
     /// The connection was closed because the client accepted nothing.
     pub(super) is_stalled: bool,
     watch: Option<Box<dyn Watch>>,
+    report: Option<ExchangeReport>,
     pub(super) access: Access,
 }
 
@@ -116,6 +120,7 @@ impl ExchangeState {
             memory: Some(parts.memory),
             is_stalled: false,
             watch: parts.watch,
+            report: parts.report,
             access: parts.access,
         }
     }
@@ -170,6 +175,7 @@ impl ExchangeState {
                     }
                 }));
                 self.read(read);
+                self.report_text();
             }
             Stage::Deciding(deciding) => {
                 let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
@@ -186,6 +192,13 @@ impl ExchangeState {
             Stage::Over => {}
         }
         Poll::Ready(())
+    }
+
+    /// Publishes how far the text has come.
+    fn report_text(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.went_on(&self.pipeline);
+        }
     }
 
     fn opened(&mut self, opened: Result<Opened, OpenError>) {
@@ -278,6 +291,9 @@ impl ExchangeState {
 
     /// Drops this hop's response; decides how to go on.
     fn hop_ended(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.hop_ended(&self.pipeline);
+        }
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
             let announced = hops.announced();
@@ -291,6 +307,9 @@ impl ExchangeState {
 
     /// The response is complete.
     fn completed(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.hop_ended(&self.pipeline);
+        }
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
             if let Some(turn) = self.pipeline.take_deferred() {
@@ -330,6 +349,9 @@ impl ExchangeState {
         self.show(&shown);
         if let Some(watch) = &mut self.watch {
             watch.asked_again(&request, &turns, self.begun.elapsed());
+        }
+        if let Some(report) = &mut self.report {
+            report.hop_started();
         }
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
@@ -396,6 +418,9 @@ impl Drop for ExchangeState {
         };
         if let Some(watch) = &mut self.watch {
             watch.end(ending, self.begun.elapsed());
+        }
+        if let Some(report) = self.report.take() {
+            report.ended(&outcome, &self.pipeline, &self.access);
         }
         self.access.ended(outcome);
         self.access.counted(self.pipeline.tally());

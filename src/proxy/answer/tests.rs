@@ -109,6 +109,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         pipeline,
         stream: true,
         watch: None,
+        report: None,
         access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
         memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
     };

@@ -25,6 +25,7 @@ use tokio::{
 };
 
 use super::{drain::Drain, service::Service};
+use crate::execute::Started;
 
 /// Pause after a failed `accept`, so that file descriptors may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -53,6 +54,16 @@ impl Worker {
     /// A worker for another thread, also without listeners.
     pub(super) fn sibling(&self) -> Self {
         Self::new(self.service.sibling(), self.drain_timeout)
+    }
+
+    /// The execution stage, if it is configured.
+    pub(super) fn execution(&self) -> Option<&Arc<Started>> {
+        self.service.execution()
+    }
+
+    /// The server's shutdown.
+    pub(super) fn service(&self) -> &Service {
+        &self.service
     }
 
     /// The server's shutdown.

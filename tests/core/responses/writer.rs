@@ -60,7 +60,6 @@ fn call(index: u32, id: &'static str, name: &'static str, runner: Runner) -> Eve
         id: id.into(),
         name: name.into(),
         runner,
-        server: "".into(),
         source: Source::Native,
         signature: None,
     })

@@ -25,6 +25,9 @@ const ROUTES: &[(&str, &str)] = &[
     ("PUT", "/admin/permissions/auto_approve"),
     ("POST", "/admin/permissions/allow_all"),
     ("GET", "/admin/settings"),
+    ("PATCH", "/admin/settings"),
+    ("DELETE", "/admin/settings"),
+    ("DELETE", "/admin/settings/execution.max_calls"),
 ];
 
 #[tokio::test]
@@ -187,6 +190,59 @@ async fn sixth_try_to_sign_in_within_a_minute_is_refused() {
     assert!((1..=60).contains(&wait), "{wait}");
     assert_eq!(right.json().await["error"]["retry_after_s"], wait);
     assert_eq!(Ask::new(&proxy, "GET", "/admin/tools").key(KEY).send().await.status(), 200, "scripts go on");
+}
+
+#[tokio::test]
+async fn code_signs_in_once_and_shares_the_tries_of_keys() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    let code = proxy.code.clone().unwrap();
+    let post = |body: Value| Ask::new(&proxy, "POST", "/admin/session").json(&body).answer();
+    for (body, status) in [
+        (json!({"code": 5}), 400),
+        (json!({"code": code, "key": KEY}), 400),
+        (json!({"code": code, "base": "tools"}), 400),
+        (json!({"code": ""}), 401),
+    ] {
+        assert_eq!(post(body.clone()).await.0, status, "{body}");
+    }
+    let (cookie, session, _) = signed_in(&proxy, &json!({"code": code, "base": "/x/"})).await;
+    assert_eq!(session["signed_in"], true);
+    assert_eq!(Ask::new(&proxy, "GET", "/admin/tools").header("cookie", &cookie).send().await.status(), 200);
+    let (status, error) = post(json!({"code": code})).await;
+    assert_eq!((status, &error["error"]["code"]), (401, &json!("unauthorized")), "it was used");
+    assert!(!error.to_string().contains(&code));
+    for _ in 0..4 {
+        assert_eq!(post(json!({"code": "guess"})).await.0, 401);
+    }
+    assert_eq!(post(json!({"code": "guess"})).await.0, 429);
+    let without_keys = super::proxy("[admin]\n").await.1;
+    assert_eq!(without_keys.code, None);
+}
+
+#[tokio::test]
+async fn settings_are_not_changed_by_requests_of_other_pages() {
+    let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
+    let (cookie, session, _) = signed_in(&proxy, &json!({"key": KEY})).await;
+    let csrf = session["csrf"].as_str().unwrap();
+    for (method, path) in [
+        ("PATCH", "/admin/settings"),
+        ("DELETE", "/admin/settings"),
+        ("DELETE", "/admin/settings/execution.max_calls"),
+    ] {
+        for headers in [
+            &[][..],
+            &[("x-toolwire-csrf", csrf)],
+            &[("x-toolwire-csrf", csrf), ("sec-fetch-site", "cross-site")],
+            &[("x-toolwire-csrf", "x"), ("sec-fetch-site", "same-origin")],
+        ] {
+            let ask = Ask::new(&proxy, method, path).header("cookie", &cookie);
+            let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(name, value));
+            assert_eq!(ask.json(&json!({})).answer().await.0, 403, "{method} {path} {headers:?}");
+        }
+        let ask = Ask::new(&proxy, method, path).header("cookie", &cookie).header("x-toolwire-csrf", csrf);
+        let status = ask.header("sec-fetch-site", "same-origin").json(&json!({})).answer().await.0;
+        assert_eq!(status, 409, "there is no folder, but the request is admitted");
+    }
 }
 
 #[tokio::test]

@@ -191,3 +191,58 @@ async fn settings_show_no_secret() {
     );
     assert_eq!(setting("admin.api_keys")["source"], "file");
 }
+
+/// An MCP server over stdio with the tool `pid`, which returns the number of its process.
+const MCP_SERVER: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {
+        "initialize": {
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+    }.get(message["method"])
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
+"#;
+
+#[tokio::test]
+async fn restart_replaces_the_process_of_an_mcp_server() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let script = folder.path().join("server.py");
+    std::fs::write(&script, MCP_SERVER).unwrap();
+    let stage = format!(
+        "[execution]\n[[providers]]\nname = \"s\"\nkind = \"mcp\"\nprotocol = \"initialize\"\n\
+         command = [\"python3\", {:?}]\n{WITH_KEY}",
+        script.display().to_string()
+    );
+    let (_upstream, proxy) = proxy(&stage).await;
+    // The process that answers now; the tool is missing while none does.
+    let pid = async || loop {
+        let (status, ran) = act(&proxy, "POST", "/admin/tools/s__pid/run", json!({})).await;
+        if status == 200 && ran["ok"] == true {
+            return ran["result"].to_string();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    let first = soon("a first process", pid()).await;
+    assert_eq!(act(&proxy, "POST", "/admin/providers/s/restart", json!({})).await.0, 200);
+    let other = async {
+        loop {
+            let now = pid().await;
+            if now != first {
+                return now;
+            }
+        }
+    };
+    soon("another process", other).await;
+    let old = first.trim_matches('"').to_owned();
+    let gone = async {
+        while std::path::Path::new(&format!("/proc/{old}/stat")).exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    soon("the end of the first process", gone).await;
+}

@@ -3,7 +3,9 @@
 mod access;
 mod api;
 mod events;
+mod messages;
 mod programs;
+mod settings;
 
 use bytes::Bytes;
 use http::{Method, Request};

@@ -6,14 +6,17 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use toolwire::{
     config::ToolStyle,
-    dialect::{UpstreamDialect, lumo},
+    dialect::{Dialect, UpstreamDialect, lumo},
     format::HERMES,
 };
 
-use super::script::{call, end, setup, text, upstream};
-use crate::support::{
-    client::{Client, STREAM},
-    proxy::Proxy,
+use super::script::{call, end, setup, speaking, text, upstream};
+use crate::{
+    independent::upstream::Speech,
+    support::{
+        client::{Client, STREAM},
+        proxy::Proxy,
+    },
 };
 
 /// A streamed response of the endpoint `path`.
@@ -100,6 +103,52 @@ async fn calls_can_be_items_of_the_client_s_dialect() {
             _ => assert!(body.contains("found "), "{body}"),
         }
         assert!(!body.contains("\"tool_use\"") && !body.contains("\"tool_calls\":["), "{body}");
+    }
+}
+
+/// An upstream accepts no such blocks of calls that its own servers did not run, but calls with results.
+#[tokio::test]
+async fn shown_calls_that_a_client_sends_back_do_not_reach_an_upstream_of_messages() {
+    for name in ["web_search", "search"] {
+        let call = json!({"tool_calls": [{"index": 0, "id": "toolu_1", "type": "function",
+            "function": {"name": name, "arguments": "{\"query\":\"rain\"}"}}]});
+        let hops = [
+            Speech::Messages.stream(&[
+                json!(["m", "Hm."]),
+                json!(["d", call]),
+                json!(["fin", "tool_calls"]),
+                json!(["done"]),
+            ]),
+            Speech::Messages.says(&["It rains."], "stop"),
+            Speech::Messages.says(&["Yes."], "stop"),
+        ];
+        let (upstream, asked) = speaking(hops.to_vec(), 1 << 20).await;
+        let mut setup = setup(&upstream, "visibility = \"items\"");
+        setup.execution = setup.execution.replace("name = \"search\"", &format!("name = \"{name}\""));
+        setup.upstream.options = UpstreamDialect::try_from(Dialect::Messages).unwrap();
+        let proxy = setup.start().await;
+        let mut messages = vec![json!({"role": "user", "content": "hi"})];
+        for expected in ["It rains.", "Yes."] {
+            let body = json!({"model": "m", "max_tokens": 99, "messages": messages});
+            let request = Request::post(proxy.url("/v1/messages")).header("content-type", "application/json");
+            let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+            let message = Client::new().send(request).await.unwrap().json().await;
+            assert!(message.to_string().contains(expected), "{message}");
+            messages.push(json!({"role": "assistant", "content": message["content"]}));
+            messages.push(json!({"role": "user", "content": "Sure?"}));
+        }
+        let shown = messages[1].to_string();
+        assert!(shown.contains("_tool_use\"") && shown.contains("_tool_result\""), "{shown}");
+        let asked = asked.lock().unwrap();
+        let history = asked[2]["messages"].to_string();
+        for foreign in
+            ["server_tool_use", "mcp_tool_use", "web_search_tool_result", "mcp_tool_result", "toolwire"]
+        {
+            assert!(!history.contains(foreign), "{history}");
+        }
+        // The block of a search does not show this result.
+        assert_eq!(history.contains("found "), name == "search", "{history}");
+        assert!(history.contains("Hm.") && history.contains("It rains."), "{history}");
     }
 }
 

@@ -137,6 +137,7 @@ impl Setup {
         let (config, tap) = self.config();
         let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
+        let code = server.sign_in_code();
         let (stop, stopped) = oneshot::channel::<()>();
         let mut task = JoinSet::new();
         task.spawn(async {
@@ -145,7 +146,7 @@ impl Setup {
             });
             served.await.unwrap();
         });
-        Proxy { addresses, stop: Some(stop), task }
+        Proxy { addresses, code, stop: Some(stop), task }
     }
 }
 
@@ -161,6 +162,8 @@ fn tables(text: &str) -> Config {
 /// A running proxy. Dropping it ends it at once.
 pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Signs in to the admin API once, if it needs keys.
+    pub(crate) code: Option<String>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<()>,
 }

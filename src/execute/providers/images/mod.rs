@@ -36,6 +36,7 @@ use crate::{
         ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict,
         address::AddressRules,
         files::{ImageFiles, SaveError},
+        providers::Fault,
         http::{Download, HttpClient, HttpError},
     },
     settings::{Field, Key, OneOf, Settings},
@@ -143,9 +144,23 @@ impl Options {
             Key::new(
                 "allow_private",
                 "a service that sends addresses in place of images may name those of this machine and its networks too",
-            ),
+            )
+            .file_only(),
             Field::Switch(&mut self.allow_private),
         );
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.model.is_empty() && self.engine.default_model().is_none() {
+            true => Err(Fault::new("model", "`model` is missing: the model that makes the images")),
+            false => Ok(()),
+        }
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        vec![TOOL.to_owned()]
     }
 
     /// The provider.

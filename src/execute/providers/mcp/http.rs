@@ -171,6 +171,19 @@ fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> 
     }
 }
 
+/// Whether a server says with this status and error that it does not know the session, because it was restarted or forgot it. The
+/// protocol has status 404 for this; servers that look sessions up themselves often say 400 and what is wrong in words.
+fn is_session_lost(status: StatusCode, error: Option<&ServerJsonRpcMessage>) -> bool {
+    let is_named = |message: &str| ["session", "not initialized"].iter().any(|word| message.contains(word));
+    match (status, error) {
+        (StatusCode::NOT_FOUND, _) => true,
+        (StatusCode::BAD_REQUEST, Some(JsonRpcMessage::Error(error))) => {
+            is_named(&error.error.message.to_ascii_lowercase())
+        }
+        _ => false,
+    }
+}
+
 fn is_of_type(response: &Response<Incoming>, expected: &str) -> bool {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = value.and_then(|value| value.split(';').next());
@@ -195,9 +208,6 @@ impl StreamableHttpClient for HttpServer {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(Failure::SessionExpired);
-        }
         let new_session =
             response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let request = match &message {
@@ -206,6 +216,9 @@ impl StreamableHttpClient for HttpServer {
         };
         if !status.is_success() {
             let error = if is_of_type(&response, JSON) { self.whole(response).await? } else { None };
+            if session.is_some() && is_session_lost(status, error.as_ref()) {
+                return Err(Failure::SessionExpired);
+            }
             let is_discovery = request.is_some_and(|request| {
                 session.is_none() && matches!(request.request, ClientRequest::DiscoverRequest(_))
             });

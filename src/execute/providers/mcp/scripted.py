@@ -10,6 +10,8 @@ import time
 MODE = sys.argv[1]
 COUNTER = sys.argv[2] if len(sys.argv) > 2 else None
 LOCK = threading.Lock()
+# A call was cancelled; the tools have changed.
+CANCELLED, CHANGED = threading.Event(), threading.Event()
 
 
 def count():
@@ -39,9 +41,24 @@ def tools(params):
         return {"tools": [tool("echo")], "nextCursor": "1"}
     if MODE == "changing":
         return {"tools": [tool(f"t{count()}")]}
+    if MODE == "hostile":
+        return {"tools": hostile_tools()}
+    if MODE == "subscribed":
+        page = {"tools": [tool("before"), *([tool("after")] if CHANGED.is_set() else [])]}
+        return {**page, "resultType": "complete", "ttlMs": 86400000, "cacheScope": "public"}
     if MODE == "modern":
         return {"resultType": "complete", "tools": [tool("echo")], "ttlMs": 1000, "cacheScope": "public"}
     return {"tools": [tool("echo"), tool("environment"), tool("huge"), tool("die"), tool("sleep")]}
+
+
+def hostile_tools():
+    """Tools that no client should take as they are. Those with an `ok` in their names are harmless."""
+    names = ["", "a\nb", "a\0b", "x" * 129, "ok-first", "ok-first", "ok ünïcode/../name", "s__ok", "ok__", "{ok}"]
+    large = tool("large", inputSchema={"type": "object", "description": "x" * (1 << 20)})
+    deep = tool("deep", inputSchema=json.loads('{"a":' * 100 + "{}" + "}" * 100))
+    told = tool("ok-told", description="one\x1b[2Jtwo\x00\x07\nthree\u202e", title="label\r\n\x1b]0;x\x07")
+    many = [tool(f"many{number}") for number in range(10_000)]
+    return [*map(tool, names), large, deep, told, *many]
 
 
 def call(params):
@@ -56,6 +73,10 @@ def call(params):
         os._exit(1)
     if name == "sleep":
         time.sleep(1000)
+    if name == "wait":
+        CANCELLED.wait()
+    if name == "cancelled":
+        return text(str(CANCELLED.is_set()))
     return text(json.dumps(arguments))
 
 
@@ -65,8 +86,9 @@ def answer(message):
     if "id" not in message or method is None:
         return None
     head = {"jsonrpc": "2.0", "id": message["id"]}
-    if method == "server/discover" and MODE == "modern":
-        supported = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    if method == "server/discover" and MODE in ("modern", "subscribed"):
+        capabilities = {"tools": {"listChanged": True} if MODE == "subscribed" else {}}
+        supported = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities}
         return {**head, "result": {**supported, "ttlMs": 0, "cacheScope": "public"}}
     if method == "initialize":
         server = {"name": "scripted", "version": "1"}
@@ -90,6 +112,15 @@ def write(message):
 
 def notify(method, **params):
     write({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def subscribe(message):
+    """Acknowledges a subscription, and reports that the tools have changed."""
+    subscription = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+    accepted = message["params"]["notifications"]
+    notify("notifications/subscriptions/acknowledged", _meta=subscription, notifications=accepted)
+    CHANGED.set()
+    notify("notifications/tools/list_changed", _meta=subscription)
 
 
 def change_for_ever():
@@ -135,16 +166,38 @@ def before(message):
         os._exit(0)
 
 
+def write_reply(message, reply):
+    """The answer, with others that nobody asked for."""
+    is_call = message.get("method") == "tools/call"
+    if MODE == "other-ids" and is_call:
+        for id in (reply["id"] + 1, -1, "x", None, 0.5):
+            write({**reply, "id": id, "result": text("of another call")})
+    write(reply)
+    if MODE == "twice" and is_call:
+        write({**reply, "result": text("a second answer")})
+
+
 def serve_stdio():
     prepare()
     for line in sys.stdin:
         message = json.loads(line)
         before(message)
+        if message.get("method") == "notifications/cancelled":
+            CANCELLED.set()
+        if message.get("method") == "subscriptions/listen":
+            subscribe(message)
+            continue
+        if message.get("method") == "tools/call" and message["params"]["name"] == "wait":
+            threading.Thread(target=lambda: write(answer(message)), daemon=True).start()
+            continue
         reply = answer(message)
         if reply is not None:
-            write(reply)
+            write_reply(message, reply)
     if MODE == "stays":
         time.sleep(1000)
+
+
+SESSIONS = []
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -158,6 +211,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def refusal(self, message):
+        """How a server refuses a session that it does not know. A session is forgotten after its first call."""
+        shown, method = self.headers["Mcp-Session-Id"], message["method"]
+        if method == "initialize":
+            return None
+        if shown in SESSIONS:
+            if method == "tools/call":
+                SESSIONS.remove(shown)
+            return None
+        status, said = {
+            "http-session-404": (404, "Session not found"),
+            "http-session-400": (400, "Bad Request: No valid session ID provided"),
+            "http-session-new": (400, "Bad Request: Server not initialized"),
+        }[MODE]
+        error = {"code": -32000, "message": said}
+        return status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
     def do_GET(self):
         self.reply(405)
 
@@ -167,6 +237,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if MODE == "http-key" and self.headers["Authorization"] != "Bearer hunter2-hunter2":
             return self.reply(401)
+        if MODE.startswith("http-session") and (refusal := self.refusal(message)):
+            return self.reply(*refusal, Content_Type="application/json")
+        if message["method"] == "notifications/cancelled":
+            CANCELLED.set()
         if MODE == "http-moved" and self.path == "/mcp":
             return self.reply(307, Location="/mcp/")
         if MODE == "http-elsewhere" and self.path == "/mcp":
@@ -177,6 +251,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if reply is None:
             return self.reply(202)
         body = json.dumps(reply).encode()
+        if MODE.startswith("http-session") and message["method"] == "initialize":
+            SESSIONS.append(f"session-{count()}")
+            return self.reply(200, body, Content_Type="application/json", Mcp_Session_Id=SESSIONS[-1])
         if MODE == "http-events":
             return self.reply(200, b": hello\n\nid: 1\ndata: " + body + b"\n\n", Content_Type="text/event-stream")
         return self.reply(200, body, Content_Type="application/json; charset=utf-8")

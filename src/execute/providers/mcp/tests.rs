@@ -72,8 +72,14 @@ fn invocation(tool: &str, arguments: Value) -> Invocation {
 
 /// A server that listens on HTTP, and its options.
 async fn http_server(mode: &str) -> (tokio::process::Child, Options) {
+    http_server_counting(mode, Path::new("")).await
+}
+
+/// One that counts in `file`.
+async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child, Options) {
     let mut child = tokio::process::Command::new("python3")
         .args([SCRIPT, mode])
+        .arg(file)
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)
         .spawn()
@@ -142,6 +148,69 @@ async fn unreadable_result_fails_its_call() {
     let server = Started::ready(&options("unreadable")).await;
     let error = server.call("echo", json!({})).await.expect_err("an error");
     assert_eq!(error.code, ErrorCode::ProviderError);
+}
+
+#[tokio::test]
+async fn hostile_lists_are_filtered() {
+    let server = Started::ready(&options("hostile")).await;
+    let tools = server.0.tools();
+    assert_eq!(tools.len(), 1000);
+    let names: Vec<_> = tools.iter().map(|spec| spec.name.as_str()).collect();
+    let expected = ["s__ok-first", "s__ok ünïcode/../name", "s__s__ok", "s__ok__", "s__{ok}", "s__deep", "s__ok-told", "s__many0"];
+    assert_eq!(names[..expected.len()], expected);
+    let told = tools.iter().find(|spec| spec.name == "s__ok-told").expect("the tool");
+    assert_eq!(told.description, "one [2Jtwo  \nthree\u{202e}");
+    assert_eq!(told.label, "label   ]0;x ");
+    for (name, own) in [("s__ok", "s__ok"), ("ok__", "ok__"), ("ok ünïcode/../name", "ok ünïcode/../name")] {
+        let output = server.call(name, json!({"name": own})).await.expect("an output");
+        assert!(output.content.contains(own.split(' ').next().unwrap_or_default()), "{}", output.content);
+    }
+}
+
+#[tokio::test]
+async fn answers_to_other_requests_and_second_answers_are_ignored() {
+    for mode in ["other-ids", "twice"] {
+        let server = Started::ready(&options(mode)).await;
+        for number in 0..20 {
+            let output = server.call("echo", json!({"n": number})).await.expect("an output");
+            assert_eq!(output.content, format!("{{\"n\": {number}}}"), "{mode}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cancelled_call_is_cancelled_at_the_server() {
+    let server = Started::ready(&options("plain")).await;
+    let call = invocation("wait", json!({}));
+    assert!(timeout(Duration::from_millis(100), server.0.run(&call)).await.is_err());
+    let is_cancelled = async {
+        while server.call("cancelled", json!({})).await.map(|output| output.content) != Ok("True".to_owned()) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, is_cancelled).await.expect("the server gets the cancellation");
+}
+
+#[tokio::test]
+async fn server_without_handshake_reports_changes_to_subscribers() {
+    let server = Started::ready(&Options { protocol: Protocol::Discover, ..options("subscribed") }).await;
+    server.until(|provider| provider.tools().iter().any(|spec| spec.name == "s__after")).await;
+}
+
+/// A server that was restarted, or has forgotten the session.
+#[tokio::test]
+async fn lost_session_is_replaced_and_the_call_made_again() {
+    for mode in ["http-session-404", "http-session-400", "http-session-new"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sessions");
+        let (_child, options) = http_server_counting(mode, &file).await;
+        let server = Started::ready(&Options { protocol: Protocol::Initialize, ..options }).await;
+        for number in 0..5 {
+            let output = server.call("echo", json!({"n": number})).await.expect("an output");
+            assert_eq!(output.content, format!("{{\"n\": {number}}}"), "{mode}");
+        }
+        assert!(fs::read(&file).expect("the file").len() >= 5, "each call ends its session");
+    }
 }
 
 #[tokio::test]
@@ -324,7 +393,7 @@ fn settings_are_checked() {
     let header = BTreeMap::from([("a b".to_owned(), "x".to_owned().into())]);
     let headers = Options { url: both.url.clone(), headers: header, ..Options::default() };
     for (options, reason) in [(Options::default(), "is missing"), (both, "not both"), (headers, "name of a header")] {
-        let found = options.build(&Host::detached("s")).map(|_| ()).expect_err(reason);
+        let found = options.check().expect_err(reason).message;
         assert!(found.contains(reason), "{found}");
     }
 }

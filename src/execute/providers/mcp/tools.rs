@@ -40,7 +40,7 @@ pub(super) struct ToolList {
 }
 
 /// The name under which the tool `name` of the server `server` is known.
-fn wire_name(server: &str, name: &str) -> String {
+pub(super) fn wire_name(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
 
@@ -90,6 +90,11 @@ pub(super) async fn list(
     Ok(ToolList { specs: collected.specs, ttl })
 }
 
+/// `text` with spaces in place of control characters, except those in `kept`: terminals would obey them.
+fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = char> + 't {
+    text.chars().map(move |char| if char.is_control() && !kept.contains(char) { ' ' } else { char })
+}
+
 #[derive(Debug, Default)]
 struct Collected {
     specs: Vec<Arc<ToolSpec>>,
@@ -120,8 +125,8 @@ impl Collected {
         let description = tool.description.unwrap_or_default();
         self.specs.push(Arc::new(ToolSpec {
             name: wire_name(server, &tool.name),
-            label: label.chars().take(MAX_NAME).collect(),
-            description: description.chars().take(MAX_DESCRIPTION).collect(),
+            label: without_control(&label, "").take(MAX_NAME).collect(),
+            description: without_control(&description, "\n\t").take(MAX_DESCRIPTION).collect(),
             parameters: Raw::from(schema),
             is_idempotent: options.trust_annotations && may_repeat,
             timeout: options.timeout,

@@ -41,7 +41,7 @@ use self::{
 use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, address::AddressRules,
-        http::HttpClient,
+        http::HttpClient, providers::Fault,
     },
     failure::{Failure, Kind},
     settings::{Field, Key, Settings},
@@ -83,11 +83,13 @@ impl Options {
             Field::SecretList(&mut self.keys),
         );
         keys.key(
-            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again"),
+            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again")
+                .file_only(),
             Field::Texts(&mut self.ready_callbacks),
         );
         keys.key(
-            Key::new("allow_private", "whether programs may give callback URLs on this machine and in private networks"),
+            Key::new("allow_private", "whether programs may give callback URLs on this machine and in private networks")
+                .file_only(),
             Field::Switch(&mut self.allow_private),
         );
         keys.key(
@@ -106,11 +108,21 @@ impl Options {
         );
     }
 
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.keys.is_empty() {
+            true => Err(Fault::new("keys", "`keys` is missing: the secrets with which programs register")),
+            false => Ok(()),
+        }
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        vec!["*".to_owned()]
+    }
+
     /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        if self.keys.is_empty() {
-            return Err("`keys` is missing: the secrets with which programs register".to_owned());
-        }
         Ok(Arc::new(Registrations::new(self.clone(), host.clone())))
     }
 }

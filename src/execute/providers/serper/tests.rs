@@ -293,13 +293,15 @@ async fn a_test_of_the_key_gives_a_verdict() {
 
 #[test]
 fn settings_that_cannot_be_used_are_reported() {
-    let build = |options: Options| options.build(&Host::detached("serper"));
-    let no_key = build(Options::default()).unwrap();
+    let fault = |options: Options| options.check().unwrap_err();
+    let no_key = Options::default().build(&Host::detached("serper")).unwrap();
     assert!(no_key.tools().is_empty());
     let domain = Options { denied_domains: vec!["a b".into()], ..Options::default() };
-    assert_eq!(build(domain).unwrap_err(), "`a b` is not a domain");
+    assert_eq!(fault(domain), Fault::new("denied_domains", "`a b` is not a domain"));
     let tool = Options { extra_tools: vec!["video_search".into()], ..Options::default() };
-    assert_eq!(build(tool).unwrap_err(), "`extra_tools` has an unknown tool: `video_search`");
+    let fault = fault(tool);
+    assert_eq!(fault.key, "extra_tools");
+    assert!(fault.message.contains("unknown tool: `video_search`"), "{}", fault.message);
 }
 
 #[test]

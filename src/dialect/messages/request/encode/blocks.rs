@@ -71,8 +71,23 @@ pub(super) fn block<'c>(
                 }
             }
         }
-        Part::Other(other) => other.from_dialect(DIALECT).map(Block::Original),
+        Part::Other(other) => {
+            other.from_dialect(DIALECT).filter(|block| !shows_hosted_call(block)).map(Block::Original)
+        }
     }
+}
+
+/// Whether a block shows the client a call that toolwire ran for the model, or the call's result. The API accepts only calls of
+/// Anthropic's servers in these blocks. Their ids never have the prefixes of other calls
+/// (docs/protocols/messages.md#server-tools).
+fn shows_hosted_call(block: &Value) -> bool {
+    let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
+    let id = match text("type") {
+        "server_tool_use" | "mcp_tool_use" => text("id"),
+        "web_search_tool_result" | "mcp_tool_result" => text("tool_use_id"),
+        _ => return false,
+    };
+    ["toolu_", "call_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
 /// Whether `original`, a block that the client wrote, means `part`.

@@ -31,6 +31,32 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// `value` as JSON on one line, with unprintable characters escaped.
+#[cfg(feature = "proxy")]
+pub(crate) fn printable_json(value: &serde_json::Value) -> String {
+    let json = value.to_string();
+    if !json.contains(is_unprintable) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    // Writing into a string cannot fail.
+    let _ = write_printable(&mut out, &json);
+    out
+}
+
+/// Writes `json` with its unprintable characters as escapes. They occur only in its strings.
+pub(crate) fn write_printable(writer: &mut impl Write, json: &str) -> fmt::Result {
+    for char in json.chars() {
+        if is_unprintable(char) {
+            let mut units = [0; 2];
+            char.encode_utf16(&mut units).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
+        } else {
+            writer.write_char(char)?;
+        }
+    }
+    Ok(())
+}
+
 /// At most the first `max` bytes of `text`, cut between characters. If there is more, a mark says how much.
 pub(crate) fn clip(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
@@ -50,7 +76,7 @@ impl fmt::Display for Mark {
 }
 
 /// The `Debug` form of `value`, escaped, and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
-pub(super) fn cleaned(value: &dyn fmt::Debug) -> String {
+pub(crate) fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
     // Writing into a string cannot fail; a value whose `Debug` fails is shown up to that point.
     let _ = write!(cleaner, "{value:?}");

@@ -1,0 +1,201 @@
+"""Starts toolwire with hosted tools in front of a scripted upstream."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+BINARY = os.environ.get("TOOLWIRE_BIN") or str(REPOSITORY / "target/debug/toolwire")
+
+# Seconds that a server may take to be ready.
+STARTING = 60
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers requests with JSON bodies. `server.requests` collects their paths and bodies."""
+
+    protocol_version = "HTTP/1.1"
+
+    def read(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, body))
+        return body
+
+    def reply(self, status, content_type, body):
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Upstream(Handler):
+    """A chat completions server. `server.script` maps a request to text, calls (name, arguments) and a finish reason."""
+
+    def do_POST(self):
+        text, calls, finish = self.server.script(self.read())
+        head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        choice = lambda delta, finish=None: {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        frames = [choice({"content": piece}) for piece in re.findall(r"\s*\S+\s*", text)]
+        for index, (name, arguments) in enumerate(calls):
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            call = {"index": index, "id": f"call_{index}", "type": "function", "function": function}
+            frames.append(choice({"tool_calls": [call]}))
+        usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+        frames += [choice({}, finish), {**head, "choices": [], "usage": usage}]
+        lines = [json.dumps(frame) for frame in frames] + ["[DONE]"]
+        self.reply(200, "text/event-stream", "".join(f"data: {line}\n\n" for line in lines).encode())
+
+
+def results(request):
+    """The results of calls since the last message of the user."""
+    found = []
+    for message in request["messages"]:
+        found = [] if message["role"] == "user" else found + [message] * (message["role"] == "tool")
+    return [message["content"] for message in found]
+
+
+def on_demand(request):
+    """Calls the tool that the user's message names, as JSON: {"tool": …, "arguments": …}, then answers with its result. To `list`
+    it answers with the names of the tools that it was given."""
+    last = request["messages"][-1]
+    if last["role"] == "tool":
+        return last["content"], [], "stop"
+    if last["content"] == "list":
+        return json.dumps([tool["function"]["name"] for tool in request.get("tools", [])]), [], "stop"
+    wanted = json.loads(last["content"])
+    return "", [(wanted["tool"], wanted["arguments"])], "tool_calls"
+
+
+@contextmanager
+def serving(handler, **attributes):
+    """A server with this handler, whose `requests` are kept."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.requests = []
+    vars(server).update(attributes)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def process(*command, **environment):
+    running = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment}
+    )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+class Toolwire:
+    """A running toolwire."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def ask(self, question):
+        """The text of the response to a question."""
+        body = {"model": "m", "messages": [{"role": "user", "content": question}]}
+        request = urllib.request.Request(
+            f"{self.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=STARTING) as response:
+            return json.load(response)["choices"][0]["message"]["content"]
+
+    def names(self):
+        """The tools that the model gets."""
+        return json.loads(self.ask("list"))
+
+    def tools(self, prefix):
+        """Waits until tools with this prefix are offered, and returns their names."""
+        return until(lambda: [name for name in self.names() if name.startswith(prefix)])
+
+    def call(self, tool, **arguments):
+        return self.ask(json.dumps({"tool": tool, "arguments": arguments}))
+
+
+def until(found):
+    """Waits until `found` returns something that is true, and returns it."""
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        if result := found():
+            return result
+        time.sleep(0.05)
+    pytest.fail("it does not happen")
+
+
+@contextmanager
+def toolwire(tmp_path, upstream, tables, port=0):
+    """Serves with these tables, `[execution]` among them, in front of `upstream`."""
+    config, log = tmp_path / "toolwire.toml", tmp_path / "log"
+    config.write_text(
+        f"""
+listen = "127.0.0.1:{port}"
+state_dir = "{tmp_path}/state"
+[[upstreams]]
+name = "scripted"
+dialect = "chat"
+base_url = "http://127.0.0.1:{upstream.server_port}/v1"
+[[models]]
+name = "*"
+upstream = "scripted"
+{tables}
+"""
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOOLWIRE_")}
+    with open(log, "wb") as output:
+        served = subprocess.Popen([BINARY, "serve", "--config", str(config)], stderr=output, env=environment)
+    try:
+        url = None
+        deadline = time.monotonic() + STARTING
+        while url is None and time.monotonic() < deadline and served.poll() is None:
+            said = re.search(rb"on (http://[0-9.:]+)", log.read_bytes())
+            url = said and said[1].decode()
+            time.sleep(0.02)
+        assert url, log.read_text()
+        yield Toolwire(url)
+    except BaseException:
+        sys.stderr.write(log.read_text())
+        raise
+    finally:
+        served.send_signal(signal.SIGTERM)
+        served.wait(20)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port):
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    pytest.fail(f"nothing listens on port {port}")

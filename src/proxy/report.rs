@@ -1,0 +1,307 @@
+//! [`ExchangeReport`]: publishes what happens to one response: its begin and end, its hops, how far its text has come.
+//!
+//! Nothing is published while nobody hears it. Who begins to listen in the middle of a response gets its begin late, so that every end
+//! has a begin; every begin has one end, also when the client leaves.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    dialect::ClientDialect,
+    execute::{Audit, AuditEvent, Subject, audit::MAX_CONTENT},
+    failure::{Failure, Kind},
+    observe::{Access, Outcome, failure_name, finish_name},
+    pipeline::{Pipeline, Tally, TextGiven},
+    wire::text::{boundary_from, boundary_upto, slice},
+};
+
+/// How long the text is not reported after it has been.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes before a piece of text that are read again with it: a secret may begin there.
+const CONTEXT: usize = 4 << 10;
+
+/// Bytes at the end of a text that may be the beginning of a secret. A configured secret may be longer.
+const HELD: usize = 256;
+
+/// What is known when a response begins.
+#[derive(Debug)]
+pub(super) struct Opening<'a> {
+    /// The request's id.
+    pub(super) exchange: &'a str,
+    /// The model that was requested.
+    pub(super) model: &'a str,
+    /// A short mark of the client's key.
+    pub(super) key: Option<String>,
+    pub(super) client: ClientDialect,
+    /// The upstream's name.
+    pub(super) upstream: &'a str,
+    /// The model's name there.
+    pub(super) upstream_model: &'a str,
+    /// The hosted tools that the model gets.
+    pub(super) tools: Vec<String>,
+}
+
+/// Publishes what happens to one response.
+#[derive(Debug)]
+pub(super) struct ExchangeReport {
+    audit: Arc<Audit>,
+    subject: Subject,
+    upstream: String,
+    upstream_model: String,
+    /// The begin, until it is published.
+    start: Option<AuditEvent>,
+    /// The hop that is under way. `None`: there is none.
+    hop: Option<Hop>,
+    /// Token counts of the hops that have ended: of the requests, of the responses.
+    counted: (u64, u64),
+    /// Contents are captured: that was so when the response began.
+    is_captured: bool,
+    text: TextReported,
+    is_over: bool,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct Hop {
+    begun: Instant,
+    is_published: bool,
+}
+
+/// What has been reported of the text.
+#[derive(Debug, Default)]
+struct TextReported {
+    pieces: u64,
+    held: u64,
+    /// Bytes of the kept text.
+    content: usize,
+    /// When it was reported last.
+    last: Option<Instant>,
+}
+
+impl ExchangeReport {
+    /// For a response that begins now. `asks_upstream`: with its first hop.
+    pub(super) fn new(audit: &Arc<Audit>, opening: Opening<'_>, asks_upstream: bool) -> Self {
+        let Opening { exchange, model, key, client, upstream, upstream_model, tools } = opening;
+        let (model, client) = (model.to_owned(), client.dialect().name());
+        let start = AuditEvent::MessageStart { model, key, client, upstream: upstream.to_owned(), tools };
+        let mut report = Self {
+            audit: Arc::clone(audit),
+            subject: Subject { exchange: exchange.into(), hop: 1 },
+            upstream: upstream.to_owned(),
+            upstream_model: upstream_model.to_owned(),
+            start: Some(start),
+            hop: None,
+            counted: (0, 0),
+            is_captured: audit.is_captured(),
+            text: TextReported::default(),
+            is_over: false,
+            begun: Instant::now(),
+        };
+        if asks_upstream {
+            report.hop = Some(Hop { begun: report.begun, is_published: false });
+        }
+        report.catch_up();
+        report
+    }
+
+    /// The bytes of the text that are to be kept for it.
+    pub(super) fn kept_text(&self) -> usize {
+        if self.is_captured { MAX_CONTENT } else { 0 }
+    }
+
+    /// The upstream is asked again.
+    pub(super) fn hop_started(&mut self) {
+        self.subject.hop += 1;
+        self.hop = Some(Hop { begun: Instant::now(), is_published: false });
+        self.catch_up();
+    }
+
+    /// The hop has ended, if there is one under way.
+    pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
+        if self.hop.is_some() {
+            let tally = pipeline.tally();
+            let finish = pipeline.hop_finish().or(tally.finish).map_or("none", finish_name);
+            self.end_hop(finish, &tally);
+        }
+    }
+
+    /// More of the response may have been given to the client.
+    pub(super) fn went_on(&mut self, pipeline: &Pipeline) {
+        if !self.audit.is_watched() {
+            return;
+        }
+        let now = Instant::now();
+        if self.text.last.is_some_and(|last| now.duration_since(last) < PAUSE) {
+            return;
+        }
+        if self.report_text(pipeline, false) {
+            self.text.last = Some(now);
+        }
+    }
+
+    /// The response is over.
+    pub(super) fn ended(mut self, outcome: &Outcome, pipeline: &Pipeline, access: &Access) {
+        let tally = pipeline.tally();
+        let finish = match outcome {
+            Outcome::Done => tally.finish.map_or("none", finish_name),
+            Outcome::Failed(_) => "error",
+            Outcome::Cancelled | Outcome::Stalled => "cancelled",
+        };
+        self.end_hop(finish, &tally);
+        if self.audit.is_watched() {
+            self.report_text(pipeline, true);
+        }
+        let event = match outcome {
+            Outcome::Done => AuditEvent::MessageComplete {
+                content: self.content_of(pipeline),
+                finish: finish.to_owned(),
+                usage: usage(tally.input_tokens, tally.output_tokens),
+                millis: millis(access.elapsed()),
+                first_byte_millis: access.first_byte().map(millis),
+            },
+            Outcome::Failed(failure) => failed(failure),
+            Outcome::Cancelled => cancelled("the client disconnected before the end"),
+            Outcome::Stalled => stalled(),
+        };
+        self.end(event);
+    }
+
+    /// The beginning of the whole text.
+    fn content_of(&self, pipeline: &Pipeline) -> Option<String> {
+        let text = pipeline.text_given().filter(|_| self.is_captured)?;
+        self.audit.content(&text.kept)
+    }
+
+    /// Publishes what has not been heard yet of the begin. `false`: nobody hears anything.
+    fn catch_up(&mut self) -> bool {
+        if !self.audit.is_heard() {
+            return false;
+        }
+        if let Some(start) = self.start.take() {
+            self.publish(start);
+        }
+        if let Some(hop) = self.hop.as_mut().filter(|hop| !hop.is_published) {
+            hop.is_published = true;
+            let (upstream, model) = (self.upstream.clone(), self.upstream_model.clone());
+            self.publish(AuditEvent::HopStart { upstream, model });
+        }
+        true
+    }
+
+    fn end_hop(&mut self, finish: &str, tally: &Tally) {
+        let is_heard = self.catch_up();
+        let Some(hop) = self.hop.take() else { return };
+        let total = (tally.input_tokens.unwrap_or(0), tally.output_tokens.unwrap_or(0));
+        // The counts are those of all hops so far.
+        let own = |total: u64, before: u64| Some(total.saturating_sub(before)).filter(|own| *own > 0);
+        let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
+        self.counted = total;
+        if is_heard {
+            let millis = millis(hop.begun.elapsed());
+            self.publish(AuditEvent::HopEnd { finish: finish.to_owned(), usage, millis });
+        }
+    }
+
+    /// Publishes how far the text has come. `false`: there is nothing new.
+    fn report_text(&mut self, pipeline: &Pipeline, is_last: bool) -> bool {
+        let Some(text) = pipeline.text_given() else { return false };
+        let held = pipeline.held() as u64;
+        let content = if self.is_captured { self.new_content(text, is_last) } else { None };
+        if text.pieces == self.text.pieces && held == self.text.held && content.is_none() {
+            return false;
+        }
+        (self.text.pieces, self.text.held) = (text.pieces, held);
+        self.catch_up();
+        self.publish(AuditEvent::MessageUpdate { content, bytes: text.bytes, tokens: text.pieces, held });
+        true
+    }
+
+    /// What can be published of the kept text, and has not been. The end of a text that goes on may be the beginning of a secret.
+    fn new_content(&mut self, text: &TextGiven, is_last: bool) -> Option<(u64, String)> {
+        let (kept, from) = (text.kept.as_str(), self.text.content);
+        let line = memchr::memrchr2(b'\n', b'\r', kept.as_bytes()).map_or(0, |at| at + 1);
+        // Each byte may be written as `\u0000`.
+        let held = HELD.max(self.audit.longest_secret().saturating_mul(6));
+        let upto = match is_last {
+            true => kept.len(),
+            false => line.max(boundary_upto(kept, kept.len().saturating_sub(held))),
+        };
+        if upto <= from || !self.audit.is_captured() {
+            return None;
+        }
+        let context = boundary_from(kept, from.saturating_sub(CONTEXT));
+        // Secrets are covered by as many bytes.
+        let covered = self.audit.redacted(slice(kept, context, kept.len()));
+        let content = slice(&covered, from - context, upto - context).to_owned();
+        self.text.content = upto;
+        Some((from as u64, content))
+    }
+
+    fn end(&mut self, event: AuditEvent) {
+        self.is_over = true;
+        if self.catch_up() {
+            self.publish(event);
+        }
+    }
+
+    fn publish(&self, event: AuditEvent) {
+        self.audit.publish(Some(&self.subject), event);
+    }
+}
+
+/// A response whose body never came into being, or whose task panicked.
+impl Drop for ExchangeReport {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.end_hop("cancelled", &Tally::default());
+        self.end(match std::thread::panicking() {
+            true => failed(&Failure::new(Kind::Internal, "the response failed in toolwire")),
+            false => cancelled("the client disconnected before the end"),
+        });
+    }
+}
+
+fn failed(failure: &Failure) -> AuditEvent {
+    AuditEvent::Error {
+        code: failure_name(failure).to_owned(),
+        message: failure.message().to_owned(),
+        is_retryable: matches!(
+            failure.kind(),
+            Kind::RateLimit
+                | Kind::Overloaded
+                | Kind::Timeout
+                | Kind::Connect
+                | Kind::Protocol
+                | Kind::Truncated
+                | Kind::Upstream
+                | Kind::Draining
+        ),
+    }
+}
+
+fn cancelled(message: &str) -> AuditEvent {
+    AuditEvent::Error { code: "cancelled".to_owned(), message: message.to_owned(), is_retryable: false }
+}
+
+fn stalled() -> AuditEvent {
+    let message = "the client accepted nothing for too long".to_owned();
+    AuditEvent::Error { code: "stalled".to_owned(), message, is_retryable: false }
+}
+
+/// Token counts, as far as they are known.
+fn usage(input: Option<u64>, output: Option<u64>) -> Value {
+    let counts = [("input_tokens", input), ("output_tokens", output)];
+    let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
+    Value::Object(known.collect::<Map<String, Value>>())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
