@@ -58,7 +58,9 @@ impl Redactor {
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
         // One pattern per secret: combined, they could exceed the size limit of a pattern.
-        let secrets: Vec<_> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
+        // A text may have only some lines of a secret, and ends of lines have many forms.
+        let lines = secrets.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
+        let secrets: Vec<_> = lines.filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
         let secrets = secrets.into_iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
         let secrets: Vec<_> = secrets.collect();
@@ -169,6 +171,13 @@ mod tests {
 
     fn cover(text: &str) -> String {
         Redactor::new([]).text(text).into_owned()
+    }
+
+    #[test]
+    fn every_line_of_a_secret_is_covered_alone() {
+        let redactor = Redactor::new(["-----BEGIN-----\nfirst-line\r\nsecond-line\n"]);
+        let text = r#"{"a":"first-line\nsecond-line"} second-line"#;
+        assert_eq!(redactor.text(text), r#"{"a":"xxxxxxxxxx\nxxxxxxxxxxx"} xxxxxxxxxxx"#);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     execute::{
-        CacheRule, Clash, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
+        CacheRule, Clash, Domain, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
         ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
     },
     rules::MixedTurns,
@@ -81,7 +81,7 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         Field::Duration(&mut settings.deadline),
     );
     keys.key(
-        Key::new("max_result", "of one result; longer ones are shortened"),
+        Key::new("max_result", "of one result, in characters; longer ones are shortened"),
         Field::Size(&mut settings.max_result),
     );
     keys.key(
@@ -380,19 +380,44 @@ fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
         |uses| uses.map(count_value),
     );
     keys.special(
-        Key::new("max_result", "of one result; longer ones are shortened").or("that of `[execution]`"),
+        Key::new("max_result", "of one result, in characters; longer ones are shortened")
+            .or("that of `[execution]`"),
         &mut rules.max_result,
         |cell| size(cell).map(Some),
         |size| size.map(size_value),
     );
     keys.key(
+        Key::new("url_argument", "the argument with the URL that a call addresses, for rules about domains")
+            .or("the provider's"),
+        Field::OptionalText(&mut rules.url_argument),
+    );
+    domains_key(
+        keys,
         Key::new("allow_domains", "the domains that its calls may address, with their subdomains").or("all"),
-        Field::Texts(&mut rules.allow_domains),
+        &mut rules.allow_domains,
     );
-    keys.key(
+    domains_key(
+        keys,
         Key::new("deny_domains", "domains that its calls may not address, with their subdomains"),
-        Field::Texts(&mut rules.deny_domains),
+        &mut rules.deny_domains,
     );
+}
+
+fn domains_key(keys: &mut impl Keys, key: Key, domains: &mut Vec<Domain>) {
+    keys.special(
+        key,
+        domains,
+        |cell| list(domain)(cell),
+        |domains| Some(strings(domains.iter().map(Domain::as_str))),
+    );
+}
+
+/// A domain. Anything that is more or less than one would never match.
+fn domain(cell: Cell<'_>) -> Option<Domain> {
+    match Domain::parse(&text(cell.clone())?) {
+        Some(domain) => Some(domain),
+        None => cell.wrong("expected a domain such as \"example.com\", without a scheme, port or path"),
+    }
 }
 
 fn intent(cell: Cell<'_>) -> Option<Intent> {
@@ -435,13 +460,15 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         Key::new("tool", "the hosted tool; `*` at the end matches any rest").or("all"),
         Field::OptionalText(&mut draft.tool),
     );
-    keys.key(
+    keys.special(
         Key::new(
             "domain",
             "the domain that the call addresses, with its subdomains; for tools that open web pages",
         )
         .or("all"),
-        Field::OptionalText(&mut draft.domain),
+        &mut draft.domain,
+        |cell| domain(cell).map(Some),
+        |domain| domain.as_ref().map(|domain| string(domain.as_str())),
     );
 }
 
@@ -452,7 +479,7 @@ pub(super) struct PermissionDraft {
     key: Option<Owner>,
     model: Option<String>,
     tool: Option<String>,
-    domain: Option<String>,
+    domain: Option<Domain>,
 }
 
 fn permission(table: &mut Table<'_>) -> Option<PermissionRule> {
@@ -697,12 +724,15 @@ mod tests {
         .unwrap();
         let minute = Duration::from_secs(60);
         assert_eq!(settings.rate_limit, Some(Rate { count: 60.try_into().unwrap(), period: minute }));
-        let rules = settings.rules_for("calc");
+        let rules = settings.rules_for("calc", &[]);
         assert_eq!((rules.cache, rules.max_uses, rules.max_result), (CacheRule::Off, Some(1), Some(1024)));
         let rules = settings.all_permissions().rules;
         let [own, of_tool] = &rules[..] else { panic!("two rules: {rules:?}") };
         assert_eq!(own.key, Some(Owner::of_key(b"a-client-key")));
-        assert_eq!((own.tool.as_deref(), own.domain.as_deref()), (Some("calc"), Some("example.com")));
+        assert_eq!(
+            (own.tool.as_deref(), own.domain.as_ref().map(Domain::as_str)),
+            (Some("calc"), Some("example.com"))
+        );
         assert_eq!((of_tool.tool.as_deref(), of_tool.permission), (Some("calc"), Permission::Deny));
         let shown = shown(&settings).into_iter().map(|(key, value)| format!("{key}: {value}\n"));
         let shown: String = shown.collect();
@@ -728,6 +758,47 @@ mod tests {
         ] {
             let error = read_text(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn domains_are_read_in_their_normal_form_and_anything_else_is_a_mistake() {
+        let tables = |domain: &str| {
+            [
+                format!(
+                    "[execution]\n[[tools]]\nname = \"a\"\nallow_domains = [\"ok.example\", \"{domain}\"]"
+                ),
+                format!("[execution]\n[[tools]]\nname = \"a\"\ndeny_domains = [\"{domain}\"]"),
+                format!("[execution]\n[[permissions]]\npermission = \"deny\"\ndomain = \"{domain}\""),
+            ]
+        };
+        for wrong in [
+            "https://evil.example",
+            "https://evil.example/",
+            "evil.example:443",
+            "evil.example/x",
+            "a b",
+            "*",
+            "u@evil.example",
+        ] {
+            for text in tables(wrong) {
+                let error = read_text(&text).unwrap_err();
+                assert!(error.contains("expected a domain"), "{text}: {error}");
+            }
+        }
+        for (written, normal) in [
+            ("bücher.example", "xn--bcher-kva.example"),
+            (" Evil.Example ", "evil.example"),
+            ("*.evil.example", "evil.example"),
+            (".evil.example.", "evil.example"),
+            ("[::1]", "[::1]"),
+            ("127.1", "127.0.0.1"),
+        ] {
+            let [_, denied, permission] = tables(written);
+            let rules = read_text(&denied).unwrap().rules_for("a", &[]);
+            assert_eq!(rules.deny_domains[0].as_str(), normal);
+            let rules = &read_text(&permission).unwrap().permissions.rules;
+            assert_eq!(rules[0].domain.as_ref().map(Domain::as_str), Some(normal));
         }
     }
 }

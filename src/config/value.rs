@@ -213,9 +213,14 @@ pub(super) enum Origin {
 
 /// A secret, in the forms of [`referred`]; warns if the configuration file contains the secret itself.
 pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
+    let is_header = |value: &str| HeaderValue::from_str(value).is_ok();
+    secret_that(cell, is_header, "the secret holds characters that no HTTP header can carry")
+}
+
+fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) -> Option<SecretString> {
     let (value, origin) = referred(cell.clone())?;
-    if HeaderValue::from_str(&value).is_err() {
-        return cell.wrong("the secret holds characters that no HTTP header can carry");
+    if !is_usable(&value) {
+        return cell.wrong(fault);
     }
     if origin == Origin::Here && !cell.context.source.is_outside(cell.span.start) {
         cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
@@ -224,17 +229,21 @@ pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
 }
 
 /// A table of texts by names, in the forms of [`referred`]. One from elsewhere is secret, and one in the file itself if its name
-/// says so.
+/// says so. They may be variables of a program, such as a key of several lines.
 pub(super) fn text_table(
     cell: Cell<'_>,
     names_secret: fn(&str) -> bool,
 ) -> Option<BTreeMap<String, TableText>> {
+    let is_passable = |value: &str| !value.contains('\0');
     let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {
-        (text, Origin::Here) if !names_secret(name) => match HeaderValue::from_str(&text) {
-            Ok(_) => Some(TableText::plain(text)),
-            Err(_) => cell.wrong("the value has characters that no HTTP header can carry"),
+        (text, Origin::Here) if !names_secret(name) => match is_passable(&text) {
+            true => Some(TableText::plain(text)),
+            false => cell.wrong("the value holds a NUL character, which no program can get"),
         },
-        _ => secret(cell).map(TableText::secret),
+        _ => {
+            let problem = "the secret holds a NUL character, which no program can get";
+            secret_that(cell, is_passable, problem).map(TableText::secret)
+        }
     };
     let entries = cell.entries().into_iter();
     entries.map(|(name, _, cell)| Some((name.to_owned(), text(name, cell)?))).collect()

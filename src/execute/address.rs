@@ -160,6 +160,12 @@ impl AddressRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Domain(String);
 
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl Domain {
     /// The domain `text`, such as `example.com`, `*.example.com` (the same) or an IP address. `None`: it is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -173,6 +179,11 @@ impl Domain {
         let url = Url::parse(&format!("http://{text}/")).ok()?;
         let host = url.host_str()?;
         Some(Self(host.strip_suffix('.').unwrap_or(host).to_owned()))
+    }
+
+    /// Its name, in its normal form.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Whether `host`, in its normal form, is in the domain.

@@ -15,19 +15,22 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
 use super::{
+    address::Domain,
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
     permission::Asked,
-    provider::Invocation,
+    provider::{GivenUp, Invocation},
     registry::Hosted,
     shrink::shrink,
     tool::{ErrorCode, Output, ToolError},
     turn::{Finished, HostedTurn, too_large},
 };
-use crate::execute::permission::is_within;
 
 /// Bytes of [`Output::details`]. Larger ones are left out.
 const MAX_DETAILS: usize = 1 << 20;
+
+/// Characters of an error's message that the model gets.
+const MAX_MESSAGE: usize = 1_000;
 
 /// The first delay before a retry. It doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
@@ -59,7 +62,7 @@ impl HostedCall {
         );
         let late = |_| out_of_time();
         let found = timeout_at(self.turn.deadline, self.found().instrument(span)).await.map_err(late);
-        let found = found.and_then(|found| found);
+        let found = found.and_then(|found| found).map_err(|error| self.covered(error));
         reporting.outcome = Some(match &found {
             Ok((output, is_cached)) => {
                 let code = output.is_error.then_some(ErrorCode::ProviderError);
@@ -95,11 +98,12 @@ impl HostedCall {
     async fn permitted(&self) -> Result<(), ToolError> {
         let domain = self.domain()?;
         let rules = &self.hosted.rules;
+        if self.hosted.is_url_unknown() {
+            let message = "The rules limit the domains of this tool, but not which argument has its URL (`url_argument`).";
+            return Err(ToolError::new(ErrorCode::BlockedUrl, message));
+        }
         if let Some(domain) = &domain {
-            let is_in = |list: &[String]| {
-                let mut list = list.iter().map(|own| own.trim_start_matches("*.").to_ascii_lowercase());
-                list.any(|own| is_within(domain, own.trim_matches('.')))
-            };
+            let is_in = |list: &[Domain]| list.iter().any(|own| own.contains(domain));
             if is_in(&rules.deny_domains) || !(rules.allow_domains.is_empty() || is_in(&rules.allow_domains))
             {
                 let message = format!("Addresses at {domain} may not be used.");
@@ -110,6 +114,7 @@ impl HostedCall {
             key: Some(self.turn.asker.owner),
             model: &self.turn.asker.model,
             tool: &self.hosted.name,
+            aliases: &self.hosted.aliases,
             domain: domain.as_deref(),
         };
         let params = Value::Object(self.arguments.clone()).to_string();
@@ -123,10 +128,14 @@ impl HostedCall {
 
     /// The domain that the call addresses, in lower case. `None`: it addresses none.
     fn domain(&self) -> Result<Option<String>, ToolError> {
-        let Some(argument) = self.hosted.spec.url_argument else { return Ok(None) };
-        let Some(Value::String(written)) = self.arguments.get(argument) else { return Ok(None) };
-        let host =
-            url::Url::parse(written.trim()).ok().and_then(|url| url.host_str().map(str::to_ascii_lowercase));
+        let Some(argument) = self.hosted.url_argument() else { return Ok(None) };
+        let host = match self.arguments.get(argument) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::String(written)) => url::Url::parse(written.trim())
+                .ok()
+                .and_then(|url| url.host_str().map(str::to_ascii_lowercase)),
+            Some(_) => None,
+        };
         match host {
             Some(host) => Ok(Some(host.trim_end_matches('.').to_owned())),
             None => {
@@ -146,6 +155,7 @@ impl HostedCall {
             arguments: self.arguments.clone(),
             client,
             deadline: self.turn.deadline,
+            given_up: GivenUp::default(),
         };
         let mut attempt = 1;
         loop {
@@ -196,12 +206,24 @@ impl HostedCall {
         (again < self.turn.deadline).then_some(delay)
     }
 
+    /// The error without configured secrets, and with a message of a bearable length. Providers may quote programs and servers, so no
+    /// message is cut before its secrets are covered: a part of a secret is not recognized.
+    fn covered(&self, error: ToolError) -> ToolError {
+        let message = self.turn.execution.secrets().text(&error.message);
+        ToolError { message: message.chars().take(MAX_MESSAGE).collect(), ..error }
+    }
+
     /// The output without configured secrets, and not longer than it may be.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
         let Output { content, summary, details, images, is_error } = output;
         let limit = self.hosted.rules.max_result.unwrap_or(self.turn.execution.settings().max_result);
-        let content = shrink(secrets.text(&content).into_owned(), limit).ok_or_else(too_large)?;
+        let content = secrets.text(&content).into_owned();
+        // The limit is in characters.
+        let content = match content.char_indices().nth(limit).map(|(bytes, _)| bytes) {
+            None => content,
+            Some(bytes) => shrink(content, bytes).ok_or_else(too_large)?,
+        };
         let details = match details {
             Value::Null => Value::Null,
             details => {

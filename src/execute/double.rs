@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,6 +23,8 @@ use crate::{conversation::Call, redact::Redactor, store::Owner, wire::json::Raw}
 pub(super) enum Act {
     /// It answers with this text after a while.
     Answer(Duration, String),
+    /// It reports that it failed.
+    Report(String),
     /// It fails.
     Fail(ToolError),
     /// It never answers.
@@ -48,6 +50,8 @@ pub(super) struct Scripted {
     pub(super) calls: Mutex<Vec<(String, Map<String, Value>)>>,
     running: AtomicUsize,
     pub(super) most_running: AtomicUsize,
+    /// Its tools never displace those of others.
+    pub(super) yields: AtomicBool,
 }
 
 impl Scripted {
@@ -82,6 +86,10 @@ impl Provider for Scripted {
         self.specs.lock().unwrap().clone()
     }
 
+    fn yields(&self) -> bool {
+        self.yields.load(Ordering::SeqCst)
+    }
+
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
         self.calls.lock().unwrap().push((call.tool.clone(), call.arguments.clone()));
         let act = self.script.lock().unwrap().pop_front();
@@ -93,6 +101,7 @@ impl Provider for Scripted {
                     sleep(after).await;
                     Ok(Output { summary: "1 result".to_owned(), ..Output::text(text) })
                 }
+                Some(Act::Report(text)) => Ok(Output::failed(text)),
                 Some(Act::Fail(error)) => Err(error),
                 Some(Act::Hang) => std::future::pending().await,
                 Some(Act::Panic) => panic!("the provider panics"),

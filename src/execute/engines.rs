@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use super::intent::{mentions, plain};
 use super::{
     provider::{Host, Invocation, Provider, Running, Status, Testing},
     tool::{ErrorCode, Output, ToolError, ToolSpec},
@@ -20,6 +21,9 @@ const TOOL: &str = "web_search";
 
 /// The argument with the engine's name.
 const ENGINE: &str = "engine";
+
+/// Engines whose names contain one of these search with Google.
+const GOOGLE: [&str; 3] = ["google", "serper", "gemini"];
 
 /// Characters of a query. Search engines ignore more.
 const MAX_QUERY: usize = 400;
@@ -104,21 +108,35 @@ impl Engine {
             first.rotate_right(1);
         }
         let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
+        // An error that another attempt may mend. It is the result, so that there is one, for its engine only.
+        let mut retryable = None;
         for (name, provider, spec) in engines {
+            if call.given_up.has(name) {
+                continue;
+            }
             let end = call.deadline.min(Instant::now() + spec.timeout);
             last = timeout_at(end, provider.run(call)).await.unwrap_or_else(|_| {
                 let message = format!("The search did not end within {:?}.", spec.timeout);
                 Err(ToolError::new(ErrorCode::Timeout, message))
             });
             match &last {
-                Ok(output) if !output.is_error => break,
+                Ok(output) if !output.is_error => return last,
                 // The others would say the same.
-                Err(error) if error.code == ErrorCode::InvalidArguments => break,
-                Ok(_) => tracing::warn!(engine = name, "the search failed"),
-                Err(error) => tracing::warn!(engine = name, code = error.code.name(), "the search failed"),
+                Err(error) if error.code == ErrorCode::InvalidArguments => return last,
+                Ok(_) => {
+                    call.given_up.add(name);
+                    tracing::warn!(engine = name, "the search failed");
+                }
+                Err(error) => {
+                    match error.is_retryable {
+                        true => retryable = Some(error.clone()),
+                        false => call.given_up.add(name),
+                    }
+                    tracing::warn!(engine = name, code = error.code.name(), "the search failed");
+                }
             }
         }
-        last
+        retryable.map_or(last, Err)
     }
 }
 
@@ -137,6 +155,28 @@ fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     }
     let timeout = engines.iter().map(|(_, _, spec)| spec.timeout).sum();
     ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
+}
+
+/// The schema of a tool with only those engines that the user names in one of these texts, which are in the form of [`plain`].
+/// `None`: the model may choose among all.
+pub(super) fn narrowed(tool: &str, schema: &Raw, texts: &[String]) -> Option<Raw> {
+    if tool != TOOL {
+        return None;
+    }
+    let all = schema.view().get("properties")?.get(ENGINE)?.get("enum")?;
+    let all: Vec<_> = all.elements().filter_map(|name| Some(name.as_str()?.into_owned())).collect();
+    let is_named = |name: &&String| {
+        let name = plain(name);
+        let is_googles = GOOGLE.iter().any(|own| name.contains(own));
+        texts.iter().any(|text| mentions(text, &name) || (is_googles && mentions(text, GOOGLE[0])))
+    };
+    let named: Vec<_> = all.iter().filter(is_named).collect();
+    if named.is_empty() || named.len() == all.len() {
+        return None;
+    }
+    let mut schema = schema.view().to_value();
+    *schema.pointer_mut("/properties/engine/enum")? = json!(named);
+    Some(Raw::from(schema))
 }
 
 /// The schema of the argument `recency`, which all engines have.
@@ -236,6 +276,7 @@ mod tests {
             arguments: engine.into_iter().collect::<Map<_, Value>>(),
             client: Owner::default(),
             deadline: Instant::now() + Duration::from_secs(60),
+            given_up: Default::default(),
         }
     }
 
@@ -285,6 +326,21 @@ mod tests {
         }
     }
 
+    /// One that fails for good, one that may work later, and one that reports a failure.
+    #[tokio::test]
+    async fn only_engines_whose_own_error_is_retryable_are_asked_again() {
+        use Behaviour::{Fails, Reports};
+        let list =
+            [("a", Fails(ErrorCode::ProviderError)), ("b", Fails(ErrorCode::AuthFailed)), ("c", Reports)];
+        let (providers, asked) = engines(&list);
+        let call = call(TOOL, None);
+        for expected in [vec!["a", "b", "c"], vec!["a"], vec!["a"]] {
+            let error = providers[0].1.run(&call).await.unwrap_err();
+            assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, true));
+            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected);
+        }
+    }
+
     #[test]
     fn one_tool_has_a_choice_of_all_engines() {
         use Behaviour::{Answers, OffersNothing};
@@ -297,6 +353,28 @@ mod tests {
         let (providers, _) = engines(&[("a", OffersNothing), ("b", Answers)]);
         assert_eq!(names(&providers), [vec![TOOL], vec!["b_extra"]]);
         assert!(providers[0].1.tools()[0].parameters.view().to_value()["properties"].get("engine").is_none());
+    }
+
+    #[test]
+    fn named_engines_narrow_the_choice() {
+        use Behaviour::Answers;
+        let (providers, _) = engines(&[("duck", Answers), ("serper", Answers), ("my-google", Answers)]);
+        let spec = &providers[0].1.tools()[0];
+        let narrowed = |tool: &str, text: &str| {
+            let schema = narrowed(tool, &spec.parameters, &[plain("hello"), plain(text)])?;
+            Some(schema.view().to_value()["properties"]["engine"]["enum"].clone())
+        };
+        for (text, expected) in [
+            ("Google the news", Some(json!(["serper", "my-google"]))),
+            ("ask Duck, please", Some(json!(["duck"]))),
+            ("use serper", Some(json!(["serper"]))),
+            ("use my-google or duck", None),
+            ("ducks and googled things", None),
+            ("search the web", None),
+        ] {
+            assert_eq!(narrowed(TOOL, text), expected, "{text}");
+            assert_eq!(narrowed("other", text), None);
+        }
     }
 
     #[tokio::test]

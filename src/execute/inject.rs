@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
+    engines::narrowed,
     intent::{Intent, plain},
     permission::{Asked, Permissions},
     registry::{Hosted, Snapshot, normalized},
@@ -35,16 +36,24 @@ pub(super) fn inject(
     }
     let chain = Chain::of(&conversation.turns);
     for (place, hosted) in snapshot.tools().iter().enumerate() {
-        let asked = Asked { key: Some(asker.owner), model: &asker.model, tool: &hosted.name, domain: None };
+        let asked = Asked {
+            key: Some(asker.owner),
+            model: &asker.model,
+            tool: &hosted.name,
+            aliases: &hosted.aliases,
+            domain: None,
+        };
         let is_wanted = hosted.is_enabled
             && may_be_chosen(&conversation.tool_choice, hosted)
             && wants(conversation, &chain, hosted)
             && permissions.may_ever_run(&asked);
         if let Some(name) = is_wanted.then(|| free_name(conversation, hosted, clash)).flatten() {
+            let own = &hosted.spec.parameters;
+            let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
             conversation.hosted_tools.push(name.clone());
             conversation.tools.push(Tool {
                 description: hosted.spec.description.clone(),
-                parameters: Some(hosted.spec.parameters.clone()),
+                parameters: Some(parameters),
                 ..Tool::named(name.clone())
             });
             offered.insert(name, place);

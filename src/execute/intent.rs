@@ -51,7 +51,7 @@ impl Intent {
 
     /// Whether a text asks for the tool. The text is in the form that [`plain`] gives.
     pub(crate) fn matches(&self, text: &str) -> bool {
-        self.groups.iter().all(|words| words.iter().any(|word| has(text, word)))
+        self.groups.iter().all(|words| words.iter().any(|word| mentions(text, word)))
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Whether `text` has `word`: not inside another word, if it is of Latin letters.
-fn has(text: &str, word: &str) -> bool {
+pub(super) fn mentions(text: &str, word: &str) -> bool {
     let is_latin = |character: Option<char>| character.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
     let (opens, closes) = (is_latin(word.chars().next()), is_latin(word.chars().next_back()));
     text.match_indices(word).any(|(at, _)| {

@@ -28,6 +28,7 @@ mod provider;
 mod rates;
 mod registry;
 mod runtime;
+mod schema;
 mod settings;
 mod shrink;
 mod stage;
@@ -48,11 +49,12 @@ pub(crate) mod vision;
 
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
+    address::Domain,
     audit::{Audit, AuditEvent, Observer, Record, Subject, Subscription},
     intent::Intent,
     permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope, key_mark},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
-    providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registrations, ShownRequest},
+    providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registered, Registrations, ShownRequest},
     registry::Hosted,
     runtime::Runtime,
     settings::{CacheRule, Clash, Injection, Permission, ProviderEntry, ToolRules, Unattended, Visibility},

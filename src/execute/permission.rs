@@ -16,7 +16,7 @@ mod rules;
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt,
+    fmt, io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -26,13 +26,17 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{question::Open, remembered::Remembered};
+use self::{
+    question::Open,
+    remembered::{Remembered, Save},
+};
 pub(crate) use self::{
     question::{Answer, AnswerError, By, Question, Scope, Settled},
-    remembered::{RememberedRule, Save},
-    rules::{Asked, PermissionRule, decide, glob, is_within, key_mark},
+    remembered::RememberedRule,
+    rules::{Asked, PermissionRule, decide, glob, key_mark},
 };
 use super::{
+    address::Domain,
     audit::{Audit, AuditEvent, Subject, unix_millis},
     settings::{Permission, PermissionSettings, Unattended},
     tool::{ErrorCode, ToolError},
@@ -52,6 +56,8 @@ pub(crate) struct Permissions {
     /// Remembered rules have changed.
     changed: Arc<Notify>,
     file: Option<PathBuf>,
+    /// Held while the file is written, so that an older text never replaces a newer one.
+    saving: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -67,7 +73,7 @@ impl Permissions {
     pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, file: Option<PathBuf>) -> Self {
         let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
         let state = Mutex::new(State { remembered, ..State::default() });
-        Self { settings, audit, state, changed: Arc::default(), file }
+        Self { settings, audit, state, changed: Arc::default(), file, saving: Mutex::default() }
     }
 
     /// Whether a call may run, asking a person if the rules say so. `params` are the arguments as a person may see them.
@@ -106,14 +112,14 @@ impl Permissions {
     }
 
     /// What the configuration says about calls of the tool that no rule for a client, model or domain matches.
-    pub(crate) fn of_tool(&self, tool: &str) -> Permission {
-        self.configured(&Asked { key: None, model: "", tool, domain: None })
+    pub(crate) fn of_tool(&self, tool: &str, aliases: &[String]) -> Permission {
+        self.configured(&Asked { key: None, model: "", tool, aliases, domain: None })
     }
 
     /// Whether a call of the tool may run for at least some domain.
     pub(crate) fn may_ever_run(&self, asked: &Asked<'_>) -> bool {
         let allows_domain = |rule: &PermissionRule| {
-            let asked = Asked { domain: rule.domain.as_deref(), ..*asked };
+            let asked = Asked { domain: rule.domain.as_ref().map(Domain::as_str), ..*asked };
             rule.domain.is_some() && self.configured(&asked) != Permission::Deny
         };
         self.configured(asked) != Permission::Deny || self.settings.rules.iter().any(allows_domain)
@@ -266,8 +272,18 @@ impl Permissions {
         Arc::clone(&self.changed)
     }
 
+    /// Writes what has changed to the file. Blocks on the disk.
+    ///
+    /// # Errors
+    /// If it cannot be written. It is tried again with the next change.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(save) = self.unsaved() else { return Ok(()) };
+        save.write().inspect_err(|_| self.lock().remembered.is_not_written())
+    }
+
     /// What is to be written to the file; `None`: it is as it should be.
-    pub(crate) fn unsaved(&self) -> Option<Save> {
+    fn unsaved(&self) -> Option<Save> {
         Some(Save { file: self.file.clone()?, text: self.lock().remembered.text_if_changed()? })
     }
 
@@ -324,9 +340,8 @@ impl Drop for Withdrawn<'_> {
 /// Writes what is not on disk yet.
 impl Drop for Permissions {
     fn drop(&mut self) {
-        if let Some(save) = self.unsaved() {
-            save.write();
-        }
+        // An error was logged.
+        let _ = self.save();
     }
 }
 

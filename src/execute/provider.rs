@@ -1,6 +1,12 @@
 //! [`Provider`]: something that offers tools and runs their calls.
 
-use std::{fmt, future::ready, pin::Pin, sync::Arc};
+use std::{
+    collections::HashSet,
+    fmt,
+    future::ready,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -133,6 +139,24 @@ pub(crate) struct Invocation {
     pub(crate) client: Owner,
     /// When the turn ends.
     pub(crate) deadline: Instant,
+    /// Who is not asked again when the call is tried again. Its attempts share this.
+    pub(crate) given_up: GivenUp,
+}
+
+/// Names of those who failed in a way that the same call cannot mend.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GivenUp(Arc<Mutex<HashSet<String>>>);
+
+impl GivenUp {
+    /// `name` need not be asked again.
+    pub(crate) fn add(&self, name: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+    }
+
+    /// Whether `name` need not be asked again.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
 }
 
 /// What providers get from the stage.

@@ -6,13 +6,21 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
+use serde_json::Value;
+
 use super::{
     audit::{Audit, AuditEvent},
+    permission::glob,
     provider::{Provider, ProviderState},
+    schema,
     settings::{ExecutionSettings, ToolRules},
     tool::ToolSpec,
 };
-use crate::{digest::Digest, suggest::suggest, wire::text::boundary_upto};
+use crate::{
+    digest::Digest,
+    suggest::suggest,
+    wire::{json::Raw, text::boundary_upto},
+};
 
 /// The longest name that models are given, in bytes.
 const MAX_NAME: usize = 64;
@@ -34,6 +42,8 @@ const MAX_TOOLS: usize = 256;
 pub(crate) struct Hosted {
     /// The name by which models know it.
     pub(crate) name: Arc<str>,
+    /// Other names that lead to it, in the form of names.
+    pub(crate) aliases: Arc<[String]>,
     /// As its provider offers it, with what the rules say otherwise.
     pub(crate) spec: Arc<ToolSpec>,
     /// The provider's name.
@@ -44,6 +54,19 @@ pub(crate) struct Hosted {
     pub(crate) rules: ToolRules,
     /// Whether models get it. A person may switch it off.
     pub(crate) is_enabled: bool,
+}
+
+impl Hosted {
+    /// The argument with the URL that a call addresses, if it does.
+    pub(crate) fn url_argument(&self) -> Option<&str> {
+        self.rules.url_argument.as_deref().or(self.spec.url_argument)
+    }
+
+    /// Whether its rules limit the domains of calls, and it is not known which argument has the URL.
+    pub(crate) fn is_url_unknown(&self) -> bool {
+        let is_limited = !(self.rules.allow_domains.is_empty() && self.rules.deny_domains.is_empty());
+        is_limited && self.url_argument().is_none()
+    }
 }
 
 /// The tools at one moment. A turn keeps the one that it began with.
@@ -66,9 +89,15 @@ impl Snapshot {
         self.tools.get(*place).filter(|tool| tool.is_enabled)
     }
 
-    /// Adds a tool. Returns `false` if there is one of this name.
+    /// Whether the tool that its provider calls `name` is there.
+    pub(crate) fn has(&self, provider: &str, name: &str) -> bool {
+        self.tools.iter().any(|tool| *tool.provider_name == *provider && tool.spec.name == name)
+    }
+
+    /// Adds a tool. Returns `false` if there is one of this name; for a provider that yields, also if it is another name of one.
     fn add(&mut self, hosted: Hosted) -> bool {
-        if self.tools.iter().any(|other| other.name == hosted.name) {
+        let is_alias = hosted.provider.yields() && self.places.contains_key(&*hosted.name);
+        if is_alias || self.tools.iter().any(|other| other.name == hosted.name) {
             return false;
         }
         let place = self.tools.len();
@@ -79,6 +108,17 @@ impl Snapshot {
         }
         self.tools.push(hosted);
         true
+    }
+
+    /// Applies the rules, now that it is known which other names lead to which tool.
+    fn settle(&mut self, settings: &ExecutionSettings) {
+        let places = &self.places;
+        for (place, tool) in self.tools.iter_mut().enumerate() {
+            let aliases = tool.spec.aliases.iter().map(|alias| normalized(alias));
+            tool.aliases = aliases.filter(|alias| places.get(alias) == Some(&place)).collect();
+            tool.rules = settings.rules_for(&tool.name, &tool.aliases);
+            tool.spec = as_ruled(Arc::clone(&tool.spec), &tool.rules);
+        }
     }
 
     /// Whether the models would see the same tools.
@@ -168,10 +208,12 @@ impl Registry {
         self.refresh_with(&mut self.lock());
     }
 
-    /// Warns of entries of `[[tools]]` for which no provider offers a tool.
+    /// Warns of entries of `[[tools]]` and `[[permissions]]` for which no provider offers a tool.
     pub(crate) fn warn_of_unknown(&self) {
         let snapshot = self.snapshot();
-        let names: Vec<&str> = snapshot.tools().iter().map(|tool| &*tool.name).collect();
+        let names = snapshot.tools().iter();
+        let names = names.flat_map(|tool| tool.aliases.iter().map(String::as_str).chain([&*tool.name]));
+        let names: Vec<&str> = names.collect();
         // The others were reported when the configuration was read.
         for written in self.settings.tools.keys().filter(|written| self.settings.may_offer(written)) {
             let start = written.strip_suffix('*').map(normalized);
@@ -186,6 +228,14 @@ impl Registry {
                     "[[tools]] has rules for a tool that no provider offers; {hint}"
                 );
             }
+        }
+        let permitted = self.settings.permissions.rules.iter().filter_map(|rule| rule.tool.as_deref());
+        for written in permitted.filter(|written| !names.iter().any(|name| glob(written, name))) {
+            let hint = suggest(written, &names, None);
+            tracing::warn!(
+                tool = written,
+                "[[permissions]] has a rule for a tool that no provider offers; {hint}"
+            );
         }
     }
 
@@ -207,28 +257,38 @@ impl Registry {
                     warn(format!("provider {provider_name}: only the first {MAX_TOOLS} tools are used"));
                     break;
                 }
-                if name.is_empty() || !is_schema(&spec) {
-                    warn(format!("provider {provider_name}: the schema of the tool `{name}` cannot be used"));
-                    continue;
-                }
-                let rules = self.settings.rules_for(&name);
+                let spec = match usable(spec) {
+                    Ok(spec) => spec,
+                    Err(reason) => {
+                        warn(format!("provider {provider_name}: the tool `{name}` is left out: {reason}"));
+                        continue;
+                    }
+                };
                 let is_enabled = !state.disabled.contains(&name);
-                let spec = as_ruled(spec, &rules);
                 let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
                 let text = format!(
                     "provider {provider_name}: another tool has the name `{name}`; this one is left out"
                 );
                 if !snapshot.add(Hosted {
                     name: name.into(),
+                    aliases: Arc::default(),
                     spec,
                     provider_name,
                     provider,
-                    rules,
+                    rules: ToolRules::default(),
                     is_enabled,
                 }) {
                     warn(text);
                 }
             }
+        }
+        snapshot.settle(&self.settings);
+        for tool in snapshot.tools().iter().filter(|tool| tool.is_url_unknown()) {
+            warn(format!(
+                "[[tools]] limits the domains of `{}`, but its argument with the URL is not known; its calls are refused until \
+                 `url_argument` names it",
+                tool.name
+            ));
         }
         let snapshot = Arc::new(snapshot);
         let mut current = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
@@ -253,10 +313,25 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Whether the schema is a JSON object of a bearable size.
-fn is_schema(spec: &ToolSpec) -> bool {
-    let schema = spec.parameters.view().raw();
-    schema.len() <= MAX_SCHEMA && schema.trim_start().starts_with('{')
+/// The tool with a schema that all upstreams accept.
+///
+/// # Errors
+/// Why there is none, in a few words.
+fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
+    if normalized(&spec.name).is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let written = spec.parameters.view().raw();
+    if written.len() > MAX_SCHEMA {
+        return Err(format!("its schema is longer than {MAX_SCHEMA} bytes"));
+    }
+    let fault = |fault: String| format!("its schema cannot be used: {fault}");
+    let given: Value = serde_json::from_str(written).map_err(|error| fault(error.to_string()))?;
+    let schema = schema::of_arguments(given.clone()).map_err(fault)?;
+    if schema == given {
+        return Ok(spec);
+    }
+    Ok(Arc::new(ToolSpec { parameters: Raw::from(schema), ..ToolSpec::clone(&spec) }))
 }
 
 /// The tool as the rules have it, with texts of a bearable size.

@@ -6,6 +6,7 @@ use secrecy::SecretString;
 
 use super::{
     ProviderOptions,
+    address::Domain,
     files::ImageSettings,
     intent::Intent,
     permission::{PermissionRule, glob},
@@ -27,7 +28,7 @@ pub struct ExecutionSettings {
     pub(crate) max_running: usize,
     /// How long a whole turn may take.
     pub(crate) deadline: Duration,
-    /// Bytes of one result; longer ones are shortened.
+    /// Characters of one result; longer ones are shortened.
     pub(crate) max_result: usize,
     /// Bytes of all results of a turn.
     pub(crate) max_results: usize,
@@ -74,11 +75,13 @@ impl ExecutionSettings {
         settings
     }
 
-    /// The rules for the tool `name`: those with exactly this name, otherwise those with the longest beginning of it.
-    pub(crate) fn rules_for(&self, name: &str) -> ToolRules {
+    /// The rules for the tool `name`: those with exactly this name, otherwise those with one of its other names, otherwise those with
+    /// the longest beginning of it.
+    pub(crate) fn rules_for(&self, name: &str, aliases: &[String]) -> ToolRules {
         let of = |(written, rules): (&String, &ToolRules)| match written.strip_suffix('*') {
             Some(start) => name.starts_with(&normalized(start)).then(|| (start.len(), rules.clone())),
-            None => (normalized(written) == name).then(|| (usize::MAX, rules.clone())),
+            None if normalized(written) == name => Some((usize::MAX, rules.clone())),
+            None => aliases.contains(&normalized(written)).then(|| (usize::MAX - 1, rules.clone())),
         };
         let fitting = self.tools.iter().filter_map(of).max_by_key(|(exactness, _)| *exactness);
         fitting.map(|(_, rules)| rules).unwrap_or_default()
@@ -200,12 +203,14 @@ pub(crate) struct ToolRules {
     pub(crate) rate_limit: Option<Rate>,
     /// How often it may be called in one turn.
     pub(crate) max_uses: Option<usize>,
-    /// Bytes of one result.
+    /// Characters of one result.
     pub(crate) max_result: Option<usize>,
+    /// The argument with the URL that a call addresses.
+    pub(crate) url_argument: Option<String>,
     /// The domains that its calls may address, with their subdomains. Empty: all.
-    pub(crate) allow_domains: Vec<String>,
+    pub(crate) allow_domains: Vec<Domain>,
     /// The domains that its calls may not address.
-    pub(crate) deny_domains: Vec<String>,
+    pub(crate) deny_domains: Vec<Domain>,
 }
 
 impl Default for ToolRules {
@@ -222,6 +227,7 @@ impl Default for ToolRules {
             rate_limit: None,
             max_uses: None,
             max_result: None,
+            url_argument: None,
             allow_domains: Vec::new(),
             deny_domains: Vec::new(),
         }

@@ -337,11 +337,9 @@ async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     const PAUSE: Duration = Duration::from_secs(1);
     loop {
         changed.notified().await;
-        let Some(save) = permissions.upgrade().map(|permissions| permissions.unsaved()) else { return };
-        if let Some(save) = save {
-            // Fails if the runtime ends.
-            let _ = tokio::task::spawn_blocking(|| save.write()).await;
-        }
+        let Some(permissions) = permissions.upgrade() else { return };
+        // Fails if the runtime ends, or if the file cannot be written, which was logged.
+        let _ = tokio::task::spawn_blocking(move || permissions.save()).await;
         sleep(PAUSE).await;
     }
 }

@@ -116,6 +116,11 @@ impl ToolError {
         }
     }
 
+    /// The tool ran, and says that it failed. Calling it again could repeat what it has done.
+    pub(crate) fn reported(message: impl Into<String>) -> Self {
+        Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }
+    }
+
     /// The same for a call of which nothing has reached the provider.
     #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {

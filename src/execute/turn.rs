@@ -139,7 +139,7 @@ impl HostedTurn {
         let ids = hosted.iter().map(|call| call.id.clone()).collect();
         let record = Record { before, turn, hosted: ids, results: Vec::new() };
         let pending = self.execution.deferred().begin(self.asker.owner, record);
-        if hosted.is_empty() || !self.may_call() {
+        if hosted.is_empty() {
             return;
         }
         let running = self.run_in(hop, hosted);
@@ -167,14 +167,17 @@ impl HostedTurn {
         self.execution.settings().visibility
     }
 
-    /// Whether a further hop may call hosted tools. If not, the model must answer without them.
-    pub(crate) fn may_call(&self) -> bool {
+    /// The setting whose limit is reached, so that no further hop may call hosted tools. The model must answer without them.
+    pub(crate) fn exhausted_limit(&self) -> Option<&'static str> {
         let state = self.lock();
         let settings = self.execution.settings();
-        state.rounds < settings.max_rounds
-            && state.calls < settings.max_calls
-            && state.bytes < settings.max_results
-            && Instant::now() < self.deadline
+        let limits = [
+            ("max_rounds", state.rounds >= settings.max_rounds),
+            ("max_calls", state.calls >= settings.max_calls),
+            ("max_results", state.bytes >= settings.max_results),
+            ("deadline", Instant::now() >= self.deadline),
+        ];
+        limits.into_iter().find_map(|(name, is_reached)| is_reached.then_some(name))
     }
 
     /// The names of the tools that may not be called again in this turn.
@@ -284,6 +287,12 @@ impl HostedTurn {
                 "The limit of tool calls is reached. Answer with what is known.",
             ));
         }
+        if Instant::now() >= self.deadline {
+            return Err(ToolError::new(
+                ErrorCode::Timeout,
+                "The time for tools in this response is over. Answer with what is known.",
+            ));
+        }
         let (hosted, arguments) = read?;
         let canonical = match &arguments {
             Ok(arguments) => arguments::canonical(arguments),
@@ -351,7 +360,12 @@ impl HostedTurn {
         let (tool, provider) = (self.own_name(&call.name), self.provider(&call.name));
         let (content, note, details, images) = match result {
             Ok(output) => {
-                let Output { content, summary, details, images, .. } = Output::clone(&output);
+                let Output { content, summary, details, images, is_error } = Output::clone(&output);
+                // Not all dialects can mark a result as an error, so its form says so.
+                let content = match is_error {
+                    true => ToolError::reported(content).content(&call.name),
+                    false => content,
+                };
                 (content, if summary.is_empty() { "done".to_owned() } else { summary }, details, images)
             }
             Err(error) => (error.content(&call.name), error.message, Value::Null, Vec::new()),

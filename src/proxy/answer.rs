@@ -117,6 +117,11 @@ impl AnswerBody {
         self.flow.stream && !refused
     }
 
+    /// Whether hosted tools have run, which would run again if the client repeated its request.
+    pub(super) fn has_run_tools(&self) -> bool {
+        self.flow.has_run_tools
+    }
+
     /// Sets which web pages may read it.
     pub(super) fn grant(self: Pin<&mut Self>, grant: Grant) {
         *self.project().grant = grant;

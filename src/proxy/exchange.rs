@@ -118,14 +118,9 @@ pub(super) fn prepare<'c>(
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
-    let execution = execution.filter(|_| model.execution && conversation.choices.unwrap_or(1) <= 1);
-    let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
-    let command = execution.and_then(|execution| Command::find(execution, &conversation, &asker));
-    let execution = execution.filter(|_| command.is_none());
-    if command.is_some() {
-        command::drop_tools(&mut conversation);
-    }
-    let hosted = execution.and_then(|execution| execution.offer(&mut conversation, asker)).map(Arc::new);
+    let (command, hosted) = execution
+        .map_or((None, None), |execution| host((execution, model), &mut conversation, (owner, request)));
+    let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
@@ -164,6 +159,24 @@ pub(super) fn prepare<'c>(
         keeper,
         command,
     })
+}
+
+/// The command that the conversation is, or the hosted tools that it gets, which are declared in it. `request` is the request's id.
+pub(super) fn host(
+    (execution, model): (&Arc<Execution>, &Model),
+    conversation: &mut Conversation,
+    (owner, request): (Owner, &str),
+) -> (Option<Command>, Option<HostedTurn>) {
+    if !model.execution || conversation.choices.unwrap_or(1) > 1 {
+        return (None, None);
+    }
+    let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
+    let command = Command::find(execution, conversation, &asker);
+    if command.is_some() {
+        command::drop_tools(conversation);
+        return (command, None);
+    }
+    (None, execution.offer(conversation, asker))
 }
 
 /// What `client` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.

@@ -122,6 +122,11 @@ pub(super) struct AskAgain {
     now: u64,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
+    /// How many of them are part of the conversation, up to the last results of hosted tools: they are written like the rest of the
+    /// history, calls and results as the model was taught. Those behind repeat what the model wrote.
+    conversed: usize,
+    /// Whether the model could call hosted tools in the hop.
+    had_hosted: bool,
     /// The means by which the last request is enforced.
     constrained: Option<Kind>,
     /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
@@ -166,6 +171,8 @@ impl AskAgain {
             room: MAX_IMAGES,
             now,
             turns: Vec::new(),
+            conversed: 0,
+            had_hosted: true,
             constrained,
             dropped: Vec::new(),
             subject,
@@ -182,12 +189,17 @@ impl AskAgain {
         let mut conversation = self.conversation()?;
         if let Some(hosted) = self.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
             after_calls(&mut conversation, hosted);
+            self.had_hosted = hosted.exhausted_limit().is_none();
         }
+        let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
+        conversation.turns.extend(conversed.iter().cloned());
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
         let (options, left) = self.learned.about(model, &conversation.model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
         let mut sent = exchange::sent(model, &conversation, (&means, self.now))?;
-        sent.to_mut().turns.extend(self.turns.iter().cloned());
+        if !repeated.is_empty() {
+            sent.to_mut().turns.extend(repeated.iter().cloned());
+        }
         let (request, _) = exchange::encode((model, options), &mut sent, self.now)?;
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         Ok((request, exchange::reader(model, self.dialect)))
@@ -277,7 +289,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
         ToolChoice::Allowed { required, .. } => *required = false,
         ToolChoice::Auto | ToolChoice::None => {}
     }
-    if !hosted.may_call() {
+    if hosted.exhausted_limit().is_some() {
         let names = std::mem::take(&mut conversation.hosted_tools);
         conversation.tools.retain(|tool| !names.contains(&tool.name));
     }
@@ -322,10 +334,14 @@ impl DecideHop for AskAgain {
         if follow_up.reason != Reason::Hosted {
             return Box::pin(ready(self.ask(follow_up.turns, Vec::new())));
         }
-        let Some(hosted) = self.hosted.as_ref().filter(|hosted| hosted.may_call()) else {
-            let message =
-                "the model called tools of the server more often than it may; those calls were not run";
-            let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Borrowed(message) };
+        // A limit that was reached meanwhile is a result for the model, which gets another hop to answer without tools.
+        let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
+        let Some(hosted) = self.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
+            let limit = self.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");
+            let message = format!(
+                "the model called tools of the server although `{limit}` was reached; those calls were not run"
+            );
+            let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Owned(message) };
             return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
         };
         let running = hosted.run_in(self.hop, follow_up.hosted.clone());
@@ -354,6 +370,7 @@ impl DecideHop for AskAgain {
         let results = results(&turns, &ran);
         turns.extend(results);
         self.unseen.extend(turns.iter().cloned());
+        self.conversed = self.turns.len() + turns.len();
         let shown = self.visibility().map_or_else(Vec::new, |visibility| outcome(&ran, images, visibility));
         self.ask(turns, shown)
     }

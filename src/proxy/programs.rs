@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{feed_body::FeedSource, routes::ProgramPath};
 use crate::{
-    execute::{CallStream, Execution, Registrations, ShownRequest},
+    execute::{CallStream, Execution, Registered, Registrations, ShownRequest},
     failure::{Failure, Kind},
 };
 
@@ -41,9 +41,11 @@ pub(super) fn answer(
     let success = json!({"success": true});
     Ok(Outcome::Json(match path {
         ProgramPath::Register => {
-            let registered = registrations.register(key, body)?;
-            let lease = registered.lease.as_secs();
-            json!({"success": true, "lease_s": lease, "refused_tools": registered.refused})
+            let Registered { lease, mut refused, accepted } = registrations.register(key, body)?;
+            execution.registry().refresh();
+            let offered = execution.registry().snapshot();
+            refused.extend(accepted.into_iter().filter(|name| !offered.has(registrations.name(), name)));
+            json!({"success": true, "lease_s": lease.as_secs(), "refused_tools": refused})
         }
         ProgramPath::Heartbeat(id) => {
             let lease = registrations.renew(key, id)?;

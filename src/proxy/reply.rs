@@ -25,6 +25,9 @@ use super::{
 /// Identifies a request in the logs; a client may send its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// OpenAI's and Anthropic's SDKs read it.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
@@ -127,6 +130,10 @@ pub(super) fn answer(
         Err(failure) => {
             answer.as_mut().refuse(&failure);
             put_error_headers(&mut head.headers, &failure);
+            if answer.has_run_tools() {
+                // SDKs repeat a failed request by themselves, and the tools would run again.
+                head.headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+            }
         }
         Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
         Ok(()) => _ = head.headers.insert(header::CONTENT_TYPE, JSON),

@@ -458,9 +458,12 @@ impl Service {
             Err(failure) => return reply::error(failure, dialect, access),
         };
         *rest = Rest::None;
-        let counted = exchange::decode(dialect, &body).and_then(|conversation| {
+        let counted = exchange::decode(dialect, &body).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
             let model = exchange::model(&self.config, dialect, &conversation)?;
+            if let Some(execution) = self.execution.as_deref() {
+                exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
+            }
             let (_, means) = self.learned.about(model, &conversation.model);
             Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
         });

@@ -138,7 +138,7 @@ fn tools_that_may_never_run_are_not_offered() {
         key: None,
         model: None,
         tool: Some(tool.to_owned()),
-        domain: domain.map(str::to_owned),
+        domain: domain.and_then(crate::execute::Domain::parse),
         permission,
     };
     let mut settings = ExecutionSettings::default();

@@ -72,6 +72,7 @@ impl Question {
             key: None,
             model: &self.context.model,
             tool: &self.tool,
+            aliases: &[],
             domain: self.context.domain.as_deref(),
         }
     }

@@ -43,9 +43,9 @@ pub(super) struct Remembered {
     pub(super) auto_approve: bool,
     #[serde(default)]
     rules: Vec<RememberedRule>,
-    /// As it was written last.
+    /// As it was written last. `None`: there is no file.
     #[serde(skip)]
-    written: String,
+    written: Option<String>,
 }
 
 impl Remembered {
@@ -61,7 +61,7 @@ impl Remembered {
         };
         match serde_json::from_str::<Self>(&text) {
             Ok(mut remembered) => {
-                remembered.written = text;
+                remembered.written = Some(text);
                 remembered
             }
             Err(error) => {
@@ -132,28 +132,36 @@ impl Remembered {
     pub(super) fn text_if_changed(&mut self) -> Option<String> {
         // Serializing these types cannot fail.
         let text = serde_json::to_string_pretty(self).ok()?;
-        let is_empty = self.written.is_empty() && self.rules.is_empty() && !self.auto_approve;
-        if is_empty || text == self.written {
+        let is_empty = self.written.is_none() && self.rules.is_empty() && !self.auto_approve;
+        if is_empty || self.written.as_ref() == Some(&text) {
             return None;
         }
-        self.written.clone_from(&text);
+        self.written = Some(text.clone());
         Some(text)
+    }
+
+    /// What was taken last could not be written.
+    pub(super) fn is_not_written(&mut self) {
+        self.written = Some(String::new());
     }
 }
 
 /// What to write, and where.
 #[derive(Debug)]
-pub(crate) struct Save {
+pub(super) struct Save {
     pub(super) file: PathBuf,
     pub(super) text: String,
 }
 
 impl Save {
     /// Replaces the file at once, so that it is whole at any moment. Blocks on the disk.
-    pub(crate) fn write(self) {
-        if let Err(error) = self.try_write() {
+    ///
+    /// # Errors
+    /// If that fails.
+    pub(super) fn write(self) -> io::Result<()> {
+        self.try_write().inspect_err(|error| {
             tracing::error!(path = %self.file.display(), %error, "remembered permissions cannot be written");
-        }
+        })
     }
 
     fn try_write(&self) -> io::Result<()> {

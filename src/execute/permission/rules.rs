@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::{
-    execute::{registry::normalized, settings::Permission},
+    execute::{address::Domain, registry::normalized, settings::Permission},
     store::Owner,
 };
 
@@ -16,6 +16,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) model: &'a str,
     /// The tool's name.
     pub(crate) tool: &'a str,
+    /// Its other names.
+    pub(crate) aliases: &'a [String],
     /// The domain that the call addresses, in lower case.
     pub(crate) domain: Option<&'a str>,
 }
@@ -40,10 +42,10 @@ pub(crate) struct PermissionRule {
     pub(crate) key: Option<Owner>,
     /// The model that clients request; `*` at the end matches any rest.
     pub(crate) model: Option<String>,
-    /// The tool's name; `*` at the end matches any rest.
+    /// The tool's name or another name of it; `*` at the end matches any rest.
     pub(crate) tool: Option<String>,
-    /// The domain with all its subdomains, in lower case.
-    pub(crate) domain: Option<String>,
+    /// The domain with all its subdomains.
+    pub(crate) domain: Option<Domain>,
     /// What it says.
     pub(crate) permission: Permission,
 }
@@ -74,27 +76,25 @@ fn strictness(permission: Permission) -> u8 {
 }
 
 impl PermissionRule {
-    /// The same rule with names in the forms in which calls have them.
+    /// The same rule with the tool's name in the form in which calls have it.
     pub(crate) fn normalized(self) -> Self {
         let tool = self.tool.map(|tool| match tool.strip_suffix('*') {
             Some(start) => format!("{}*", normalized(start)),
             None => normalized(&tool),
         });
-        let domain = self.domain.map(|domain| {
-            let domain = domain.trim().to_ascii_lowercase();
-            domain.trim_start_matches("*.").trim_matches('.').to_owned()
-        });
-        Self { tool, domain, ..self }
+        Self { tool, ..self }
     }
 
     fn matches(&self, asked: &Asked<'_>) -> bool {
         self.key.is_none_or(|key| asked.key == Some(key))
             && self.model.as_deref().is_none_or(|pattern| glob(pattern, asked.model))
-            && self.tool.as_deref().is_none_or(|pattern| glob(pattern, asked.tool))
+            && self.tool.as_deref().is_none_or(|pattern| {
+                glob(pattern, asked.tool) || asked.aliases.iter().any(|alias| glob(pattern, alias))
+            })
             && self
                 .domain
-                .as_deref()
-                .is_none_or(|domain| asked.domain.is_some_and(|asked| is_within(asked, domain)))
+                .as_ref()
+                .is_none_or(|domain| asked.domain.is_some_and(|asked| domain.contains(asked)))
     }
 
     fn selectors(&self) -> [bool; 4] {
@@ -110,7 +110,8 @@ impl PermissionRule {
         let length = |name: &Option<String>| name.as_ref().map_or(0, String::len);
         let is_open = |name: &Option<String>| Reverse(name.as_ref().is_some_and(|name| name.ends_with('*')));
         let Self { model, tool, domain, .. } = self;
-        (length(domain), is_open(tool), length(tool), is_open(model), length(model))
+        let domain = domain.as_ref().map_or(0, |domain| domain.as_str().len());
+        (domain, is_open(tool), length(tool), is_open(model), length(model))
     }
 }
 
@@ -122,11 +123,6 @@ pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether `domain` is `parent` or below it.
-pub(crate) fn is_within(domain: &str, parent: &str) -> bool {
-    domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,11 +132,20 @@ mod tests {
     fn rule(key: bool, model: &str, tool: &str, domain: &str, permission: Permission) -> PermissionRule {
         let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         let key = key.then_some(KEY);
-        PermissionRule { key, model: named(model), tool: named(tool), domain: named(domain), permission }
+        PermissionRule {
+            key,
+            model: named(model),
+            tool: named(tool),
+            domain: Domain::parse(domain),
+            permission,
+        }
     }
 
     fn of(rules: &[PermissionRule], tool: &str, domain: Option<&str>) -> Option<Permission> {
-        decide(rules, &Asked { key: Some(KEY), model: "qwen3", tool, domain })
+        decide(
+            rules,
+            &Asked { key: Some(KEY), model: "qwen3", tool, aliases: &["other-name".to_owned()], domain },
+        )
     }
 
     #[test]
@@ -171,6 +176,15 @@ mod tests {
                 let by_same = [rule(false, "", "scrape", "", first), rule(false, "", "scrape", "", second)];
                 assert_eq!(of(&by_same, "scrape", None), Some(stricter));
             }
+        }
+    }
+
+    #[test]
+    fn a_rule_may_have_another_name_of_the_tool() {
+        use Permission::{Allow, Deny};
+        for pattern in ["Other-Name", "other-*"] {
+            let rules = [rule(false, "", pattern, "", Deny).normalized(), rule(false, "", "", "", Allow)];
+            assert_eq!(of(&rules, "web_search", None), Some(Deny), "{pattern}");
         }
     }
 

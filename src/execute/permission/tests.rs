@@ -3,8 +3,13 @@ use std::fs;
 use super::*;
 use crate::{redact::Redactor, store::Owner};
 
-const ASKED: Asked<'_> =
-    Asked { key: Some(Owner([7; 32])), model: "qwen3", tool: "scrape", domain: Some("example.com") };
+const ASKED: Asked<'_> = Asked {
+    key: Some(Owner([7; 32])),
+    model: "qwen3",
+    tool: "scrape",
+    aliases: &[],
+    domain: Some("example.com"),
+};
 
 fn settings() -> PermissionSettings {
     PermissionSettings { default: Permission::Ask, ..PermissionSettings::default() }
@@ -163,6 +168,29 @@ fn allow_all_and_auto_approve_answer_what_waits_but_not_what_is_denied() {
         permissions.set_auto_approve(true);
         permissions.allow_all(["scrape".into()]);
         assert_eq!(code(ask(&permissions).await.unwrap()), Some(ErrorCode::PermissionDenied));
+    });
+}
+
+#[test]
+fn changes_that_were_saved_survive_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("permissions.json");
+    run(async {
+        let first = permissions(settings(), Some(file.clone()));
+        first.allow_all(["scrape".into()]);
+        first.set_auto_approve(true);
+        first.save().unwrap();
+        // The file cannot be replaced as long as a folder is in its place.
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        first.set_auto_approve(false);
+        assert!(first.revoke(&first.rules()[0].id));
+        assert!(first.save().is_err());
+        fs::remove_dir(&file).unwrap();
+        first.save().unwrap();
+        std::mem::forget(first);
+        let second = permissions(settings(), Some(file.clone()));
+        assert_eq!((second.auto_approve(), second.rules().len()), (false, 0));
     });
 }
 

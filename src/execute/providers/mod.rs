@@ -1,5 +1,7 @@
 //! The kinds of providers. A new one is its file and one line of the table.
 
+mod answer;
+
 /// What is wrong with a provider's settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -71,7 +73,7 @@ macro_rules! kinds {
     };
 }
 
-pub(crate) use registered::{CallStream, KeyNumber, Registrations, ShownRequest};
+pub(crate) use registered::{CallStream, KeyNumber, Registered, Registrations, ShownRequest};
 
 kinds! {
     Command "command": command;

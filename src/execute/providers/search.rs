@@ -67,7 +67,7 @@ impl Options {
 
     /// The names of its tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
-        vec!["web_search".to_owned()]
+        ["web_search", "search", "websearch", "web-search"].map(str::to_owned).into()
     }
 
     /// The provider.
@@ -144,7 +144,10 @@ impl ModelSearch {
             tracing::warn!(provider = %self.name, %failure, "the model gave no answer");
             ToolError::from(failure)
         })?;
-        let results = answer.citations.iter().map(|page| {
+        let is_page = |url: &str| {
+            url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        };
+        let results = answer.citations.iter().filter(|page| is_page(&page.url)).map(|page| {
             let title = if page.title.is_empty() { &page.url } else { &page.title };
             json!({"title": title, "url": page.url})
         });

@@ -165,9 +165,9 @@ impl Options {
         Ok(())
     }
 
-    /// The names of its tools.
+    /// All names of its tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
-        let always = ["web_search", "scrape"].map(str::to_owned);
+        let always = ["web_search", "search", "websearch", "web-search", "scrape"].map(str::to_owned);
         always.into_iter().chain(self.extra_tools.iter().cloned()).collect()
     }
 
@@ -310,8 +310,8 @@ impl Serper {
         let said = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
         let said = said.get("message").and_then(Value::as_str).unwrap_or_default();
         let status = response.status();
-        let shown: String = said.chars().take(200).collect();
-        let shown = self.host.redacted(&shown);
+        // A part of a secret would not be recognized, so it is cut afterwards.
+        let shown: String = self.host.redacted(said).chars().take(200).collect();
         tracing::warn!(provider = %self.host.name, status = status.as_u16(), message = shown, "the request was refused");
         let failed = |message: &str, is_retryable| ToolError {
             is_retryable,

@@ -18,6 +18,62 @@ fn entry(name: &str, tools: &[&str], deny: &[&str]) -> ProviderEntry {
 }
 
 #[test]
+fn provider_that_yields_cannot_take_another_name_of_a_tool() {
+    run(async {
+        let alias = ToolSpec { aliases: &["search", "Web-Search"], ..spec("web_search") };
+        let first = Scripted::new(vec![alias], []);
+        let second = Scripted::new(["search", "WEB-search", "web_search", "own"].map(spec).into(), []);
+        second.yields.store(true, std::sync::atomic::Ordering::SeqCst);
+        let execution = stage(ExecutionSettings::default(), &[("programs", &second), ("a", &first)]);
+        let snapshot = execution.registry().snapshot();
+        let names: Vec<_> = snapshot.tools().iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["web_search", "own"]);
+        assert_eq!(snapshot.find("search").map(|tool| &*tool.provider_name), Some("a"));
+        assert!(snapshot.has("programs", "own") && !snapshot.has("programs", "search"));
+    });
+}
+
+#[test]
+fn rules_may_have_another_name_of_a_tool_as_long_as_no_tool_has_it_as_its_own() {
+    run(async {
+        let deny =
+            || ToolRules { permission: Some(crate::execute::Permission::Deny), ..ToolRules::default() };
+        let tools = [("Search".to_owned(), deny()), ("web-search".to_owned(), deny())];
+        let settings = ExecutionSettings { tools: tools.into(), ..ExecutionSettings::default() };
+        let alias = ToolSpec { aliases: &["search", "web-search"], ..spec("web_search") };
+        let first = Scripted::new(vec![alias], []);
+        let second = Scripted::new(vec![spec("search")], []);
+        let execution = stage(settings, &[("a", &first), ("b", &second)]);
+        let snapshot = execution.registry().snapshot();
+        for tool in snapshot.tools() {
+            let permission = execution.permissions().of_tool(&tool.name, &tool.aliases);
+            assert_eq!(permission, crate::execute::Permission::Deny, "{}", tool.name);
+            assert!(tool.rules.permission.is_some(), "{}", tool.name);
+        }
+        assert_eq!(*snapshot.tools()[0].aliases, ["web-search".to_owned()]);
+    });
+}
+
+#[test]
+fn schemas_are_mended_or_their_tools_left_out() {
+    run(async {
+        let with = |name: &str, schema: Value| ToolSpec { parameters: Raw::from(schema), ..spec(name) };
+        let object = serde_json::json!({"type": "object", "properties": {}});
+        let tools = vec![
+            with("empty", serde_json::json!({})),
+            with("null", serde_json::json!({"type": "object", "properties": null})),
+            with("text", serde_json::json!({"type": "string"})),
+            with("wrong", serde_json::json!({"type": "object", "properties": {"a": {"type": "text"}}})),
+        ];
+        let provider = Scripted::new(tools, []);
+        let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
+        let snapshot = execution.registry().snapshot();
+        let seen = snapshot.tools().iter().map(|tool| (&*tool.name, tool.spec.parameters.view().to_value()));
+        assert_eq!(seen.collect::<Vec<_>>(), [("empty", object.clone()), ("null", object)]);
+    });
+}
+
+#[test]
 fn names_have_the_form_that_all_upstreams_accept() {
     for (name, expected) in [
         ("web_search", "web_search"),

@@ -139,7 +139,10 @@ fn slow_tools_are_cancelled_by_their_timeout_and_by_the_turn() {
         assert_eq!((code(&ran[0]).as_deref(), began.elapsed().as_secs()), (Some("timeout"), 10));
         // Not the tool's own timeout, which has not passed.
         assert!(ran[0].output.content.contains("time for the tools of this response is over"));
-        assert!(!turn.may_call());
+        assert_eq!(turn.exhausted_limit(), Some("deadline"));
+        // The model had the tool when it was asked.
+        let late = turn.run(vec![call("b", "tool", "")]).await;
+        assert_eq!((code(&late[0]).as_deref(), provider.count()), (Some("timeout"), 2));
     });
 }
 
@@ -186,11 +189,11 @@ fn calls_beyond_the_limits_of_the_turn_do_not_run() {
             (from..from + n).map(|n| call(&n.to_string(), "tool", &n.to_string())).collect::<Vec<_>>()
         };
         turn.run(calls(0, 1)).await;
-        assert!(turn.may_call());
+        assert_eq!(turn.exhausted_limit(), None);
         let ran = turn.run(calls(1, 3)).await;
         let codes: Vec<_> = ran.iter().map(code).collect();
         assert_eq!(codes, [None, None, Some("too_large".to_owned())]);
-        assert!(!turn.may_call());
+        assert!(turn.exhausted_limit().is_some());
         assert_eq!(code(&turn.run(calls(9, 1)).await[0]).as_deref(), Some("too_large"));
         assert_eq!(provider.count(), 3);
     });
@@ -278,6 +281,31 @@ fn one_of_several_equal_calls_runs_and_another_takes_over_if_it_is_cancelled() {
     });
 }
 
+/// The limit that images have by default.
+#[test]
+fn eleventh_call_in_a_minute_is_refused_and_other_clients_are_not_affected() {
+    run(async {
+        let rate_limit = Some(Rate::per_minute(10.try_into().unwrap()));
+        let provider = Scripted::new(vec![ToolSpec { rate_limit, ..ToolSpec::clone(&spec("tool")) }], []);
+        let settings = ExecutionSettings { max_calls: 99, ..ExecutionSettings::default() };
+        let execution = stage(settings, &[("p", &provider)]);
+        let calls = async |client: u8, count: usize| {
+            let mut asker = asker();
+            asker.owner = crate::store::Owner([client; 32]);
+            let turn = Arc::new(execution.by_hand(asker));
+            let calls = (0..count).map(|n| call(&n.to_string(), "tool", &n.to_string())).collect();
+            let ran = turn.run(calls).await;
+            ran.iter().map(|ran| code(ran).unwrap_or_default()).filter(|code| code == "rate_limited").count()
+        };
+        assert_eq!(calls(1, 10).await, 0);
+        // One more would have to wait for six seconds, which is longer than `rate_wait`.
+        assert_eq!(calls(1, 1).await, 1);
+        assert_eq!(calls(2, 11).await, 1);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(calls(1, 10).await, 0);
+    });
+}
+
 #[test]
 fn calls_wait_for_their_rate_for_a_while() {
     run(async {
@@ -311,7 +339,7 @@ fn large_results_are_shortened_and_all_together_have_a_limit() {
         assert!(lengths[..3].iter().sum::<usize>() <= 2500, "{lengths:?}");
         assert!(ran[2].output.content.contains("[Shortened"));
         assert_eq!(code(&ran[3]).as_deref(), Some("too_large"));
-        assert!(!turn.may_call());
+        assert!(turn.exhausted_limit().is_some());
     });
 }
 
@@ -350,13 +378,16 @@ fn denied_calls_and_addresses_do_not_run() {
             ..spec("tool")
         };
         let provider = Scripted::new(vec![page], []);
-        let own = ToolRules { deny_domains: vec!["*.Bad.example".to_owned()], ..ToolRules::default() };
+        let own = ToolRules {
+            deny_domains: vec![crate::execute::Domain::parse("*.Bad.example").unwrap()],
+            ..ToolRules::default()
+        };
         let mut settings = rules(own);
         settings.permissions.rules.push(crate::execute::PermissionRule {
             key: None,
             model: None,
             tool: None,
-            domain: Some("denied.example".to_owned()),
+            domain: crate::execute::Domain::parse("denied.example"),
             permission: Permission::Deny,
         });
         let execution = stage(settings, &[("p", &provider)]);
@@ -373,6 +404,88 @@ fn denied_calls_and_addresses_do_not_run() {
         let expected = [None, Some("blocked_url"), Some("permission_denied"), None, Some("blocked_url")];
         assert_eq!(codes, expected.map(|code| code.map(str::to_owned)));
         assert_eq!(provider.count(), 2);
+    });
+}
+
+#[test]
+fn domains_of_a_tool_are_limited_by_the_argument_that_the_rules_name() {
+    run(async {
+        let page =
+            ToolSpec { parameters: crate::wire::json::Raw::from(json!({"type": "object"})), ..spec("fetch") };
+        for (argument, expected) in [
+            (None, [Some("blocked_url"); 5]),
+            (Some("at"), [None, Some("blocked_url"), None, None, Some("blocked_url")]),
+        ] {
+            let provider = Scripted::new(vec![page.clone()], []);
+            let own = ToolRules {
+                url_argument: argument.map(str::to_owned),
+                deny_domains: vec![crate::execute::Domain::parse("bücher.example").unwrap()],
+                ..ToolRules::default()
+            };
+            let settings = ExecutionSettings {
+                tools: [("fetch".to_owned(), own)].into(),
+                ..ExecutionSettings::default()
+            };
+            let execution = stage(settings, &[("p", &provider)]);
+            let calls = [
+                json!({"at": "https://good.example/"}),
+                json!({"at": "https://www.bücher.example/x"}),
+                json!({"at": null}),
+                json!({"url": "https://bücher.example/"}),
+                json!({"at": ["https://bücher.example/"]}),
+            ];
+            let calls = calls
+                .iter()
+                .map(|arguments| Call::new(arguments.to_string(), "fetch", arguments.to_string()));
+            let ran = turn(&execution).run(calls.collect()).await;
+            let codes: Vec<_> = ran.iter().map(code).collect();
+            assert_eq!(codes, expected.map(|code| code.map(str::to_owned)), "{argument:?}");
+        }
+    });
+}
+
+#[test]
+fn secrets_in_the_messages_of_errors_are_covered_also_where_they_are_cut() {
+    run(async {
+        for before in [0, 990, 995, 1_000] {
+            let message = format!("{}secret-word", "x".repeat(before));
+            let error = ToolError::new(ErrorCode::AuthFailed, message);
+            let provider = Scripted::new(vec![spec("tool")], [Act::Fail(error)]);
+            let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
+            let ran = turn(&execution).run(vec![call("a", "tool", "")]).await.remove(0);
+            assert!(!ran.output.content.contains("sec"), "{}", ran.output.content);
+            assert!(!ran.note.contains("sec"), "{}", ran.note);
+            let content: Value = serde_json::from_str(&ran.output.content).unwrap();
+            assert_eq!(content["error"]["message"].as_str().map(str::len), Some((before + 11).min(1_000)));
+        }
+    });
+}
+
+#[test]
+fn failure_that_a_tool_reports_has_the_form_of_an_error() {
+    run(async {
+        let provider = Scripted::new(vec![spec("tool")], [Act::Report("no such page".to_owned())]);
+        let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
+        let ran = turn(&execution).run(vec![call("a", "tool", "")]).await.remove(0);
+        let error = json!({"code": "provider_error", "message": "no such page", "retryable": false});
+        assert_eq!(ran.output.content, json!({"ok": false, "tool": "tool", "error": error}).to_string());
+        assert!(ran.output.is_error);
+        assert_eq!(provider.count(), 1);
+    });
+}
+
+#[test]
+fn results_are_limited_in_characters() {
+    run(async {
+        let text = "é".repeat(1000);
+        for (limit, is_whole) in [(1000, true), (999, false)] {
+            let provider = Scripted::new(vec![spec("tool")], [Act::say(&text)]);
+            let own = ToolRules { max_result: Some(limit), ..ToolRules::default() };
+            let execution = stage(rules(own), &[("p", &provider)]);
+            let ran = turn(&execution).run(vec![call("a", "tool", "")]).await.remove(0);
+            assert_eq!(ran.output.content == text, is_whole, "{limit}");
+            assert!(ran.output.content.chars().count() > 900, "{}", ran.output.content.len());
+        }
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{super::CallTally, Calls, Entry, Fate, Hosted, send};
+use super::{super::CallTally, Calls, Entry, Fate, send};
 use crate::{
     event::{CallStart, Event, Runner, Sink, Source},
     rules::ArgumentDelivery,
@@ -83,10 +83,7 @@ impl Calls {
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
         // Servers that count their calls from 0 in each response repeat ids of the history, and clients take the call for
         // the past one.
-        let is_refused = |hosted: &Hosted| hosted.refuses_id(&start.id, &start.name);
-        let fresh = start.id.is_empty()
-            || self.is_used(&start.id)
-            || (start.runner == Runner::Client && self.hosted.as_deref().is_some_and(is_refused));
+        let fresh = start.id.is_empty() || self.is_used(&start.id) || self.has_guessable_id(&start);
         let same = index == start.index && !fresh;
         if fresh {
             start.id = Cow::Owned(self.unused_id());

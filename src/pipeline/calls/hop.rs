@@ -114,16 +114,17 @@ impl Calls {
         }
         let after = match said {
             Finish::Stop | Finish::Calls if !self.cut => self.after_hosted(),
-            _ => After::Nothing,
+            _ => After::NOTHING,
         };
         match after {
-            After::Nothing => {}
             After::Hop(follow_up) => {
                 self.pending = Some(Pending { follow_up, finish: said, incomplete });
                 return;
             }
-            After::Deferred(turn) => self.deferred = Some(turn),
-            After::Dropped(calls) => self.tally.dropped_calls += u64::try_from(calls).unwrap_or(u64::MAX),
+            After::End { deferred, dropped } => {
+                self.deferred = deferred;
+                self.tally.dropped_calls += u64::try_from(dropped).unwrap_or(u64::MAX);
+            }
         }
         self.conclude(said, incomplete, frame, out);
     }

@@ -81,11 +81,6 @@ impl Hosted {
         self.rules.mixed_turns == MixedTurns::ServerFirst
     }
 
-    /// Whether a call's id has to be replaced, because results may be found by it later.
-    pub(super) fn refuses_id(&self, id: &str, name: &str) -> bool {
-        self.rules.mixed_turns == MixedTurns::Defer && is_guessable(id, name)
-    }
-
     /// A call begins. `id` is empty if the client gets it later, or not at all.
     pub(super) fn begins(&mut self, source: u32, start: &CallStart<'_>, id: &str) {
         self.kept += id.len() + start.name.len();
@@ -147,24 +142,31 @@ impl Hosted {
         self.whole().filter(|(_, is_hosted)| *is_hosted).map(|(call, _)| call.clone()).collect()
     }
 
-    /// The model's turn in this hop, in which it wrote `text`.
-    fn turn(&self, text: &str) -> Turn {
+    /// The model's turn in this hop, in which it wrote `text`, without the calls of hosted tools if they are `dropped`.
+    fn turn(&self, text: &str, dropped: bool) -> Turn {
         let text = (!text.is_empty()).then(|| Part::Text(text.to_owned()));
-        let calls = self.whole().map(|(call, _)| Part::Call(call.clone()));
+        let calls = self.whole().filter(|(_, is_hosted)| !(dropped && *is_hosted));
+        let calls = calls.map(|(call, _)| Part::Call(call.clone()));
         Turn::of(Role::Assistant, text.into_iter().chain(calls).collect())
     }
 }
 
 /// What follows a hop because of its calls of hosted tools.
 pub(super) enum After {
-    /// Nothing: there is none.
-    Nothing,
     /// They run, and another hop follows.
     Hop(FollowUp),
-    /// The client gets its own calls. The others run meanwhile.
-    Deferred(DeferredTurn),
-    /// The client gets its own calls. This many others are dropped.
-    Dropped(usize),
+    /// The response ends.
+    End {
+        /// What the client's next request lacks, if it has results of the client's calls.
+        deferred: Option<DeferredTurn>,
+        /// How many calls do not run.
+        dropped: usize,
+    },
+}
+
+impl After {
+    /// Nothing follows from calls of hosted tools.
+    pub(super) const NOTHING: Self = Self::End { deferred: None, dropped: 0 };
 }
 
 impl Calls {
@@ -220,7 +222,7 @@ impl Calls {
         if rescue && self.is_repeated((start.name.clone().into_owned(), Digest::of(&arguments))) {
             return;
         }
-        if start.id.is_empty() || self.is_used(&start.id) {
+        if start.id.is_empty() || self.is_used(&start.id) || is_guessable(&start.id, &start.name) {
             start.id = Cow::Owned(self.unused_id());
         }
         let Some(hosted) = &mut self.hosted else { return };
@@ -261,32 +263,34 @@ impl Calls {
         names
     }
 
+    /// Whether others may guess the id of a call for the client, by which results are found later. Calls that were held have got
+    /// theirs.
+    pub(super) fn has_guessable_id(&self, start: &CallStart<'_>) -> bool {
+        let gives_ids = self.hosted.as_ref().is_some_and(|hosted| !hosted.holds_client_calls());
+        gives_ids && start.runner == Runner::Client && is_guessable(&start.id, &start.name)
+    }
+
     /// Decides what follows the hop because of its calls of hosted tools.
     pub(super) fn after_hosted(&self) -> After {
-        let Some(hosted) = &self.hosted else { return After::Nothing };
+        let Some(hosted) = &self.hosted else { return After::NOTHING };
         let calls = hosted.to_run();
         let has_sent = self.client_calls > self.checkpoint.client_calls;
-        // The client's next request lacks the hops before, too.
-        let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
-        let lacks_hops = has_sent && has_run && hosted.rules.mixed_turns == MixedTurns::Defer;
-        if calls.is_empty() && !lacks_hops {
-            return After::Nothing;
-        }
+        let drops = hosted.rules.mixed_turns == MixedTurns::ClientOnly && has_sent;
         let turn = || {
-            let mut turn = hosted.turn(&self.said);
+            let mut turn = hosted.turn(&self.said, drops);
             turn.parts.splice(0..0, self.state.reasoning_so_far());
             turn
         };
-        match hosted.rules.mixed_turns {
-            _ if !has_sent => {
-                let turns = vec![turn()];
-                After::Hop(FollowUp { reason: Reason::Hosted, turns, hosted: calls })
-            }
-            MixedTurns::Defer | MixedTurns::ServerFirst => {
-                After::Deferred(DeferredTurn { turn: turn(), hosted: calls })
-            }
-            MixedTurns::ClientOnly => After::Dropped(calls.len()),
+        if !calls.is_empty() && !has_sent {
+            return After::Hop(FollowUp { reason: Reason::Hosted, turns: vec![turn()], hosted: calls });
         }
+        let dropped = if drops { calls.len() } else { 0 };
+        let runs = if drops { Vec::new() } else { calls };
+        // The client's next request lacks the hops before, too.
+        let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
+        let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
+        let deferred = (!runs.is_empty() || lacks_hops).then(|| DeferredTurn { turn: turn(), hosted: runs });
+        After::End { deferred, dropped }
     }
 
     /// Sends the text between those of two hops before the first text of the later one.

@@ -213,10 +213,10 @@ impl Admin {
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
             AdminPath::Permissions => Ok(Said::json(permissions::list(self.execution.as_deref()))),
-            AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body),
-            AdminPath::AllowAll => permissions::allow_all(self.execution()?),
-            AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id),
-            AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body),
+            AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body).await,
+            AdminPath::AllowAll => permissions::allow_all(self.execution()?).await,
+            AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id).await,
+            AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body).await,
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);

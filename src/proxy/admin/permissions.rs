@@ -1,5 +1,7 @@
 //! `/admin/permissions`: open questions, their answers, and remembered rules.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -27,7 +29,7 @@ fn rule(rule: &RememberedRule) -> Value {
 }
 
 /// Answers a question. The first answer counts.
-pub(super) fn answer(execution: &Execution, id: &str, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Result<Said, AdminError> {
     let object = object(body)?;
     let scope = match object.get("scope").map(Value::as_str) {
         None | Some(Some("global")) => Scope::Global,
@@ -40,7 +42,10 @@ pub(super) fn answer(execution: &Execution, id: &str, body: &[u8]) -> Result<Sai
         scope,
     };
     match execution.permissions().answer(id, answer) {
-        Ok(settled) => Ok(Said::json(settled.json())),
+        Ok(settled) => {
+            saved(execution).await?;
+            Ok(Said::json(settled.json()))
+        }
         Err(AnswerError::Unknown) => Err(AdminError::unknown("question", id)),
         Err(AnswerError::Late(winner)) => {
             let message = "the question was answered before";
@@ -61,23 +66,40 @@ pub(super) fn extend(execution: &Execution, id: &str) -> Result<Said, AdminError
 }
 
 /// Forgets a remembered rule.
-pub(super) fn revoke(execution: &Execution, id: &str) -> Result<Said, AdminError> {
-    let is_there = execution.permissions().revoke(id);
-    if is_there { Ok(Said::nothing()) } else { Err(AdminError::unknown("rule", id)) }
+pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<Said, AdminError> {
+    if !execution.permissions().revoke(id) {
+        return Err(AdminError::unknown("rule", id));
+    }
+    saved(execution).await?;
+    Ok(Said::nothing())
 }
 
 /// Sets whether all questions are answered with yes.
-pub(super) fn auto_approve(execution: &Execution, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<Said, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
     execution.permissions().set_auto_approve(enabled);
     tracing::warn!(enabled, "automatic approval of hosted calls was switched");
+    saved(execution).await?;
     Ok(Said::json(json!({"enabled": enabled})))
 }
 
 /// Remembers that all tools may run.
-pub(super) fn allow_all(execution: &Execution) -> Result<Said, AdminError> {
+pub(super) async fn allow_all(execution: &Execution) -> Result<Said, AdminError> {
     let snapshot = execution.registry().snapshot();
     execution.permissions().allow_all(snapshot.tools().iter().map(|tool| tool.name.clone()));
     tracing::warn!("all hosted tools were allowed");
+    saved(execution).await?;
     Ok(ok())
+}
+
+/// Writes the change before it is confirmed: what was revoked must not be back after a crash.
+async fn saved(execution: &Execution) -> Result<(), AdminError> {
+    let permissions = Arc::clone(execution.permissions());
+    match tokio::task::spawn_blocking(move || permissions.save()).await {
+        Ok(Ok(())) => Ok(()),
+        _ => {
+            let message = "the change is in effect, but it could not be written, so a restart undoes it";
+            Err(AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "not_saved", message))
+        }
+    }
 }

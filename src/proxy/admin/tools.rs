@@ -48,7 +48,7 @@ fn programs(registrations: &Registrations) -> Value {
 
 fn tool(execution: &Execution, tool: &Hosted) -> Value {
     let Hosted { name, spec, provider_name, rules, is_enabled, .. } = tool;
-    let permission = execution.permissions().of_tool(name);
+    let permission = execution.permissions().of_tool(name, &tool.aliases);
     json!({
         "name": **name,
         "origin_name": spec.name,

@@ -78,6 +78,8 @@ pub(super) struct ExchangeState {
     memory: Option<Reservation>,
     /// The connection was closed because the client accepted nothing.
     pub(super) is_stalled: bool,
+    /// Hosted tools have run.
+    pub(super) has_run_tools: bool,
     watch: Option<Box<dyn Watch>>,
     report: Option<ExchangeReport>,
     pub(super) access: Access,
@@ -119,6 +121,7 @@ impl ExchangeState {
             permit: None,
             memory: Some(parts.memory),
             is_stalled: false,
+            has_run_tools: false,
             watch: parts.watch,
             report: parts.report,
             access: parts.access,
@@ -329,6 +332,7 @@ impl ExchangeState {
         match decided {
             Ok(Continuation::Ask(next)) => self.ask_again(*next),
             Ok(Continuation::Ran(ran, images)) => {
+                self.has_run_tools = true;
                 let hops = self.hops.as_mut();
                 let next = hops.map_or(Ok(Continuation::End(None)), |hops| hops.ran(ran, images));
                 self.decided(next);

@@ -15,7 +15,7 @@ use crate::{
     independent::upstream::Speech,
     support::{
         client::{Client, STREAM},
-        proxy::Proxy,
+        proxy::{Proxy, Setup},
     },
 };
 
@@ -106,6 +106,28 @@ async fn calls_can_be_items_of_the_client_s_dialect() {
     }
 }
 
+#[tokio::test]
+async fn hosted_tools_are_counted_as_they_would_be_sent() {
+    let counted = async |execution: bool, fields: Value| {
+        let (upstream, asked) = upstream([]).await;
+        let setup = if execution { setup(&upstream, "") } else { Setup::new(upstream.address) };
+        let proxy = setup.start().await;
+        let mut body =
+            json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());
+        let request = Request::post(proxy.url("/v1/messages/count_tokens"));
+        let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+        let reply = Client::new().send(request).await.unwrap().json().await;
+        assert!(asked.lock().unwrap().is_empty());
+        reply["input_tokens"].as_u64().unwrap()
+    };
+    let search = json!({"name": "search", "description": "Searches.",
+        "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}}});
+    let alone = counted(false, json!({})).await;
+    assert!(counted(true, json!({})).await > counted(false, json!({"tools": [search]})).await);
+    assert_eq!(counted(true, json!({"tool_choice": {"type": "none"}})).await, alone);
+}
+
 /// An upstream accepts no such blocks of calls that its own servers did not run, but calls with results.
 #[tokio::test]
 async fn shown_calls_that_a_client_sends_back_do_not_reach_an_upstream_of_messages() {
@@ -169,8 +191,14 @@ async fn calls_written_as_text_are_run() {
         assert!(!body.contains("tool_call") && !body.contains("search"), "{body}");
         assert!(body.contains("Done."), "{body}");
         let asked = asked.lock().unwrap();
-        let last = asked[1]["messages"].to_string();
-        assert!(last.contains("found {") && last.contains("<tool_call>"), "{last}");
+        // The call and its result are repeated as the model was taught.
+        let messages = asked[1]["messages"].as_array().unwrap();
+        let last = messages.iter().map(|message| message["content"].as_str().unwrap()).collect::<Vec<_>>();
+        assert!(
+            messages.iter().all(|message| message["role"] != "tool" && message.get("tool_calls").is_none())
+        );
+        assert!(last[last.len() - 2].contains("<tool_call>\n{\"name\":\"search\""), "{last:?}");
+        assert!(last[last.len() - 1].contains("found {"), "{last:?}");
     }
 }
 

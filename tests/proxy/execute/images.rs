@@ -169,6 +169,34 @@ async fn refused_images_are_failed_items() {
     assert_eq!((&item["result"], &response["status"]), (&Value::Null, &json!("completed")));
 }
 
+/// By default the limit is ten in a minute.
+#[tokio::test]
+async fn more_images_than_the_limit_of_a_client_are_refused() {
+    let (service, state) = (service().await, tempfile::tempdir().unwrap());
+    let settings = "rate_wait = \"1ms\"\n[[tools]]\nname = \"generate_images\"\nrate_limit = \"2/1h\"";
+    let (upstream, asked) = upstream(drawing()).await;
+    let mut setup = setup(&upstream, &service, state.path(), settings);
+    setup.keys = vec!["one", "two"];
+    let proxy = setup.start().await;
+    let ask = async |key: &str, text: &str| {
+        let post =
+            Request::post(proxy.url("/v1/chat/completions")).header("authorization", format!("Bearer {key}"));
+        let post = post.body(Full::new(Bytes::from(request(text).to_string()))).unwrap();
+        let response = Client::new().send(post).await.unwrap().json().await;
+        response["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    };
+    for _ in 0..2 {
+        assert!(ask("one", "/generate-image a fox").await.contains("/api/images/"));
+    }
+    let refused = ask("one", "/generate-image a fox").await;
+    assert!(refused.contains("Too many") && !refused.contains("/api/images/"), "{refused}");
+    assert!(ask("two", "/generate-image a fox").await.contains("/api/images/"));
+    assert_eq!(service.requests(), 6, "what is refused never reaches the service");
+    assert_eq!(ask("one", "draw a fox").await, "Here they are.");
+    let said = added(&asked.lock().unwrap()[1], 1)[1]["content"].to_string();
+    assert!(said.contains("rate_limited"), "{said}");
+}
+
 /// Their dialects have no items for images: what they show is what the model writes.
 #[tokio::test]
 async fn other_clients_do_not_get_the_data_of_images() {

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use serde_json::json;
 
-use super::script::{call, end, setup, text, upstream};
+use super::script::{Scripted, call, end, scripted, setup, text, upstream};
 use crate::support::{
     client::{Client, STREAM, WHOLE, stream_error, weather},
     soon,
@@ -38,6 +38,20 @@ async fn model_that_calls_without_end_ends_with_a_warning() {
     );
     assert!(response.to_string().contains("hosted_calls_exhausted"), "{response}");
     assert_eq!(asked.lock().unwrap().len(), 2);
+}
+
+/// SDKs repeat a failed request by themselves, unless a header tells them not to.
+#[tokio::test]
+async fn failure_after_tools_have_run_is_not_to_be_repeated() {
+    for (body, is_hosted) in [(WHOLE, true), (STREAM, true), (WHOLE, false)] {
+        let refusal = || Scripted::whole("429 Too Many Requests", r#"{"error":{"message":"Later."}}"#);
+        let first = is_hosted.then(|| Scripted::stream(searching().into_bytes()));
+        let (upstream, _) = scripted(first.into_iter().chain([refusal()]).collect()).await;
+        let proxy = setup(&upstream, "").start().await;
+        let response = Client::new().chat(&proxy, body).await;
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.header("x-should-retry"), is_hosted.then_some("false"));
+    }
 }
 
 #[tokio::test]

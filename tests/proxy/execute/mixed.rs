@@ -91,21 +91,25 @@ async fn guessable_ids_are_replaced_where_results_are_kept() {
     assert!(ids.iter().all(|id| id.len() > 20) && ids[0] != ids[1], "{ids:?}");
 }
 
-/// The client's history lacks the hops before the one with its call, too.
+/// The client's history lacks the hops before the one with its call, too, whatever is done with mixed turns.
 #[tokio::test]
 async fn earlier_hops_are_completed_with_the_call_of_a_later_one() {
-    let first = text("First.") + &called(0, 's') + &end("tool_calls");
-    let (upstream, asked) = upstream([first, hop("w"), text("Done.") + &end("stop")]).await;
-    let proxy = setup(&upstream, DEFER).start().await;
-    let (message, _) = response(&proxy, &weather(json!({}))).await;
-    assert_eq!(message["content"], "First.\n\nHm.");
-    response(&proxy, &next(&message)).await;
-    let asked = asked.lock().unwrap();
-    let added = added(asked.last().unwrap(), 1);
-    let roles: Vec<_> = added.iter().map(|message| message["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["assistant", "tool", "assistant", "tool"]);
-    assert_eq!(added[1]["content"], r#"found {"city":"0"}"#);
-    assert_eq!((&added[0]["content"], &added[2]["content"]), (&json!("First."), &json!("Hm.")));
+    for (mode, last) in [("defer", "w"), ("server_first", "w"), ("client_only", "w"), ("client_only", "sw")] {
+        let first = text("First.") + &called(0, 's') + &end("tool_calls");
+        let (upstream, asked) = upstream([first, hop(last), text("Done.") + &end("stop")]).await;
+        let proxy = setup(&upstream, &format!("mixed_turns = \"{mode}\"")).start().await;
+        let (message, _) = response(&proxy, &weather(json!({}))).await;
+        assert_eq!(message["content"], "First.\n\nHm.");
+        response(&proxy, &next(&message)).await;
+        let asked = asked.lock().unwrap();
+        let added = added(asked.last().unwrap(), 1);
+        let roles: Vec<_> = added.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["assistant", "tool", "assistant", "tool"], "{mode}");
+        assert_eq!(added[1]["content"], r#"found {"city":"0"}"#);
+        assert_eq!((&added[0]["content"], &added[2]["content"]), (&json!("First."), &json!("Hm.")));
+        let calls = added[2]["tool_calls"].as_array().unwrap();
+        assert_eq!((calls.len(), &calls[0]["id"]), (1, &added[3]["tool_call_id"]), "{mode}");
+    }
 }
 
 async fn server(upstream: &crate::support::upstream::Upstream, state: &Path) -> Proxy {

@@ -1,51 +1,21 @@
 //! What a program wrote, as the output of a call.
 //!
-//! Any text is a result as it is. An object with `content`, a list of parts with `type` and `text`, or with `error` is an answer in
-//! the form that all external providers may use: `{"content": [{"type": "text", "text": …}], "details": …, "error": …}`.
+//! Any text is a result as it is, unless it is certainly an [`Answer`].
 
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::execute::Output;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Answer {
-    #[serde(default)]
-    content: Vec<Part>,
-    #[serde(default)]
-    details: Value,
-    #[serde(default)]
-    error: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Part {
-    #[serde(rename = "type")]
-    kind: Kind,
-    text: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Text,
-}
+use crate::execute::{Output, providers::answer::Answer};
 
 /// The output that `text` states.
 pub(super) fn read(text: &str) -> Output {
-    match serde_json::from_str::<Answer>(text) {
-        Ok(Answer { error: Some(error), details, .. }) => Output { details, ..Output::failed(error) },
-        Ok(Answer { content, details, error: None }) if !content.is_empty() => {
-            let texts: Vec<_> = content
-                .into_iter()
-                .map(|Part { kind: Kind::Text, text }| text)
-                .collect();
-            let content = texts.join(" ");
-            Output { summary: summary(&content), content, details, ..Output::default() }
-        }
-        _ => Output { summary: summary(text), ..Output::text(text) },
+    let object = match serde_json::from_str(text) {
+        Ok(Value::Object(object)) if Answer::is_one(&object) => Some(object),
+        _ => None,
+    };
+    match object.and_then(Answer::read) {
+        Some(Answer::Error(error, details)) => Output { details, ..Output::failed(error) },
+        Some(Answer::Result(output)) => Output { summary: summary(&output.content), ..output },
+        None => Output { summary: summary(text), ..Output::text(text) },
     }
 }
 
@@ -69,7 +39,19 @@ mod tests {
 
     #[test]
     fn text_and_other_json_are_results_as_they_are() {
-        for text in ["", "42", "hello", r#"{"a": 1.50}"#, r#"{"content": "x"}"#, r#"{"error": 5}"#, "{}", r#"{"content": []}"#] {
+        for text in [
+            "",
+            "42",
+            "hello",
+            r#"{"a": 1.50}"#,
+            r#"{"content": "x"}"#,
+            r#"{"error": null, "a": 1}"#,
+            r#"{"error": 0, "a": 1}"#,
+            "{}",
+            r#"{"content": []}"#,
+            r#"{"content": [{"title": "x"}]}"#,
+            r#"["error"]"#,
+        ] {
             let output = read(text);
             assert_eq!((output.content.as_str(), output.is_error), (text, false));
         }
@@ -84,5 +66,17 @@ mod tests {
         assert_eq!((output.content.as_str(), &output.details), ("a b", &json!({"k": 1})));
         let output = read(r#"{"content": [], "error": "no such page"}"#);
         assert_eq!((output.content.as_str(), output.is_error), ("no such page", true));
+        for (text, error) in [
+            (r#"{"error": {"message": "m"}}"#, "m"),
+            (r#"{"error": "x", "code": 3}"#, "x"),
+            (r#"{"error": 5}"#, "5"),
+            (r#"{"error": {"code": 7}, "content": "y"}"#, r#"{"code":7}"#),
+            (r#"{"error": true}"#, "no reason given"),
+        ] {
+            let output = read(text);
+            assert_eq!((output.content.as_str(), output.is_error), (error, true), "{text}");
+        }
+        let output = read(r#"{"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "x"}], "more": 1}"#);
+        assert_eq!((output.content.as_str(), output.is_error), ("a [image]", false));
     }
 }

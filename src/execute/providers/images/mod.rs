@@ -160,7 +160,7 @@ impl Options {
 
     /// The names of its tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
-        vec![TOOL.to_owned()]
+        [TOOL, "generate_image", "image_generation"].map(str::to_owned).into()
     }
 
     /// The provider.

@@ -38,9 +38,9 @@ pub(super) fn schema(max_count: usize) -> Value {
                 "type": "string",
                 "description": "What the images show, in detail: subject, setting, composition, light, colours."
             },
+            // Without a type: models also write `"3"` and `2.5`, and a schema would refuse them.
             "count": {
-                "type": "integer",
-                "description": format!("How many images, from 1 to {max_count}."),
+                "description": format!("How many images: a whole number from 1 to {max_count}."),
                 "default": default
             },
             "aspect_ratio": {

@@ -61,10 +61,15 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 /// # Errors
 /// Which one cannot.
 pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
-    match headers.keys().find(|name| HeaderName::from_bytes(name.as_bytes()).is_err()) {
-        Some(name) => Err(format!("`{name}` cannot be the name of a header")),
-        None => Ok(()),
+    for (name, value) in headers {
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return Err(format!("`{name}` cannot be the name of a header"));
+        }
+        if HeaderValue::from_str(value.expose_secret()).is_err() {
+            return Err(format!("the value of `{name}` cannot be that of a header"));
+        }
     }
+    Ok(())
 }
 
 /// Whether a message could not be sent because the server refuses the key.

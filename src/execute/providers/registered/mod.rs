@@ -22,6 +22,7 @@ mod tests;
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -149,6 +150,8 @@ struct Registration {
     label: String,
     callback: Option<Callback>,
     tools: Vec<Arc<ToolSpec>>,
+    /// Tools whose names other programs have. They are offered when a name becomes free.
+    refused: Vec<Arc<ToolSpec>>,
     expires: Instant,
     /// The open stream on which it gets calls.
     stream: Option<mpsc::Sender<Message>>,
@@ -165,6 +168,8 @@ pub(crate) struct Registered {
     pub(crate) lease: Duration,
     /// Names that others have, so these tools are not offered.
     pub(crate) refused: Vec<String>,
+    /// The other tools. The registry has the last word on them: other providers may have their names.
+    pub(crate) accepted: Vec<String>,
 }
 
 impl Registrations {
@@ -183,6 +188,11 @@ impl Registrations {
         }
     }
 
+    /// The provider's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.host.name
+    }
+
     /// The key with which a request was made.
     ///
     /// # Errors
@@ -197,7 +207,7 @@ impl Registrations {
     /// What is wrong with `body`, or which limit is reached.
     pub(crate) fn register(&self, key: KeyNumber, body: &[u8]) -> Result<Registered, Failure> {
         let limits = (self.options.max_tools, self.options.timeout);
-        let Description { id, label, callback, mut tools } = Description::parse(body, &self.rules, limits)?;
+        let Description { id, label, callback, tools } = Description::parse(body, &self.rules, limits)?;
         let mut entries = self.entries();
         let now = Instant::now();
         remove_expired(&mut entries, now);
@@ -213,8 +223,9 @@ impl Registrations {
         }
         let others: Vec<_> = entries.iter().filter(|(other, _)| **other != id).map(|(_, entry)| entry).collect();
         let is_taken = |tool: &Arc<ToolSpec>| others.iter().any(|other| other.has(&tool.name));
-        let refused: Vec<_> = tools.iter().filter(|tool| is_taken(tool)).map(|tool| tool.name.clone()).collect();
-        tools.retain(|tool| !refused.contains(&tool.name));
+        let (taken, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(is_taken);
+        let refused: Vec<_> = taken.iter().map(|tool| tool.name.clone()).collect();
+        let accepted = tools.iter().map(|tool| tool.name.clone()).collect();
         let expires = now + self.options.lease;
         let is_same = match entries.get_mut(&id) {
             Some(entry) => {
@@ -222,15 +233,18 @@ impl Registrations {
                 if !is_same {
                     tracing::warn!(provider = %self.host.name, id, "a registration replaces the one before it");
                 }
-                (entry.label, entry.callback, entry.tools, entry.expires) = (label, callback, tools, expires);
+                (entry.label, entry.callback, entry.expires) = (label, callback, expires);
+                (entry.tools, entry.refused) = (tools, taken);
                 is_same
             }
             None => {
                 tracing::info!(provider = %self.host.name, id, tools = tools.len(), "a program has registered");
-                entries.insert(id.clone(), Registration::new(key, label, callback, tools, expires));
+                let registration = Registration::new((key, label, callback), (tools, taken), expires);
+                entries.insert(id.clone(), registration);
                 false
             }
         };
+        offer_free(&mut entries);
         drop(entries);
         if !refused.is_empty() {
             tracing::warn!(provider = %self.host.name, id, tools = refused.join(", "), "other programs offer tools of these names");
@@ -239,7 +253,7 @@ impl Registrations {
         if !is_same {
             self.host.tools_changed();
         }
-        Ok(Registered { lease: self.options.lease, refused })
+        Ok(Registered { lease: self.options.lease, refused, accepted })
     }
 
     /// Renews a registration.
@@ -257,7 +271,10 @@ impl Registrations {
     /// [`Kind::NotFound`]
     pub(crate) fn remove(&self, key: KeyNumber, id: &str) -> Result<(), Failure> {
         self.with(key, id, |_| ())?;
-        self.entries().remove(id);
+        let mut entries = self.entries();
+        entries.remove(id);
+        offer_free(&mut entries);
+        drop(entries);
         tracing::info!(provider = %self.host.name, id, "a program has unregistered");
         self.host.tools_changed();
         Ok(())
@@ -431,14 +448,12 @@ impl Provider for Registrations {
 
 impl Registration {
     fn new(
-        owner: KeyNumber,
-        label: String,
-        callback: Option<Callback>,
-        tools: Vec<Arc<ToolSpec>>,
+        (owner, label, callback): (KeyNumber, String, Option<Callback>),
+        (tools, refused): (Vec<Arc<ToolSpec>>, Vec<Arc<ToolSpec>>),
         expires: Instant,
     ) -> Self {
         let (waiting, alive) = (HashMap::new(), watch::channel(()).0);
-        Self { owner, label, callback, tools, expires, stream: None, waiting, alive }
+        Self { owner, label, callback, tools, refused, expires, stream: None, waiting, alive }
     }
 
     /// Whether one of its tools has this name, in whatever spelling.
@@ -475,7 +490,26 @@ fn remove_expired(entries: &mut HashMap<String, Registration>, now: Instant) -> 
     let expired: Vec<_> =
         entries.iter().filter(|(_, entry)| entry.is_expired(now)).map(|(id, _)| id.clone()).collect();
     entries.retain(|id, _| !expired.contains(id));
+    if !expired.is_empty() {
+        offer_free(entries);
+    }
     expired
+}
+
+/// Offers tools that were refused, now that no other program has their names any more.
+fn offer_free(entries: &mut HashMap<String, Registration>) {
+    let waiting = entries.iter().filter(|(_, entry)| !entry.refused.is_empty());
+    let mut ids: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
+    ids.sort();
+    for id in ids {
+        let refused = entries.get_mut(&id).map(|entry| mem::take(&mut entry.refused)).unwrap_or_default();
+        let is_taken = |tool: &Arc<ToolSpec>| entries.values().any(|entry| entry.has(&tool.name));
+        let (taken, free): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_taken);
+        if let Some(entry) = entries.get_mut(&id) {
+            entry.tools.extend(free);
+            entry.refused = taken;
+        }
+    }
 }
 
 fn taken(id: &str) -> Failure {

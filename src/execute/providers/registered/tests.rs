@@ -45,6 +45,7 @@ fn invocation(tool: &str) -> Invocation {
         arguments: serde_json::from_value(json!({"n": 1})).unwrap(),
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(600),
+        given_up: Default::default(),
     }
 }
 
@@ -60,7 +61,7 @@ async fn registration_lasts_for_its_lease_and_is_renewed() {
     let registrations = registrations(with_keys());
     let one = key(&registrations, "key-one");
     let registered = registrations.register(one, &description("tabs", &["tab.open", "tab.close"])).unwrap();
-    assert_eq!(registered, Registered { lease: Duration::from_secs(60), refused: Vec::new() });
+    assert_eq!(registered, Registered { lease: Duration::from_secs(60), refused: Vec::new(), accepted: vec!["tab.open".to_owned(), "tab.close".to_owned()] });
     assert_eq!(names(&registrations), ["tab.open", "tab.close"]);
     for _ in 0..3 {
         advance(Duration::from_secs(59)).await;
@@ -117,6 +118,28 @@ async fn tools_of_other_programs_are_not_displaced() {
     let registered = registrations.register(one, &description("aa", &["TAB_open", "other"])).unwrap();
     assert_eq!(registered.refused, ["TAB_open"]);
     assert_eq!(names(&registrations), ["other", "tab.open"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_tools_are_offered_when_their_names_become_free() {
+    let registrations = registrations(with_keys());
+    let (one, two) = (key(&registrations, "key-one"), key(&registrations, "key-two"));
+    registrations.register(two, &description("zz", &["open"])).unwrap();
+    for id in ["aa", "bb"] {
+        let registered = registrations.register(one, &description(id, &["OPEN", id])).unwrap();
+        assert_eq!(registered.refused, ["OPEN"]);
+    }
+    registrations.remove(two, "zz").unwrap();
+    assert_eq!(names(&registrations), ["aa", "OPEN", "bb"], "one of them gets the name");
+    registrations.register(one, &description("aa", &["aa"])).unwrap();
+    assert_eq!(names(&registrations), ["aa", "bb", "OPEN"], "a registration was replaced by one without it");
+    registrations.register(two, &description("cc", &["open"])).unwrap();
+    advance(Duration::from_secs(40)).await;
+    registrations.renew(two, "cc").unwrap();
+    advance(Duration::from_secs(30)).await;
+    // The leases of the other two have ended.
+    let registered = registrations.register(two, &description("dd", &["dd"])).unwrap();
+    assert_eq!((registered.refused.len(), names(&registrations)), (0, vec!["open".to_owned(), "dd".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]

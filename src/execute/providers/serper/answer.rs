@@ -12,6 +12,9 @@ const RENAMED: [(&str, &str); 1] = [("peopleAlsoAsk", "relatedQuestions")];
 /// Fields of a response that only repeat the request.
 const LEFT_OUT: [&str; 1] = ["searchParameters"];
 
+/// Members with the address of what they are in.
+const ADDRESSES: [&str; 3] = ["link", "url", "website"];
+
 /// The results of a search.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -47,6 +50,7 @@ pub(super) fn found(
     for field in LEFT_OUT {
         response.shift_remove(field);
     }
+    response.retain(|key, value| is_kept(key, value, &is_wanted));
     let summary = direct_answer(&response).unwrap_or_else(|| match results.len() {
         0 => "No results.".to_owned(),
         1 => "1 result.".to_owned(),
@@ -63,14 +67,15 @@ pub(super) fn found(
 /// web.
 fn uniform(result: Value, is_wanted: impl Fn(&Url) -> bool) -> Option<Value> {
     let Value::Object(mut result) = result else { return None };
-    let Some(link) = result.shift_remove("link").or_else(|| result.get("website").cloned()) else {
+    // The result's own `url` must not take the place of the one that was looked at.
+    let (link, url) = (result.shift_remove("link"), result.shift_remove("url"));
+    let address = link.or(url).or_else(|| result.get("website").cloned());
+    result.retain(|key, value| is_kept(key, value, &is_wanted));
+    let Some(address) = address else {
         // Places may have no web page.
         return Some(result.into());
     };
-    let url = Url::parse(link.as_str()?).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-    if !is_wanted(&url) {
-        return None;
-    }
+    let url = web_url(address.as_str()?).filter(|url| is_wanted(url))?;
     let mut uniform = Map::new();
     if let Some(title) = result.shift_remove("title") {
         uniform.insert("title".to_owned(), title);
@@ -78,6 +83,40 @@ fn uniform(result: Value, is_wanted: impl Fn(&Url) -> bool) -> Option<Value> {
     uniform.insert("url".to_owned(), url.as_str().into());
     uniform.extend(result);
     Some(uniform.into())
+}
+
+/// The address of a web page.
+fn web_url(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+/// Whether a member stays. What has an address that is not wanted goes as a whole; so do single addresses, and in lists the elements
+/// that have them.
+fn is_kept(key: &str, value: &mut Value, is_wanted: &impl Fn(&Url) -> bool) -> bool {
+    match value {
+        Value::String(text) => match web_url(text) {
+            Some(url) => is_wanted(&url),
+            // Text that merely looks like an address with another scheme is one only where addresses are.
+            None => !is_address(key) || Url::parse(text).is_err() || text.starts_with("data:image/"),
+        },
+        Value::Array(elements) => {
+            elements.retain_mut(|element| is_kept(key, element, is_wanted));
+            true
+        }
+        Value::Object(members) => {
+            let own = ADDRESSES.iter().filter_map(|key| members.get(*key)?.as_str());
+            let is_own_wanted = own.filter_map(web_url).all(|url| is_wanted(&url));
+            members.retain(|key, value| is_kept(key, value, is_wanted));
+            is_own_wanted
+        }
+        _ => true,
+    }
+}
+
+/// Whether the member `key` has an address.
+fn is_address(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["link", "url", "website"].iter().any(|end| key.ends_with(end))
 }
 
 /// The text with which the search engine answers the question itself.

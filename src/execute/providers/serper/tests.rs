@@ -31,6 +31,7 @@ fn call(tool: &str, arguments: Value) -> Invocation {
         arguments,
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(60),
+        given_up: Default::default(),
     }
 }
 
@@ -190,6 +191,44 @@ async fn fields_of_unexpected_types_do_not_fail_a_search() {
         let output = provider(&options(&server)).run(&call("web_search", json!({"query": "a"}))).await.unwrap();
         assert_eq!(content(&output)["results"], expected, "{given}");
     }
+}
+
+#[tokio::test]
+async fn nothing_of_a_response_leads_to_a_denied_domain() {
+    let evil = "https://www.evil.example/x";
+    let good = "https://good.example/x";
+    let given = json!({
+        "organic": [
+            {"title": "a", "link": good, "url": evil, "imageUrl": evil, "sitelinks": [{"title": "b", "link": evil}, {"title": "c", "link": good}]},
+            {"title": "d", "url": evil},
+            {"title": "e", "url": good},
+            {"title": "f", "website": evil, "link": good},
+        ],
+        "answerBox": {"answer": "evil", "link": evil},
+        "knowledgeGraph": {"title": "g", "website": good, "descriptionLink": evil, "imageUrl": "data:image/png;base64,AA", "attributes": {"More": evil, "Note": "note: text"}},
+        "peopleAlsoAsk": [{"question": "h", "link": evil}, {"question": "i", "link": good}],
+        "topStories": [{"title": "j", "link": evil}],
+        "images": [{"title": "k", "imageUrl": good, "link": "javascript:alert(1)"}],
+        "relatedSearches": [{"query": "l"}],
+    });
+    let server = Server::start(&[&ok(&given)]).await;
+    let options = Options { denied_domains: vec!["evil.example".into()], ..options(&server) };
+    let output = provider(&options).run(&call("web_search", json!({"query": "q"}))).await.unwrap();
+    assert!(!output.content.contains("evil") && !output.details.to_string().contains("evil"), "{}", output.content);
+    let found = content(&output);
+    assert_eq!(
+        found["results"],
+        json!([
+            {"title": "a", "url": good, "sitelinks": [{"title": "c", "link": good}]},
+            {"title": "e", "url": good},
+            {"title": "f", "url": good},
+        ])
+    );
+    let expected = json!({"title": "g", "website": good, "imageUrl": "data:image/png;base64,AA", "attributes": {"Note": "note: text"}});
+    assert_eq!(found["knowledgeGraph"], expected);
+    assert_eq!(found["relatedQuestions"], json!([{"question": "i", "link": good}]));
+    assert_eq!(found["images"], json!([{"title": "k", "imageUrl": good}]));
+    assert_eq!(found["relatedSearches"], json!([{"query": "l"}]));
 }
 
 #[tokio::test]

@@ -1,0 +1,169 @@
+//! [`of_arguments`]: the schema of a tool's arguments, in a form that all upstreams accept.
+//!
+//! One schema that an upstream refuses would make it refuse every request that declares the tool. So what a provider gives is looked
+//! at before models get it: what is certainly meant is mended, and anything else is a fault.
+
+use serde_json::{Map, Value, json};
+
+/// How deeply schemas may be nested.
+const MAX_DEPTH: usize = 64;
+
+/// The types that values can have.
+const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+
+/// Members that are a schema.
+const SCHEMAS: [&str; 10] = [
+    "items",
+    "additionalProperties",
+    "additionalItems",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedProperties",
+];
+
+/// Members that are schemas by names.
+const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// Members that are lists of schemas.
+const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+
+/// Members that may be `null`, because they are values.
+const VALUES: [&str; 4] = ["default", "const", "example", "examples"];
+
+/// The schema, which describes an object and has `properties`.
+///
+/// # Errors
+/// Why it cannot be used, in a few words.
+pub(super) fn of_arguments(schema: Value) -> Result<Value, String> {
+    let Value::Object(mut schema) = schema else { return Err("it is not a JSON object".to_owned()) };
+    mend(&mut schema, 0)?;
+    let is_object = match schema.get("type") {
+        None => true,
+        Some(Value::Array(types)) => types.iter().any(|kind| kind == "object"),
+        Some(kind) => kind == "object",
+    };
+    if !is_object {
+        return Err("it does not describe an object".to_owned());
+    }
+    schema.insert("type".to_owned(), json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Ok(Value::Object(schema))
+}
+
+/// Takes out members that are `null` and mean nothing, which some servers write for what is absent.
+fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), String> {
+    if depth > MAX_DEPTH {
+        return Err("it is nested too deeply".to_owned());
+    }
+    schema.retain(|key, value| !value.is_null() || VALUES.contains(&key.as_str()));
+    for (key, value) in schema.iter_mut() {
+        let wrong = || format!("`{key}` is not what it must be");
+        match key.as_str() {
+            "type" if !is_type(value) => return Err(wrong()),
+            "required" if !is_list_of_names(value) => return Err(wrong()),
+            "enum" if !value.is_array() => return Err(wrong()),
+            // Older schemas have a list here.
+            "items" if value.is_array() => each(value.as_array_mut().into_iter().flatten(), depth, wrong)?,
+            key if SCHEMAS.contains(&key) => each([value].into_iter(), depth, wrong)?,
+            key if NAMED.contains(&key) => {
+                let members = value.as_object_mut().ok_or_else(wrong)?;
+                each(members.values_mut(), depth, wrong)?;
+            }
+            key if LISTS.contains(&key) => {
+                let elements = value.as_array_mut().filter(|elements| !elements.is_empty());
+                each(elements.ok_or_else(wrong)?.iter_mut(), depth, wrong)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn each<'v>(
+    schemas: impl Iterator<Item = &'v mut Value>,
+    depth: usize,
+    wrong: impl Fn() -> String,
+) -> Result<(), String> {
+    for schema in schemas {
+        match schema {
+            Value::Object(schema) => mend(schema, depth + 1)?,
+            Value::Bool(_) => {}
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(())
+}
+
+fn is_type(value: &Value) -> bool {
+    let is_known = |value: &Value| value.as_str().is_some_and(|kind| TYPES.contains(&kind));
+    match value {
+        Value::Array(types) => !types.is_empty() && types.iter().all(is_known),
+        value => is_known(value),
+    }
+}
+
+fn is_list_of_names(value: &Value) -> bool {
+    // A schema of an older draft has a switch here, in the schema of the property itself.
+    value.is_boolean() || value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_certainly_meant_is_mended() {
+        let empty = json!({"type": "object", "properties": {}});
+        for written in [
+            json!({}),
+            json!({"type": "object"}),
+            json!({"properties": {}}),
+            json!({"type": "object", "properties": null, "required": null}),
+            json!({"type": ["object", "null"], "properties": {}}),
+            json!({"type": null}),
+        ] {
+            assert_eq!(of_arguments(written.clone()), Ok(empty.clone()), "{written}");
+        }
+        let nested = json!({"properties": {"a": {"type": "string", "title": null, "default": null}}});
+        let mended = of_arguments(nested).unwrap();
+        assert_eq!(mended["properties"]["a"], json!({"type": "string", "default": null}));
+    }
+
+    #[test]
+    fn usable_schemas_stay_as_they_are() {
+        for schema in [
+            json!({"type": "object", "properties": {"a": {"type": ["string", "null"], "enum": ["x", null]}, "b": true}, "required": ["a"]}),
+            json!({"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#/$defs/n"}]}}, "$defs": {"n": {"type": "array", "items": {}}}}),
+            json!({"type": "object", "properties": {"type": {"type": "string"}, "enum": {}}, "additionalProperties": false, "x-own": 5}),
+        ] {
+            assert_eq!(of_arguments(schema.clone()), Ok(schema));
+        }
+    }
+
+    #[test]
+    fn what_no_upstream_accepts_is_a_fault() {
+        for (schema, word) in [
+            (json!([]), "not a JSON object"),
+            (json!({"type": "string"}), "not describe an object"),
+            (json!({"type": ["string", "null"]}), "not describe an object"),
+            (json!({"type": 5}), "`type`"),
+            (json!({"type": "Object"}), "`type`"),
+            (json!({"properties": []}), "`properties`"),
+            (json!({"properties": {"a": null}}), "`properties`"),
+            (json!({"properties": {"a": "string"}}), "`properties`"),
+            (json!({"properties": {"a": {"type": "text"}}}), "`type`"),
+            (json!({"properties": {}, "required": "a"}), "`required`"),
+            (json!({"anyOf": []}), "`anyOf`"),
+            (json!({"properties": {"a": {"type": "array", "items": "string"}}}), "`items`"),
+        ] {
+            let fault = of_arguments(schema.clone()).unwrap_err();
+            assert!(fault.contains(word), "{schema}: {fault}");
+        }
+        let deep = (0..70).fold(json!({}), |inner, _| json!({"not": inner}));
+        assert!(of_arguments(deep).is_err());
+    }
+}
