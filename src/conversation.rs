@@ -45,8 +45,11 @@ pub struct Conversation {
     pub namespaced: Vec<Namespaced>,
     /// Names of the tools that toolwire runs. The client did not declare them, and never sees their calls as its own.
     pub hosted_tools: Vec<String>,
-    /// Types of the declared tools that are not the client's to run. Upstreams of other dialects do not get them.
-    pub server_tools: Vec<String>,
+    /// The declared tools that are no functions of the client: servers run them, or only their API knows their schemas. Upstreams
+    /// of other dialects do not get them.
+    pub server_tools: Vec<ServerTool>,
+    /// Those of them that the client chose in a form of its dialect, which is in `rest`: `{"type": "web_search"}`.
+    pub server_choice: Vec<Value>,
     /// Whether and which tools may be called.
     pub tool_choice: ToolChoice,
     /// Whether the response may contain several calls. All dialects default to yes.
@@ -80,6 +83,32 @@ pub struct Namespaced {
     pub namespace: String,
     /// Its name inside the namespace.
     pub inner: String,
+}
+
+/// A declared tool of a type that its API defines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerTool {
+    /// Its type, often with a version: `web_search_20250305`.
+    pub kind: String,
+    /// The name by which it is called and chosen. Dialects without such names use the type.
+    pub name: String,
+}
+
+impl ServerTool {
+    /// Of the type `kind`, whose name is `name`, if it has one.
+    pub(crate) fn new(kind: impl Into<String>, name: Option<String>) -> Self {
+        let kind = kind.into();
+        Self { name: name.unwrap_or_else(|| kind.clone()), kind }
+    }
+
+    /// Whether it is the tool `name`, in whatever version.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        let is_version = |part: &str| part == "preview" || part.bytes().all(|byte| byte.is_ascii_digit());
+        let version = self.kind.strip_prefix(name);
+        version.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('_').is_some_and(|rest| rest.split('_').all(is_version))
+        })
+    }
 }
 
 /// A conversation as one text, which the model continues.

@@ -69,6 +69,16 @@ impl Rest {
         *self = Self::new(dialect, fields);
     }
 
+    /// Keeps only those declarations of the server's tools whose type `is_kept`.
+    pub(crate) fn retain_tools(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let Some(received) = &mut self.0 else { return };
+        let Some(tools) = received.value.get_mut("tools").and_then(Value::as_array_mut) else { return };
+        tools.retain(|tool| tool.get("type").and_then(Value::as_str).is_none_or(&is_kept));
+        if tools.is_empty() {
+            self.remove("tools");
+        }
+    }
+
     /// Removes the field `key`; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let received = self.0.as_mut()?;

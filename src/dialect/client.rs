@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Dialect, Stamp, Writer};
+use super::{Dialect, Stamp, Writer, fields::check_choice};
 use crate::{
     conversation::{Conversation, Namespaced, Rest},
     failure::Failure,
@@ -15,11 +15,21 @@ pub trait ClientSide: Sync {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
+    /// Decodes a request's body, except that the choice may name tools that are declared later.
+    ///
+    /// # Errors
+    /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
+    fn read(&self, body: &[u8]) -> Result<Conversation, Failure>;
+
     /// Decodes a request's body.
     ///
     /// # Errors
     /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
-    fn decode(&self, body: &[u8]) -> Result<Conversation, Failure>;
+    fn decode(&self, body: &[u8]) -> Result<Conversation, Failure> {
+        let conversation = self.read(body)?;
+        check_choice(&conversation)?;
+        Ok(conversation)
+    }
 
     /// A writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;

@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt};
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    conversation::{Tool, ToolChoice},
+    conversation::{Conversation, Tool, ToolChoice},
     failure::{Failure, Kind},
     wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
 };
@@ -260,23 +260,23 @@ pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), F
     }
 }
 
-/// Rejects choices that cannot be satisfied. `has_unknown`: tools of unknown types are declared, too.
-pub(crate) fn check_choice(
-    path: Path<'_>,
-    choice: &ToolChoice,
-    tools: &[Tool],
-    has_unknown: bool,
-) -> Result<(), Failure> {
-    let names: &[String] = match choice {
+/// Rejects choices that cannot be satisfied. Hosted tools may satisfy them, so that it is called when these are declared.
+pub(crate) fn check_choice(conversation: &Conversation) -> Result<(), Failure> {
+    let Conversation { tools, server_tools, tool_choice, legacy_functions, .. } = conversation;
+    let path = Path::Member(&Path::Body, if *legacy_functions { "function_call" } else { "tool_choice" });
+    let names: &[String] = match tool_choice {
         ToolChoice::Auto | ToolChoice::None => return Ok(()),
-        ToolChoice::Required if tools.is_empty() && !has_unknown => {
+        ToolChoice::Required if tools.is_empty() && server_tools.is_empty() => {
             return Err(wrong_value(path, "asks for a call, but no tools are declared"));
         }
         ToolChoice::Required => return Ok(()),
         ToolChoice::Named(name) => std::slice::from_ref(name),
         ToolChoice::Allowed { names, .. } => names,
     };
-    match names.iter().find(|name| !tools.iter().any(|tool| tool.name == **name)) {
+    let is_declared = |name: &&String| {
+        tools.iter().any(|tool| tool.name == **name) || server_tools.iter().any(|tool| tool.name == **name)
+    };
+    match names.iter().find(|name| !is_declared(name)) {
         Some(name) => {
             Err(wrong_value(path, format_args!("names `{name}`, which is not among the declared tools")))
         }

@@ -61,6 +61,7 @@ pub use self::{
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub(crate) use self::{
+    fields::check_choice,
     response_writer::{StreamForm, WholeForm},
     stamp::Ids,
     upstream::Asked,

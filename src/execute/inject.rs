@@ -2,16 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::Value;
+
 use super::{
     engines::narrowed,
     intent::{Intent, plain},
     permission::{Asked, Permissions},
-    registry::{Hosted, Snapshot, normalized},
+    registry::{Hosted, Snapshot},
     settings::{Clash, Injection},
     stage::Asker,
 };
 use crate::{
-    conversation::{Conversation, Part, Role, Tool, ToolChoice, Turn},
+    conversation::{Conversation, Part, Role, ServerTool, Tool, ToolChoice, Turn},
+    tools::normalized,
     wire::text::{boundary_upto, tail},
 };
 
@@ -24,18 +27,22 @@ const PREFIX: &str = "hosted__";
 /// Places in a snapshot, by the names under which the model has the tools.
 pub(super) type Offered = HashMap<String, usize>;
 
-/// Adds the hosted tools that the model gets to `conversation`.
+/// Adds the hosted tools that the model gets to `conversation`. `unserved` are the types of the servers' tools in it that the upstream
+/// does not have.
+///
+/// A hosted tool takes the place of a server's tool that is the same one: the upstream does not have that, or the hosted one wins.
+/// Who chooses the server's tool has then chosen the hosted one.
 pub(super) fn inject(
     conversation: &mut Conversation,
-    snapshot: &Snapshot,
+    (snapshot, unserved): (&Snapshot, &[String]),
     (clash, permissions, asker): (Clash, &Permissions, &Asker),
 ) -> Offered {
     let mut offered = Offered::new();
-    if matches!(conversation.tool_choice, ToolChoice::None) {
+    if matches!(conversation.tool_choice, ToolChoice::None) && conversation.server_choice.is_empty() {
         return offered;
     }
     let chain = Chain::of(&conversation.turns);
-    for (place, hosted) in snapshot.tools().iter().enumerate() {
+    let is_wanted = |hosted: &Hosted, conversation: &Conversation| {
         let asked = Asked {
             key: Some(asker.owner),
             model: &asker.model,
@@ -43,22 +50,31 @@ pub(super) fn inject(
             aliases: &hosted.aliases,
             domain: None,
         };
-        let is_wanted = hosted.is_enabled
-            && may_be_chosen(&conversation.tool_choice, hosted)
-            && wants(conversation, &chain, hosted)
-            && permissions.may_ever_run(&asked);
-        if let Some(name) = is_wanted.then(|| free_name(conversation, hosted, clash)).flatten() {
-            let own = &hosted.spec.parameters;
-            let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
-            conversation.hosted_tools.push(name.clone());
-            conversation.tools.push(Tool {
-                description: hosted.spec.description.clone(),
-                parameters: Some(parameters),
-                ..Tool::named(name.clone())
-            });
-            offered.insert(name, place);
-            offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
+        hosted.is_enabled && wants(conversation, &chain, hosted) && permissions.may_ever_run(&asked)
+    };
+    let wanted = snapshot.tools().iter().enumerate().filter(|(_, hosted)| is_wanted(hosted, conversation));
+    let named = wanted.filter_map(|(place, hosted)| {
+        Some((place, hosted, free_name(conversation, unserved, (hosted, clash))?))
+    });
+    let named: Vec<_> = named.collect();
+    for (_, hosted, name) in &named {
+        choose_instead(conversation, hosted, name);
+    }
+    for (place, hosted, name) in named {
+        if !may_be_chosen(&conversation.tool_choice, &name) {
+            continue;
         }
+        replace(conversation, hosted, &name);
+        let own = &hosted.spec.parameters;
+        let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
+        conversation.hosted_tools.push(name.clone());
+        conversation.tools.push(Tool {
+            description: hosted.spec.description.clone(),
+            parameters: Some(parameters),
+            ..Tool::named(name.clone())
+        });
+        offered.insert(name, place);
+        offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
     }
     // Calls by other names are hosted too. The model is not given these names.
     let aliases: Vec<_> =
@@ -67,13 +83,64 @@ pub(super) fn inject(
     offered
 }
 
-/// Whether the client's choice leaves room for the tool: it may have chosen other ones.
-fn may_be_chosen(choice: &ToolChoice, hosted: &Hosted) -> bool {
+/// Whether the client's choice leaves room for the tool that the model has under this name: it may have chosen other ones.
+fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
     match choice {
         ToolChoice::None => false,
         ToolChoice::Auto | ToolChoice::Required => true,
-        ToolChoice::Named(name) => *name == *hosted.name,
-        ToolChoice::Allowed { names, .. } => names.iter().any(|name| *name == *hosted.name),
+        ToolChoice::Named(chosen) => chosen == name,
+        ToolChoice::Allowed { names, .. } => names.iter().any(|chosen| chosen == name),
+    }
+}
+
+/// Whether a server's tool of the type `kind` is the hosted one.
+fn is_same(kind: &ServerTool, hosted: &Hosted) -> bool {
+    kind.is(&hosted.name) || hosted.spec.aliases.iter().any(|alias| kind.is(alias))
+}
+
+/// Makes a choice of a server's tool one of the hosted tool that takes its place, under its own name.
+fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
+    if name != &*hosted.name {
+        return;
+    }
+    let replaced: Vec<_> = conversation.server_tools.iter().filter(|tool| is_same(tool, hosted)).collect();
+    let is_replaced = |chosen: &str| replaced.iter().any(|tool| tool.name == chosen);
+    match &mut conversation.tool_choice {
+        ToolChoice::Named(chosen) if is_replaced(chosen) => name.clone_into(chosen),
+        ToolChoice::Allowed { names, .. } => {
+            names.iter_mut().filter(|chosen| is_replaced(chosen)).for_each(|chosen| name.clone_into(chosen));
+        }
+        _ => {}
+    }
+    let kind = |chosen: &Value| {
+        ServerTool::new(chosen.get("type").and_then(Value::as_str).unwrap_or_default(), None)
+    };
+    let count = conversation.server_choice.len();
+    conversation.server_choice.retain(|chosen| !is_same(&kind(chosen), hosted));
+    if conversation.server_choice.len() < count {
+        // What is left of the choice is written anew.
+        conversation.rest.remove("tool_choice");
+        match &mut conversation.tool_choice {
+            ToolChoice::Allowed { names, .. } => names.push(name.to_owned()),
+            choice @ ToolChoice::None => {
+                *choice = ToolChoice::Allowed { names: vec![name.to_owned()], required: false };
+            }
+            choice => *choice = ToolChoice::Named(name.to_owned()),
+        }
+    }
+}
+
+/// Removes the tools of the client and of servers whose place the hosted tool takes.
+fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
+    if name != &*hosted.name {
+        return;
+    }
+    conversation.tools.retain(|tool| tool.name != name);
+    conversation.custom_tools.retain(|custom| custom != name);
+    conversation.namespaced.retain(|namespaced| namespaced.name != name);
+    if conversation.server_tools.iter().any(|tool| is_same(tool, hosted)) {
+        conversation.server_tools.retain(|tool| !is_same(tool, hosted));
+        conversation.rest.retain_tools(|kind| !is_same(&ServerTool::new(kind, None), hosted));
     }
 }
 
@@ -95,13 +162,13 @@ fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
 /// Whether the client names the tool: in its choice, or as a tool of a server, such as `web_search_20250305`.
 fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     let is_chosen = match &conversation.tool_choice {
-        ToolChoice::Named(_) | ToolChoice::Allowed { .. } => may_be_chosen(&conversation.tool_choice, hosted),
+        ToolChoice::Named(_) | ToolChoice::Allowed { .. } => {
+            let prefixed = prefixed(&hosted.name);
+            [&*hosted.name, &prefixed].iter().any(|name| may_be_chosen(&conversation.tool_choice, name))
+        }
         _ => false,
     };
-    let is_type = |kind: &String| {
-        kind.strip_prefix(&*hosted.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-    };
-    is_chosen || conversation.server_tools.iter().any(is_type)
+    is_chosen || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
 }
 
 /// The turns since the model's last answer without calls. What was asked for or called in them stays available until the next
@@ -150,27 +217,28 @@ fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<I
     hosted.spec.aliases.iter().filter(is_free).map(|alias| (*alias).to_owned())
 }
 
-/// The name under which the model gets the tool. If the client has declared a tool of this name, that depends on the settings.
-fn free_name(conversation: &mut Conversation, hosted: &Hosted, clash: Clash) -> Option<String> {
-    let is_declared =
-        |conversation: &Conversation, name: &str| conversation.tools.iter().any(|tool| tool.name == name);
-    let name = hosted.name.to_string();
-    if !is_declared(conversation, &name) {
-        return Some(name);
+/// The name under which the model gets the tool. If the client has declared a tool of this name, or the same tool of a server that the
+/// upstream has, that depends on the settings.
+fn free_name(
+    conversation: &Conversation,
+    unserved: &[String],
+    (hosted, clash): (&Hosted, Clash),
+) -> Option<String> {
+    let is_declared = |name: &str| conversation.tools.iter().any(|tool| tool.name == name);
+    let is_served = |tool: &ServerTool| is_same(tool, hosted) && !unserved.contains(&tool.kind);
+    if !is_declared(&hosted.name) && !conversation.server_tools.iter().any(is_served) {
+        return Some(hosted.name.to_string());
     }
     match clash {
         Clash::ClientWins => None,
-        Clash::ServerWins => {
-            conversation.tools.retain(|tool| tool.name != name);
-            conversation.custom_tools.retain(|custom| *custom != name);
-            conversation.namespaced.retain(|namespaced| namespaced.name != name);
-            Some(name)
-        }
-        Clash::Prefix => {
-            let name = normalized(&format!("{PREFIX}{name}"));
-            (!is_declared(conversation, &name)).then_some(name)
-        }
+        Clash::ServerWins => Some(hosted.name.to_string()),
+        Clash::Prefix => Some(prefixed(&hosted.name)).filter(|name| !is_declared(name)),
     }
+}
+
+/// The name beside a tool of the client.
+fn prefixed(name: &str) -> String {
+    normalized(&format!("{PREFIX}{name}"))
 }
 
 #[cfg(test)]

@@ -17,13 +17,10 @@ use super::{
     tool::ToolSpec,
 };
 use crate::{
-    digest::Digest,
     suggest::suggest,
+    tools::normalized,
     wire::{json::Raw, text::boundary_upto},
 };
-
-/// The longest name that models are given, in bytes.
-const MAX_NAME: usize = 64;
 
 /// Bytes of a tool's description. Longer ones are cut.
 const MAX_DESCRIPTION: usize = 8 << 10;
@@ -351,23 +348,6 @@ fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
         timeout: rules.timeout.unwrap_or(spec.timeout),
         ..ToolSpec::clone(&spec)
     })
-}
-
-/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most [`MAX_NAME`] bytes. Names that would lose
-/// more than the case and separators end with a hash, so that different names remain different.
-pub(crate) fn normalized(name: &str) -> String {
-    let legal = |character: char| match character.to_ascii_lowercase() {
-        legal @ ('a'..='z' | '0'..='9' | '_' | '-') => legal,
-        _ => '_',
-    };
-    let name = name.trim();
-    let short: String = name.chars().map(legal).collect();
-    if name.is_ascii() && short.len() <= MAX_NAME {
-        return short;
-    }
-    let hash = format!("_{:08x}", Digest::of(&name.to_lowercase()).short());
-    let kept: String = short.chars().take(MAX_NAME - hash.len()).collect();
-    kept + &hash
 }
 
 #[cfg(test)]

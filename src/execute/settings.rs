@@ -10,10 +10,9 @@ use super::{
     files::ImageSettings,
     intent::Intent,
     permission::{PermissionRule, glob},
-    registry::normalized,
     tool::Rate,
 };
-use crate::rules::MixedTurns;
+use crate::{rules::MixedTurns, tools::normalized};
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]

@@ -281,15 +281,16 @@ impl Execution {
         HostedTurn::new(Arc::clone(self), (self.registry.snapshot(), None), asker)
     }
 
-    /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `None`: it
-    /// gets none.
+    /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `unserved`
+    /// are the types of the servers' tools that the upstream does not have. `None`: it gets none.
     pub(crate) fn offer(
         self: &Arc<Self>,
-        conversation: &mut Conversation,
+        (conversation, unserved): (&mut Conversation, &[String]),
         asker: Asker,
     ) -> Option<HostedTurn> {
         let snapshot = self.registry.snapshot();
-        let offered = inject(conversation, &snapshot, (self.settings.clash, &self.permissions, &asker));
+        let clash = self.settings.clash;
+        let offered = inject(conversation, (&snapshot, unserved), (clash, &self.permissions, &asker));
         let is_offered = !offered.is_empty();
         is_offered.then(|| HostedTurn::new(Arc::clone(self), (snapshot, Some(offered)), asker))
     }

@@ -30,6 +30,7 @@ use crate::{
     event::Media,
     pipeline::DeferredTurn,
     rules::HostedRules,
+    tools::is_spelling_of,
     wire::text::boundary_upto,
 };
 
@@ -193,10 +194,14 @@ impl HostedTurn {
         exhausted.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The tool that the model has under this name.
+    /// The tool that the model has under this name, however it wrote it.
     pub(crate) fn tool(&self, name: &str) -> Option<&Hosted> {
         match &self.offered {
-            Some(offered) => self.snapshot.tools().get(*offered.get(name)?),
+            Some(offered) => {
+                let spelled = || offered.iter().find(|(own, _)| is_spelling_of(name, own));
+                let place = offered.get(name).or_else(|| spelled().map(|(_, place)| place))?;
+                self.snapshot.tools().get(*place)
+            }
             None => self.snapshot.find(name),
         }
     }

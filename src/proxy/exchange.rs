@@ -14,8 +14,10 @@ use bytes::Bytes;
 
 use crate::{
     config::{Config, Model, ToolStyle},
-    conversation::{Constraint, Conversation, NameForm, Tool},
-    dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest},
+    conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice},
+    dialect::{
+        Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest, check_choice,
+    },
     enforce::{Enforced, Means},
     execute::{Asker, Execution, HostedTurn},
     failure::{Failure, Kind},
@@ -78,12 +80,12 @@ pub(super) struct Who<'r> {
     pub(super) request: &'r str,
 }
 
-/// Decodes a request for a model's response.
+/// Decodes a request for a model's response. The choice among its tools is checked when hosted tools are declared, too.
 ///
 /// # Errors
 /// [`Kind::Request`]
 pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation, Failure> {
-    let conversation = dialect.side().decode(body)?;
+    let conversation = dialect.side().read(body)?;
     if conversation.model.is_empty() {
         let failure = Failure::new(Kind::Request, "the request names no model");
         return Err(failure.with_param("model"));
@@ -108,8 +110,7 @@ pub(super) fn prepare<'c>(
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
-    let left_out = left_out_tools(model, &conversation);
-    let answering = Answering { reasoning, left_out, ..Answering::new(&conversation, stamp) };
+    let mut answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         learned.servers.look_at(&model.upstream);
     }
@@ -122,6 +123,8 @@ pub(super) fn prepare<'c>(
         .map_or((None, None), |execution| host((execution, model), &mut conversation, (owner, request)));
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
+    let is_settled = settle_choice(model, &mut conversation)?;
+    answering.left_out = left_out_tools(model, &conversation);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
@@ -130,7 +133,7 @@ pub(super) fn prepare<'c>(
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let hops = (may_follow_up || constrained.is_some() || hosted.is_some()).then(|| {
         let shared = (Arc::clone(config), Arc::clone(learned));
-        let asked = match body.filter(|_| hosted.is_none()) {
+        let asked = match body.filter(|_| hosted.is_none() && !is_settled) {
             Some(body) => Asked::Body(body.as_ref().into(), states.clone()),
             None => Asked::Conversation(Arc::clone(&conversation)),
         };
@@ -176,7 +179,36 @@ pub(super) fn host(
         command::drop_tools(conversation);
         return (command, None);
     }
-    (None, execution.offer(conversation, asker))
+    let unserved = left_out_tools(model, conversation);
+    (None, execution.offer((conversation, &unserved), asker))
+}
+
+/// Checks the client's choice among all tools that are declared. A choice of a server's tool that cannot be passed on is none:
+/// the model decides among the other tools. Returns whether the choice was changed.
+///
+/// # Errors
+/// [`Kind::Request`]: the choice cannot be satisfied.
+pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> Result<bool, Failure> {
+    check_choice(conversation)?;
+    if sends_server_tools(model, conversation) {
+        return Ok(false);
+    }
+    let tools = &conversation.tools;
+    let is_known = |name: &String| tools.iter().any(|tool| tool.name == *name);
+    let choice = match &conversation.tool_choice {
+        ToolChoice::Named(name) if !is_known(name) => ToolChoice::Auto,
+        ToolChoice::Allowed { names, required } if !names.iter().all(is_known) => {
+            let names: Vec<_> = names.iter().filter(|name| is_known(name)).cloned().collect();
+            if names.is_empty() {
+                ToolChoice::None
+            } else {
+                ToolChoice::Allowed { names, required: *required }
+            }
+        }
+        _ => return Ok(false),
+    };
+    conversation.tool_choice = choice;
+    Ok(true)
 }
 
 /// What `client` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
@@ -186,11 +218,16 @@ fn own_states(model: &Model, (states, client): (&Arc<TurnStates>, ClientKey)) ->
 
 /// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.
 fn left_out_tools(model: &Model, conversation: &Conversation) -> Vec<String> {
-    let upstream = model.upstream.dialect().name();
-    let is_sent = !conversation.rest.foreign_keys(upstream).any(|key| key == "tools");
+    let is_sent = sends_server_tools(model, conversation);
     let runs = |tool: &str| model.settings.server_tools.iter().any(|own| tool.starts_with(own.as_str()));
-    let tools = conversation.server_tools.iter().filter(|tool| !is_sent && !runs(tool));
-    tools.cloned().collect()
+    let kinds = conversation.server_tools.iter().map(|tool| &tool.kind);
+    kinds.filter(|kind| !is_sent && !runs(kind)).cloned().collect()
+}
+
+/// Whether the upstream gets the tools of servers that the client declared.
+fn sends_server_tools(model: &Model, conversation: &Conversation) -> bool {
+    let upstream = model.upstream.dialect().name();
+    !conversation.rest.foreign_keys(upstream).any(|key| key == "tools")
 }
 
 /// The rules for a response of the model that a client requests as `asked`, and which is written as `answering` says.

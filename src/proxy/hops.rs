@@ -286,7 +286,16 @@ fn result_of(ran: &Ran) -> ServerCall<'static> {
 fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     match &mut conversation.tool_choice {
         choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
-        ToolChoice::Allowed { required, .. } => *required = false,
+        ToolChoice::Allowed { required, .. } => {
+            *required = false;
+            // As the client wrote it, it may require a call.
+            conversation.rest.remove("tool_choice");
+        }
+        // A server's tool that is chosen in the form of its dialect is required.
+        ToolChoice::Auto if !conversation.server_choice.is_empty() => {
+            conversation.server_choice.clear();
+            conversation.rest.remove("tool_choice");
+        }
         ToolChoice::Auto | ToolChoice::None => {}
     }
     if hosted.exhausted_limit().is_some() {
@@ -296,6 +305,16 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     // Their names stay hosted: a model that calls one all the same is told.
     let exhausted = hosted.exhausted();
     conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
+    let Conversation { tools, server_tools, server_choice, tool_choice, .. } = conversation;
+    if let ToolChoice::Allowed { names, .. } = tool_choice {
+        let is_left = |name: &str| {
+            tools.iter().any(|tool| tool.name == name) || server_tools.iter().any(|tool| tool.name == name)
+        };
+        names.retain(|name| is_left(name));
+        if names.is_empty() && server_choice.is_empty() {
+            *tool_choice = ToolChoice::None;
+        }
+    }
 }
 
 /// Makes the arguments of those calls objects that are not: there are upstreams that refuse a request with others. The results of

@@ -35,8 +35,9 @@ pub(crate) struct Preview {
 /// As a request would fail before anything is sent.
 pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8]) -> Result<Preview, Failure> {
     const NOW: u64 = 0;
-    let conversation = exchange::decode(dialect, body)?;
+    let mut conversation = exchange::decode(dialect, body)?;
     let model = exchange::model(config, dialect, &conversation)?;
+    exchange::settle_choice(model, &mut conversation)?;
     let means = model.upstream.options.side().means();
     let mut sent = exchange::sent(model, &conversation, (&means, NOW))?;
     let (request, _) = exchange::encode((model, &model.upstream.options), &mut sent, NOW)?;

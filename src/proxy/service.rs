@@ -464,6 +464,7 @@ impl Service {
             if let Some(execution) = self.execution.as_deref() {
                 exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
             }
+            exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
             Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
         });

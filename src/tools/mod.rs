@@ -5,10 +5,14 @@ use std::{collections::HashSet, sync::Arc};
 use serde_json::Value;
 
 mod arguments;
+mod name;
 mod types;
 
-use crate::conversation::{Conversation, Tool, names_at_upstreams};
+use crate::conversation::{Conversation, Tool, ToolChoice, names_at_upstreams};
 pub(crate) use arguments::fault as arguments_fault;
+pub(crate) use name::is_spelling_of;
+#[cfg(feature = "proxy")]
+pub(crate) use name::normalized;
 pub(crate) use types::{ArgumentTypes, Schema, Types};
 
 /// Prefixes that models add to a tool's name: the namespaces in which OpenAI's prompts declare tools.
@@ -52,12 +56,20 @@ impl DeclaredTools {
     /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the
     /// prompt; it may be empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
-        let tools = conversation.callable_tools();
+        // A hosted tool that the client chose is called first. What follows is the model's choice.
+        let chooses_hosted = match &conversation.tool_choice {
+            ToolChoice::Named(name) => conversation.hosted_tools.contains(name),
+            _ => false,
+        };
+        let callable = || {
+            let all = conversation.tools.iter().filter(move |_| chooses_hosted);
+            all.chain(conversation.callable_tools().filter(move |_| !chooses_hosted))
+        };
+        let tools = callable();
         let mut tools: Vec<_> = tools.map(|tool| (tool.name.as_str().into(), Signature::of(tool))).collect();
         let renamed = names_at_upstreams(&conversation.tools);
         if !renamed.is_empty() {
-            let callable: HashSet<&str> =
-                conversation.callable_tools().map(|tool| tool.name.as_str()).collect();
+            let callable: HashSet<&str> = callable().map(|tool| tool.name.as_str()).collect();
             let renamed = renamed.into_iter().filter(|(_, tool)| callable.contains(tool.name.as_str()));
             tools.extend(renamed.map(|(name, tool)| {
                 let declared = Some(tool.name.as_str().into());

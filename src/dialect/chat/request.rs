@@ -14,4 +14,5 @@ mod encode;
 mod original;
 
 pub use decode::decode;
+pub(super) use decode::read;
 pub use encode::encode;

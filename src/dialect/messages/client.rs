@@ -16,8 +16,8 @@ impl ClientSide for Client {
         Dialect::Messages
     }
 
-    fn decode(&self, body: &[u8]) -> Result<Conversation, Failure> {
-        request::decode(body)
+    fn read(&self, body: &[u8]) -> Result<Conversation, Failure> {
+        request::read(body)
     }
 
     fn writer(&self, answering: &Answering) -> Writer {

@@ -126,7 +126,12 @@ impl StreamedCall {
             self.extent.push("{}");
             out.event(Event::CallArguments { index, piece: Cow::Borrowed("{}") });
         }
-        let end = if self.extent.is_whole() { CallEnd::Complete } else { CallEnd::Cut };
+        let end = match self.extent.is_broken() && !cut {
+            _ if self.extent.is_whole() => CallEnd::Complete,
+            // The model went on after them, so that they were not cut off.
+            true => CallEnd::Broken,
+            false => CallEnd::Cut,
+        };
         out.event(Event::CallEnd { index, end });
         self.state = State::Ended;
     }

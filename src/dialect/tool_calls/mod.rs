@@ -70,7 +70,7 @@ enum Form {
 
 impl CallDeltas {
     /// For one response; arguments nested deeper than `max_depth` end as
-    /// [`CallEnd::Cut`](crate::event::CallEnd::Cut).
+    /// [`CallEnd::Broken`](crate::event::CallEnd::Broken).
     pub(crate) fn new(max_depth: usize) -> Self {
         Self {
             calls: Vec::new(),
@@ -138,8 +138,9 @@ impl CallDeltas {
         self.take(Form::Legacy, address, &Piece::read(function_call, None), out)
     }
 
-    /// The response has ended. A call whose arguments are not a complete object by now is cut; one that never
-    /// got arguments has `{}`, unless the response itself was `cut` short.
+    /// The response has ended. A call whose arguments are the beginning of an object is cut, and so is every incomplete one if
+    /// the response itself was `cut` short. Otherwise a call that never got arguments has `{}`, and one whose arguments cannot
+    /// become an object is broken.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         self.announce(out);
         for mut call in self.calls.drain(..) {

@@ -253,7 +253,7 @@ impl NamedCall {
             (true, true) => CallEnd::Cut,
             (true, false) => CallEnd::Complete,
             (false, _) if self.extent.is_whole() => CallEnd::Complete,
-            (false, _) if self.extent.is_broken() => CallEnd::Broken,
+            (false, false) if self.extent.is_broken() => CallEnd::Broken,
             (false, _) => CallEnd::Cut,
         };
         self.state = State::Ended;

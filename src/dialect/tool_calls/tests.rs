@@ -267,10 +267,14 @@ fn declared_name_is_announced_at_once() {
 }
 
 #[test]
-fn incomplete_or_non_object_arguments_end_as_cut() {
-    for arguments in [r#"{\"x\":"#, "[1]", "5", "{} {}", "{}x", "{,}"] {
+fn incomplete_arguments_end_as_cut_and_those_that_are_no_object_as_broken() {
+    let prefixes = [r#"{"#, r#"{\"x\":"#, r#"{\"x\":1"#, r#"{\"x\":1,"#, r#" {\"x\":\"}"#];
+    let others = ["null", "nu", "[1]", "[", "5", "{} {}", "{}x", "{},", "{,}", "{x:1}", r#"\"{}\""#, "x"];
+    let all = prefixes.map(|prefix| (prefix, CallEnd::Cut)).into_iter();
+    for (arguments, end) in all.chain(others.map(|other| (other, CallEnd::Broken))) {
         let delta = format!(r#"[{{"index":0,"function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
-        assert_eq!(read(&[&delta], false)[0].3, CallEnd::Cut, "{arguments}");
+        assert_eq!(read(&[&delta], false)[0].3, end, "{arguments}");
+        assert_eq!(read(&[&delta], true)[0].3, CallEnd::Cut, "{arguments} in a response that was cut short");
     }
     let named = r#"[{"index":0,"function":{"name":"a"}}]"#;
     assert_eq!(read(&[named], true), [(String::new(), "a".into(), String::new(), CallEnd::Cut)]);

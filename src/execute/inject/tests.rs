@@ -12,7 +12,18 @@ use crate::{
 /// What a request offers, with a web search and a calculator whose rules are `rules`.
 fn offered(settings: ExecutionSettings, conversation: &mut Conversation) -> Option<HostedTurn> {
     let provider = Scripted::new(vec![spec("web_search"), spec("calc")], []);
-    run(async { stage(settings, &[("p", &provider)]).offer(conversation, asker()) })
+    run(async { stage(settings, &[("p", &provider)]).offer((conversation, &[]), asker()) })
+}
+
+/// As [`offered`], with an upstream that does not have the servers' tools of these types.
+fn unserved(
+    settings: ExecutionSettings,
+    conversation: &mut Conversation,
+    kinds: &[&str],
+) -> Option<HostedTurn> {
+    let provider = Scripted::new(vec![spec("web_search"), spec("calc")], []);
+    let kinds: Vec<_> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+    run(async { stage(settings, &[("p", &provider)]).offer((conversation, &kinds), asker()) })
 }
 
 fn names(settings: ExecutionSettings, conversation: &Conversation) -> Vec<String> {
@@ -96,10 +107,18 @@ fn clients_choice_decides_whether_hosted_tools_have_room() {
 
 #[test]
 fn tool_of_a_server_that_the_client_names_is_offered() {
-    for (kind, is_offered) in [("web_search_20250305", true), ("web_search", true), ("web_searcher", false)] {
-        let server_tools = vec![kind.to_owned()];
-        let conversation = Conversation { server_tools, ..saying(vec![user("hi")]) };
-        assert_eq!(!names(selective(), &conversation).is_empty(), is_offered, "{kind}");
+    for (kind, is_offered) in [
+        ("web_search_20250305", true),
+        ("web_search", true),
+        ("web_search_preview_2025_03_11", true),
+        ("web_searcher", false),
+        ("web_search_engine", false),
+    ] {
+        let server_tools = vec![ServerTool::new(kind, None)];
+        let mut conversation = Conversation { server_tools, ..saying(vec![user("hi")]) };
+        let turn = unserved(selective(), &mut conversation, &[kind]);
+        assert_eq!(turn.is_some(), is_offered, "{kind}");
+        assert_eq!(conversation.server_tools.is_empty(), is_offered, "{kind}");
     }
 }
 
@@ -158,7 +177,7 @@ fn tool_that_is_switched_off_is_not_offered() {
         let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
         execution.registry().set_enabled("calc", false);
         let mut conversation = saying(vec![user("hi")]);
-        assert!(execution.offer(&mut conversation, asker()).is_none());
+        assert!(execution.offer((&mut conversation, &[]), asker()).is_none());
         assert!(Arc::new(execution.by_hand(asker())).tool("calc").is_none());
     });
 }
@@ -171,7 +190,7 @@ fn calls_by_an_alias_are_hosted_unless_the_client_has_a_tool_of_this_name() {
         let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
         let tools = vec![Tool::named("search")];
         let mut conversation = Conversation { tools, ..saying(vec![user("hi")]) };
-        let turn = execution.offer(&mut conversation, asker()).unwrap();
+        let turn = execution.offer((&mut conversation, &[]), asker()).unwrap();
         assert_eq!(conversation.hosted_tools, ["web_search", "web-search"]);
         assert_eq!(conversation.tools.len(), 2);
         assert!(turn.tool("web-search").is_some() && turn.tool("search").is_none());

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use crate::{
-    execute::{address::Domain, registry::normalized, settings::Permission},
+    execute::{address::Domain, settings::Permission},
     store::Owner,
+    tools::normalized,
 };
 
 /// A call, as rules see it.

@@ -74,26 +74,6 @@ fn schemas_are_mended_or_their_tools_left_out() {
 }
 
 #[test]
-fn names_have_the_form_that_all_upstreams_accept() {
-    for (name, expected) in [
-        ("web_search", "web_search"),
-        ("tab.open", "tab_open"),
-        ("Files__Read File", "files__read_file"),
-        (" a/b:c ", "a_b_c"),
-        ("", ""),
-    ] {
-        assert_eq!(normalized(name), expected);
-    }
-    let long = "x".repeat(MAX_NAME);
-    assert_eq!(normalized(&long), long);
-    let others = [format!("{long}a"), format!("{long}b"), "搜索".to_owned(), "天气".to_owned()];
-    let others: HashSet<_> = others.iter().map(|name| normalized(name)).collect();
-    assert_eq!(others.len(), 4);
-    assert!(others.iter().all(|name| name.len() <= MAX_NAME && name.is_ascii()));
-    assert_eq!(normalized(&"é".repeat(100)).len(), MAX_NAME);
-}
-
-#[test]
 fn first_provider_of_a_name_keeps_it_and_names_beat_aliases() {
     run(async {
         let alias = ToolSpec { aliases: &["search", "Web-Search"], ..spec("web_search") };

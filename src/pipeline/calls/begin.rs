@@ -25,10 +25,12 @@ impl Calls {
         if rescue {
             start.runner = Runner::Client;
         }
-        if start.runner == Runner::Client
-            && let Some(declared) = self.tools.resolve(&written)
-        {
-            start.name = Cow::Owned(self.tools.declared(declared).to_owned());
+        if start.runner == Runner::Client {
+            if let Some(declared) = self.tools.resolve(&written) {
+                start.name = Cow::Owned(self.tools.declared(declared).to_owned());
+            } else if let Some(name) = self.hosted_name(&written) {
+                start.name = Cow::Owned(name);
+            }
         }
         let frame = frame.filter(|_| start.name == written);
         let source = start.index;

@@ -16,11 +16,12 @@ use super::{
     Calls, Fate, send_whole,
 };
 use crate::{
-    conversation::{Call, Part, Role, Turn},
+    conversation::{Call, Conversation, Part, Role, Turn},
     digest::Digest,
     event::{CallEnd, CallStart, Event, Runner, Sink},
     failure::Failure,
     rules::{HostedRules, Limits, MixedTurns},
+    tools::is_spelling_of,
 };
 
 /// The hosted tools of a request, and the calls of the current hop.
@@ -35,6 +36,8 @@ pub(super) struct Hosted {
     kept: usize,
     /// Calls for the client that wait for the end of the hop.
     held: Vec<(CallStart<'static>, String)>,
+    /// The client's form of calls has no ids, by which results could be found later.
+    lacks_ids: bool,
 }
 
 /// A call of the current hop.
@@ -58,12 +61,27 @@ pub struct DeferredTurn {
 }
 
 impl Hosted {
-    pub(super) fn new(names: &[String]) -> Option<Self> {
-        (!names.is_empty()).then(|| Self { names: names.to_vec(), ..Self::default() })
+    pub(super) fn new(conversation: &Conversation) -> Option<Self> {
+        let (names, lacks_ids) = (&conversation.hosted_tools, conversation.legacy_functions);
+        let hosted = (!names.is_empty()).then(|| Self { names: names.clone(), lacks_ids, ..Self::default() });
+        hosted.map(|mut hosted| {
+            hosted.set_rules(HostedRules::default());
+            hosted
+        })
     }
 
-    pub(super) fn set_rules(&mut self, rules: HostedRules) {
+    pub(super) fn set_rules(&mut self, mut rules: HostedRules) {
+        if self.lacks_ids && rules.mixed_turns == MixedTurns::Defer {
+            rules.mixed_turns = MixedTurns::ServerFirst;
+        }
         self.rules = rules;
+    }
+
+    /// The hosted tool that a model means by `written`: the one of this name, or of the only form that names may differ in.
+    pub(super) fn named(&self, written: &str) -> Option<&str> {
+        let own = self.names.iter().find(|own| *own == written);
+        let own = own.or_else(|| self.names.iter().find(|own| is_spelling_of(written, own)));
+        own.map(String::as_str)
     }
 
     /// Whether `name` is that of a hosted tool.
@@ -170,6 +188,11 @@ impl After {
 }
 
 impl Calls {
+    /// The hosted tool that the model means by `written`, which is no declared name.
+    pub(super) fn hosted_name(&self, written: &str) -> Option<String> {
+        self.hosted.as_ref()?.named(written).map(str::to_owned)
+    }
+
     /// Whether toolwire runs the calls of the tool `name`, as it is declared or was written. A client without tools cannot be
     /// given a call, so that the model is told of those to unknown tools.
     pub(super) fn is_hosted(&self, name: &str) -> bool {

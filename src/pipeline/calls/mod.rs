@@ -156,7 +156,7 @@ impl Calls {
     ) -> Self {
         let is_hosted = |name: &String| conversation.hosted_tools.contains(name);
         let has_tools = conversation.tools.iter().any(|tool| !is_hosted(&tool.name));
-        let hosted = Hosted::new(&conversation.hosted_tools).map(Box::new);
+        let hosted = Hosted::new(conversation).map(Box::new);
         let corrections = Corrections::new(conversation, &tools, settings);
         let may_cite = match settings.server_calls {
             ServerCalls::Auto => has_tools || hosted.is_some(),

@@ -200,7 +200,7 @@ fn tools_of_all_kinds_are_decoded() {
     let names: Vec<_> = conversation.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["a", "sql", "files__read", "files__patch"]);
     assert_eq!(conversation.custom_tools, ["sql", "files__patch"]);
-    assert_eq!(conversation.server_tools, ["web_search"]);
+    assert_eq!((&*conversation.server_tools[0].kind, conversation.server_tools.len()), ("web_search", 1));
     let read = Namespaced {
         name: "files__read".to_owned(),
         namespace: "files".to_owned(),

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use serde_json::json;
 
-use super::script::{Scripted, call, end, scripted, setup, text, upstream};
+use super::script::{Scripted, added, call, end, scripted, setup, text, upstream};
 use crate::support::{
     client::{Client, STREAM, WHOLE, stream_error, weather},
     soon,
@@ -77,26 +77,78 @@ async fn turn_that_ends_early_runs_nothing() {
 /// Some servers refuse a history with arguments that are no object.
 #[tokio::test]
 async fn broken_arguments_are_an_error_for_the_model_and_no_harm_to_the_next_request() {
-    for arguments in ["{\"query\": rain", "[1]", "", "null"] {
+    let objects = ["", " ", "null", " null "];
+    let others = [
+        "{\"query\": rain",
+        "[1]",
+        "5",
+        "{query:1}",
+        "{\"query\":\"1\"},",
+        "\"{\\\"query\\\":\\\"1\\\"}\"",
+        "rain",
+    ];
+    for arguments in objects.into_iter().chain(others) {
         let (upstream, asked) = upstream([
-            call(0, "call_0", "search", arguments) + &end("tool_calls"),
+            call(0, "call_0", "search", arguments)
+                + &call(1, "call_1", "search", "{\"query\":\"2\"}")
+                + &end("tool_calls"),
             text("Done.") + &end("stop"),
         ])
         .await;
         let proxy = setup(&upstream, "").start().await;
         let response = Client::new().chat(&proxy, WHOLE).await.json().await;
-        if response["choices"][0]["finish_reason"] == "length" {
-            // What was cut off is not run.
-            continue;
-        }
         assert_eq!(response["choices"][0]["message"]["content"], "Done.", "{arguments}");
+        assert_eq!(response["choices"][0]["finish_reason"], "stop", "{arguments}");
         let asked = asked.lock().unwrap();
-        let call = &asked[1]["messages"][1]["tool_calls"][0]["function"];
-        assert_eq!(call["arguments"], "{}", "{arguments}");
-        let result = asked[1]["messages"][2]["content"].as_str().unwrap();
+        let messages = &asked[1]["messages"];
+        let sent = messages[1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        assert_eq!(sent.trim(), "{}", "{arguments}");
+        let result = messages[2]["content"].as_str().unwrap();
         let is_error = result.contains("invalid_arguments");
-        assert_eq!(is_error, arguments == "[1]" || arguments.contains("rain"), "{arguments}: {result}");
+        assert_eq!(is_error, !objects.contains(&arguments), "{arguments}: {result}");
+        assert_eq!(messages[3]["content"], "found {\"query\":\"2\"}", "the other call of the hop runs");
     }
+}
+
+#[tokio::test]
+async fn arguments_that_break_off_are_never_run() {
+    for arguments in ["{", "{\"query\":", "{\"query\":\"1\""] {
+        let (upstream, asked) = upstream([call(0, "call_0", "search", arguments) + &end("tool_calls")]).await;
+        let proxy = setup(&upstream, "").start().await;
+        let response = Client::new().chat(&proxy, WHOLE).await.json().await;
+        assert_eq!(response["choices"][0]["finish_reason"], "length", "{arguments}");
+        assert_eq!(asked.lock().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn hosted_tool_is_called_however_the_model_spells_its_name() {
+    for written in ["Search", "SEARCH ", "default_api:search", "functions.Search"] {
+        for request in [WHOLE.to_owned(), weather(json!({})).to_string()] {
+            let calls = call(0, "call_0", written, "{\"query\":\"1\"}") + &end("tool_calls");
+            let (upstream, asked) = upstream([calls, text("Done.") + &end("stop")]).await;
+            let proxy = setup(&upstream, "").start().await;
+            let response = Client::new().chat(&proxy, request).await.json().await;
+            assert_eq!(response["choices"][0]["message"]["content"], "Done.", "{written}");
+            let asked = asked.lock().unwrap();
+            let messages = added(&asked[1], 1);
+            assert_eq!(messages[0]["tool_calls"][0]["function"]["name"], "search", "{written}");
+            assert_eq!(messages[1]["content"], "found {\"query\":\"1\"}", "{written}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn name_that_the_client_declares_is_its_own_tool_however_hosted_ones_are_called() {
+    let calls = call(0, "call_0", "Search", "{}") + &end("tool_calls");
+    let (upstream, _) = upstream([calls]).await;
+    let proxy = setup(&upstream, "").start().await;
+    let own = json!({"tools": [{"type": "function", "function": {"name": "Search", "parameters": {"type": "object"}}}]});
+    let response = Client::new().chat(&proxy, weather(own).to_string()).await.json().await;
+    assert_eq!(
+        response["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "Search",
+        "{response}"
+    );
 }
 
 #[tokio::test]

@@ -198,3 +198,23 @@ async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() 
     assert!(message.contains("Your call to the tool `weather`"), "{message}");
     assert!(message.contains("Your calls to `search` were not run either."), "{message}");
 }
+
+/// Clients of the form from before November 2023 give no ids back, by which results could be found.
+#[tokio::test]
+async fn clients_without_ids_of_calls_get_hosted_calls_first() {
+    let (upstream, asked) = upstream([hop("sw"), hop("w")]).await;
+    let proxy = setup(&upstream, DEFER).start().await;
+    let mut request = weather(json!({}));
+    let tools = request.as_object_mut().unwrap().remove("tools").unwrap();
+    request["functions"] = tools.as_array().unwrap().iter().map(|tool| tool["function"].clone()).collect();
+    let (message, finish) = response(&proxy, &request).await;
+    assert_eq!(
+        (&*finish, &message["function_call"]["name"]),
+        ("function_call", &json!("weather")),
+        "{message}"
+    );
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    let told = json!(added(&asked[1], 1)).to_string();
+    assert!(told.contains("found ") && told.contains("not executed"), "{told}");
+}

@@ -1,6 +1,7 @@
 //! Hosted tools: toolwire runs them, and the client sees one response.
 
 mod at_limits;
+mod choice;
 mod clients;
 mod hops;
 mod images;

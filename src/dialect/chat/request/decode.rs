@@ -23,6 +23,13 @@ use crate::{
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
+    let conversation = read(body)?;
+    fields::check_choice(&conversation)?;
+    Ok(conversation)
+}
+
+/// As [`decode`], but the choice among the tools is not checked.
+pub(crate) fn read(body: &[u8]) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
 
@@ -37,6 +44,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         turns,
         tools: toolbox.tools,
         custom_tools: toolbox.custom,
+        server_tools: toolbox.server,
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,

@@ -26,11 +26,11 @@ use crate::{
 };
 use blocks::Blocks;
 
-/// Decodes a Messages request.
+/// Decodes a Messages request. The choice among the tools is not checked.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
-pub(super) fn decode(body: &[u8]) -> Result<Conversation, Failure> {
+pub(super) fn read(body: &[u8]) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
 
@@ -44,6 +44,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
         tools: toolbox.tools,
+        server_tools: toolbox.server,
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,

@@ -1,10 +1,10 @@
 //! `tools` and `tool_choice`.
 
 use crate::{
-    conversation::{Received, Tool, ToolChoice},
+    conversation::{Received, ServerTool, Tool, ToolChoice},
     dialect::{
         Dialect,
-        fields::{Fields, Path, check_choice, check_name, check_names_differ, wrong_type, wrong_value},
+        fields::{Fields, Path, check_name, check_names_differ, wrong_type, wrong_value},
     },
     failure::Failure,
     wire::json::{Json, Kind as JsonKind},
@@ -13,6 +13,8 @@ use crate::{
 /// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
+    /// Those of other types.
+    pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
 }
@@ -22,26 +24,36 @@ pub(super) struct Toolbox {
 /// Tools of another type than `custom` have a schema that only Anthropic knows, or are run by Anthropic's servers. They are
 /// kept in `rest` under `tools`, for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
-    let (mut tools, mut unknown) = (Vec::new(), Vec::new());
+    let (mut tools, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
         match declared(Path::Element(&request.at("tools"), place), declaration)? {
-            Some(tool) => tools.push(tool),
-            None => unknown.push(declaration.to_value()),
+            Declared::Client(tool) => tools.push(tool),
+            Declared::Server(tool) => {
+                server.push(tool);
+                unknown.push(declaration.to_value());
+            }
         }
     }
     check_names_differ(request.at("tools"), &tools)?;
-    let (choice, parallel) = choice(request, &tools, !unknown.is_empty())?;
+    let (choice, parallel) = choice(request)?;
     if !unknown.is_empty() {
         request.keep("tools", unknown);
     }
-    Ok(Toolbox { tools, choice, parallel })
+    Ok(Toolbox { tools, server, choice, parallel })
 }
 
-/// A tool that the client runs; `None` if it is of another type.
-fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Option<Tool>, Failure> {
+/// One element of `tools`.
+enum Declared {
+    Client(Tool),
+    /// Of another type than `custom`.
+    Server(ServerTool),
+}
+
+fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> {
     let mut fields = Fields::new(path, declaration)?;
-    if !matches!(fields.string("type")?.as_deref(), None | Some("custom")) {
-        return Ok(None);
+    if let Some(kind) = fields.string("type")?.filter(|kind| kind != "custom") {
+        let name = declaration.get("name").and_then(|name| Some(name.as_str()?.into_owned()));
+        return Ok(Declared::Server(ServerTool::new(kind, name)));
     }
     let name = fields.needed_string("name")?.into_owned();
     check_name(fields.at("name"), &name)?;
@@ -52,15 +64,11 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Option<Tool>, Failu
         return Err(wrong_type(fields.at("input_schema"), "a JSON Schema object", other));
     }
     let declared = Some(Received::new(Dialect::Messages.name(), declaration.into()));
-    Ok(Some(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
+    Ok(Declared::Client(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
 }
 
 /// The choice, and whether several calls are allowed.
-fn choice(
-    request: &mut Fields<'_, '_>,
-    tools: &[Tool],
-    has_unknown: bool,
-) -> Result<(ToolChoice, bool), Failure> {
+fn choice(request: &mut Fields<'_, '_>) -> Result<(ToolChoice, bool), Failure> {
     let Some(value) = request.any("tool_choice") else { return Ok((ToolChoice::Auto, true)) };
     let path = request.at("tool_choice");
     let mut fields = Fields::new(path, value)?;
@@ -75,7 +83,6 @@ fn choice(
             return Err(wrong_value(fields.at("type"), why));
         }
     };
-    check_choice(path, &choice, tools, has_unknown)?;
     let only_one = fields.boolean("disable_parallel_tool_use")?.unwrap_or(false);
     Ok((choice, !only_one))
 }

@@ -31,11 +31,11 @@ use crate::{
 /// The dialect of what is kept as it was received.
 const DIALECT: &str = Dialect::Responses.name();
 
-/// Decodes a Responses request.
+/// Decodes a Responses request. The choice among the tools is not checked.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
-pub(super) fn decode(body: &[u8]) -> Result<Conversation, Failure> {
+pub(super) fn read(body: &[u8]) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
 
@@ -58,6 +58,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         custom_tools: toolbox.custom,
         namespaced: toolbox.namespaced,
         server_tools: toolbox.server,
+        server_choice: toolbox.server_choice,
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,

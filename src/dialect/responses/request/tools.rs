@@ -6,12 +6,10 @@ use serde_json::Value;
 
 use super::DIALECT;
 use crate::{
-    conversation::{Namespaced, Received, Tool, ToolChoice},
+    conversation::{Namespaced, Received, ServerTool, Tool, ToolChoice},
     dialect::{
         custom_tools::input_schema,
-        fields::{
-            Fields, Path, check_choice, check_name, check_names_differ, missing, wrong_type, wrong_value,
-        },
+        fields::{Fields, Path, check_name, check_names_differ, missing, wrong_type, wrong_value},
     },
     digest::Digest,
     failure::Failure,
@@ -29,8 +27,10 @@ pub(super) struct Toolbox {
     pub(super) namespaced: Vec<Namespaced>,
     /// The names of `namespaced`, by [`key`].
     flattened: HashMap<String, String>,
-    /// Types of the tools that are not the client's.
-    pub(super) server: Vec<String>,
+    /// The tools that are not the client's.
+    pub(super) server: Vec<ServerTool>,
+    /// Those of them that the choice names, as the client wrote them there.
+    pub(super) server_choice: Vec<Value>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
 }
@@ -50,7 +50,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
             "function" | "custom" => toolbox.add(path, declaration)?,
             "namespace" => namespaces.push((place, declaration)),
             server => {
-                toolbox.server.push(server.to_owned());
+                toolbox.server.push(ServerTool::new(server, None));
                 kept.push(declaration.to_value());
             }
         }
@@ -61,7 +61,9 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
         toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;
     }
     check_names_differ(request.at("tools"), &toolbox.tools)?;
-    toolbox.choice = choice(request, &toolbox)?;
+    let mut server_choice = Vec::new();
+    toolbox.choice = choice(request, &toolbox, &mut server_choice)?;
+    toolbox.server_choice = server_choice;
     toolbox.parallel = request.boolean("parallel_tool_calls")?.unwrap_or(true);
     if !kept.is_empty() {
         request.keep("tools", kept);
@@ -163,7 +165,12 @@ fn tool(path: Path<'_>, declaration: Json<'_>) -> Result<(Tool, bool), Failure> 
     Ok((Tool { name: name.into_owned(), description, parameters, strict, declared }, is_custom))
 }
 
-fn choice(request: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<ToolChoice, Failure> {
+/// The choice. Tools of the API's servers that it names are added to `server`.
+fn choice(
+    request: &mut Fields<'_, '_>,
+    toolbox: &Toolbox,
+    server: &mut Vec<Value>,
+) -> Result<ToolChoice, Failure> {
     let Some(value) = request.any("tool_choice") else { return Ok(ToolChoice::Auto) };
     let path = request.at("tool_choice");
     let choice = match (value.as_str().as_deref(), value.kind()) {
@@ -178,9 +185,10 @@ fn choice(request: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<ToolChoice,
             let mut fields = Fields::new(path, value)?;
             match &*fields.needed_string("type")? {
                 "function" | "custom" => ToolChoice::Named(named(&mut fields, toolbox)?),
-                "allowed_tools" => allowed(fields, toolbox)?,
+                "allowed_tools" => allowed(fields, toolbox, server)?,
                 // A tool of the API's servers.
                 _ => {
+                    server.push(value.to_value());
                     request.keep("tool_choice", value.to_value());
                     return Ok(ToolChoice::Auto);
                 }
@@ -188,7 +196,6 @@ fn choice(request: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<ToolChoice,
         }
         (None, _) => return Err(wrong_type(path, "a string or an object", value)),
     };
-    check_choice(path, &choice, &toolbox.tools, !toolbox.server.is_empty())?;
     if let ToolChoice::Allowed { .. } = choice {
         request.keep("tool_choice", value.to_value());
     }
@@ -209,7 +216,11 @@ fn named(choice: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<String, Failu
     })
 }
 
-fn allowed(mut choice: Fields<'_, '_>, toolbox: &Toolbox) -> Result<ToolChoice, Failure> {
+fn allowed(
+    mut choice: Fields<'_, '_>,
+    toolbox: &Toolbox,
+    server: &mut Vec<Value>,
+) -> Result<ToolChoice, Failure> {
     let required = match &*choice.needed_string("mode")? {
         "auto" => false,
         "required" => true,
@@ -221,10 +232,11 @@ fn allowed(mut choice: Fields<'_, '_>, toolbox: &Toolbox) -> Result<ToolChoice, 
     let tools = choice.list("tools")?;
     let path = choice.at("tools");
     let mut names = Vec::new();
-    for (place, tool) in tools.enumerate() {
-        let mut tool = Fields::new(Path::Element(&path, place), tool)?;
-        if matches!(tool.string("type")?.as_deref(), None | Some("function" | "custom")) {
-            names.push(named(&mut tool, toolbox)?);
+    for (place, written) in tools.enumerate() {
+        let mut tool = Fields::new(Path::Element(&path, place), written)?;
+        match tool.string("type")?.as_deref() {
+            None | Some("function" | "custom") => names.push(named(&mut tool, toolbox)?),
+            Some(_) => server.push(written.to_value()),
         }
     }
     // Only tools of servers are allowed: none of the client's.

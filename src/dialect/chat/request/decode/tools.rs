@@ -4,11 +4,11 @@
 use std::borrow::Cow;
 
 use crate::{
-    conversation::{Received, Tool, ToolChoice},
+    conversation::{Received, ServerTool, Tool, ToolChoice},
     dialect::{
         Dialect,
         custom_tools::input_schema,
-        fields::{Fields, Path, check_choice, check_name, check_names_differ, wrong_type, wrong_value},
+        fields::{Fields, Path, check_name, check_names_differ, wrong_type, wrong_value},
     },
     failure::Failure,
     wire::json::{Json, Kind as JsonKind},
@@ -18,6 +18,8 @@ use crate::{
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: Vec<String>,
+    /// Those of unknown types.
+    pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
     pub(super) legacy: bool,
@@ -28,7 +30,7 @@ pub(super) struct Toolbox {
 /// Tools of an unknown type (such as an upstream's own search) have no name to be called by. They are kept in
 /// `rest` under `tools`, as are choices that only repeat the default, for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
-    let (mut tools, mut custom, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tools, mut custom, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
         match declared(Path::Element(&request.at("tools"), place), declaration)? {
             Declared::Function(tool) => tools.push(tool),
@@ -36,7 +38,10 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
                 custom.push(tool.name.clone());
                 tools.push(tool);
             }
-            Declared::Unknown => unknown.push(declaration.to_value()),
+            Declared::Unknown(tool) => {
+                server.push(tool);
+                unknown.push(declaration.to_value());
+            }
         }
     }
     let functions = functions(request)?;
@@ -47,7 +52,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     }
     tools.extend(functions);
     check_names_differ(request.at(if legacy { "functions" } else { "tools" }), &tools)?;
-    let choice = choice(request, &tools, !unknown.is_empty())?;
+    let choice = choice(request)?;
     let parallel = request.boolean("parallel_tool_calls")?;
     if parallel == Some(true) {
         request.keep("parallel_tool_calls", true);
@@ -55,7 +60,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     if !unknown.is_empty() {
         request.keep("tools", unknown);
     }
-    Ok(Toolbox { tools, custom, choice, parallel: parallel.unwrap_or(true), legacy })
+    Ok(Toolbox { tools, custom, server, choice, parallel: parallel.unwrap_or(true), legacy })
 }
 
 /// One element of `tools`.
@@ -63,7 +68,7 @@ enum Declared {
     Function(Tool),
     Custom(Tool),
     /// Of an unknown type.
-    Unknown,
+    Unknown(ServerTool),
 }
 
 fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> {
@@ -73,7 +78,11 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
             tool(fields.needed_object("function")?, declaration).map(Declared::Function)
         }
         Some("custom") => custom_tool(fields.needed_object("custom")?, declaration).map(Declared::Custom),
-        Some(_) => Ok(Declared::Unknown),
+        Some(kind) => {
+            let named = declaration.get("function").unwrap_or(declaration).get("name");
+            let name = named.and_then(|name| name.as_str()).map(Cow::into_owned);
+            Ok(Declared::Unknown(ServerTool::new(kind, name)))
+        }
     }
 }
 
@@ -114,26 +123,24 @@ fn tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     })
 }
 
-fn choice(request: &mut Fields<'_, '_>, tools: &[Tool], has_unknown: bool) -> Result<ToolChoice, Failure> {
+fn choice(request: &mut Fields<'_, '_>) -> Result<ToolChoice, Failure> {
     let key = if request.peek("tool_choice").is_none() { "function_call" } else { "tool_choice" };
     let Some(value) = request.any(key) else { return Ok(ToolChoice::Auto) };
     let path = request.at(key);
-    let choice = match (value.as_str().as_deref(), value.kind()) {
+    match (value.as_str().as_deref(), value.kind()) {
         (Some("auto"), _) => {
             request.keep(key, "auto");
-            return Ok(ToolChoice::Auto);
+            Ok(ToolChoice::Auto)
         }
-        (Some("none"), _) => ToolChoice::None,
-        (Some("required"), _) => ToolChoice::Required,
-        (Some(other), _) => return Err(unknown_choice(path, other)),
+        (Some("none"), _) => Ok(ToolChoice::None),
+        (Some("required"), _) => Ok(ToolChoice::Required),
+        (Some(other), _) => Err(unknown_choice(path, other)),
         (None, JsonKind::Object) if key == "function_call" => {
-            ToolChoice::Named(Fields::new(path, value)?.needed_string("name")?.into_owned())
+            Ok(ToolChoice::Named(Fields::new(path, value)?.needed_string("name")?.into_owned()))
         }
-        (None, JsonKind::Object) => object_choice(Fields::new(path, value)?)?,
-        (None, _) => return Err(wrong_type(path, "a string or an object", value)),
-    };
-    check_choice(path, &choice, tools, has_unknown)?;
-    Ok(choice)
+        (None, JsonKind::Object) => object_choice(Fields::new(path, value)?),
+        (None, _) => Err(wrong_type(path, "a string or an object", value)),
+    }
 }
 
 fn object_choice(mut choice: Fields<'_, '_>) -> Result<ToolChoice, Failure> {

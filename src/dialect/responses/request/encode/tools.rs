@@ -82,7 +82,10 @@ fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&
         ToolChoice::Allowed { names, required } => body.key("tool_choice").object(|body| {
             body.key("type").string("allowed_tools");
             body.key("mode").string(if *required { "required" } else { "auto" });
-            body.key("tools").array(|body| names.iter().for_each(|name| reference(body, name)));
+            body.key("tools").array(|body| {
+                names.iter().for_each(|name| reference(body, name));
+                conversation.server_choice.iter().for_each(|tool| body.value(tool));
+            });
         }),
     }
 }
