@@ -7,6 +7,7 @@
 mod arrange;
 mod constraint;
 mod forms;
+mod own_calls;
 mod received;
 mod turn_state;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 pub(crate) use self::{
     arrange::{CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media},
     forms::names_at_upstreams,
+    own_calls::{is_own, is_own_id, own_id},
 };
 pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},

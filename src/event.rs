@@ -117,6 +117,17 @@ impl<'a> Reasoning<'a> {
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Self { text: text.into(), signature: None, redacted: false }
     }
+
+    /// The end of what belongs together: what follows is not of the same author, and no signature is that of both. `between` stands
+    /// between the two where the client gets all reasoning as one text.
+    pub(crate) fn end(between: &'a str) -> Self {
+        Self { signature: Some(Opaque::new("", "")), ..Self::text(between) }
+    }
+
+    /// Whether it is such an end.
+    pub(crate) fn is_end(&self) -> bool {
+        self.signature.as_ref().is_some_and(|state| state.dialect.is_empty()) && !self.redacted
+    }
 }
 
 /// State that only its author understands: a signature, encrypted reasoning. It goes back to an upstream of the dialect
@@ -220,12 +231,39 @@ pub struct ServerCall<'a> {
     pub name: Cow<'a, str>,
     /// Who ran it.
     pub runner: Runner,
+    /// The name of the server that has the tool; empty if it has none.
+    pub server: Cow<'a, str>,
     /// The arguments as the model wrote them; `None` if they were reported before.
     pub arguments: Option<Cow<'a, str>>,
     /// The result; `None` if there is none yet.
     pub content: Option<Cow<'a, str>>,
     /// The tool reported a failure.
     pub is_error: bool,
+}
+
+impl ServerCall<'_> {
+    /// The same with owned contents.
+    pub fn into_owned(self) -> ServerCall<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        ServerCall {
+            id: own(self.id),
+            name: own(self.name),
+            runner: self.runner,
+            server: own(self.server),
+            arguments: self.arguments.map(own),
+            content: self.content.map(own),
+            is_error: self.is_error,
+        }
+    }
+
+    /// The name of the server that has the tool, for clients that want one.
+    pub(crate) fn server_name(&self) -> &str {
+        match (&*self.server, self.runner) {
+            ("", Runner::Toolwire) => "toolwire",
+            ("", _) => "upstream",
+            (server, _) => server,
+        }
+    }
 }
 
 /// A web page that the text cites.
@@ -350,11 +388,7 @@ impl Event<'_> {
             Event::CallResult(CallResult { index, id, content, is_error }) => {
                 Event::CallResult(CallResult { index, id: own(id), content: own(content), is_error })
             }
-            Event::ServerCall(ServerCall { id, name, runner, arguments, content, is_error }) => {
-                let (arguments, content) = (arguments.map(own), content.map(own));
-                let (id, name) = (own(id), own(name));
-                Event::ServerCall(ServerCall { id, name, runner, arguments, content, is_error })
-            }
+            Event::ServerCall(call) => Event::ServerCall(call.into_owned()),
             Event::Annotation(Annotation { url, title, span }) => {
                 Event::Annotation(Annotation { url: own(url), title: own(title), span })
             }

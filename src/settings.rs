@@ -78,12 +78,56 @@ pub enum Field<'v> {
     /// Secrets, in the same forms.
     #[cfg(feature = "proxy")]
     SecretList(&'v mut Vec<secrecy::SecretString>),
-    /// A table of secrets by names, each in the forms of `Secret`.
+    /// A table of texts by names, each in the forms of `Secret`. The function says of a name whether a text that stands in the file
+    /// itself is secret.
     #[cfg(feature = "proxy")]
-    Secrets(&'v mut std::collections::BTreeMap<String, secrecy::SecretString>),
+    TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
     /// The base URL of an API, or not given.
     #[cfg(feature = "proxy")]
     Address(&'v mut Option<http::Uri>),
+}
+
+/// A text in a table, which may be secret.
+#[cfg(feature = "proxy")]
+#[derive(Debug, Clone)]
+pub struct TableText {
+    text: secrecy::SecretString,
+    is_secret: bool,
+}
+
+#[cfg(feature = "proxy")]
+impl TableText {
+    /// A text that may be seen.
+    pub fn plain(text: impl Into<secrecy::SecretString>) -> Self {
+        Self { text: text.into(), is_secret: false }
+    }
+
+    /// A text that must not be seen.
+    pub fn secret(text: impl Into<secrecy::SecretString>) -> Self {
+        Self { text: text.into(), is_secret: true }
+    }
+
+    /// The text, if it is secret.
+    pub fn as_secret(&self) -> Option<&secrecy::SecretString> {
+        self.is_secret.then_some(&self.text)
+    }
+}
+
+#[cfg(feature = "proxy")]
+impl secrecy::ExposeSecret<str> for TableText {
+    fn expose_secret(&self) -> &str {
+        self.text.expose_secret()
+    }
+}
+
+/// Parts of the names of headers with secret values.
+const SECRET_NAMES: [&str; 8] =
+    ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
+
+/// Whether the header `name` has a secret value.
+pub(crate) fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|secret| name.contains(secret))
 }
 
 /// A value that is one of several words.

@@ -19,7 +19,7 @@ use crate::{
         ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
     },
     rules::MixedTurns,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, OneOf, Settings, TableText},
     store::Owner,
     suggest::suggest,
 };
@@ -598,7 +598,9 @@ fn secrets(entry: &ProviderEntry) -> Vec<SecretString> {
             match field {
                 Field::Secret(Some(secret)) => self.0.push(secret.clone()),
                 Field::SecretList(secrets) => self.0.extend(secrets.iter().cloned()),
-                Field::Secrets(secrets) => self.0.extend(secrets.values().cloned()),
+                Field::TextTable(texts, _) => {
+                    self.0.extend(texts.values().filter_map(TableText::as_secret).cloned())
+                }
                 _ => {}
             }
         }
@@ -656,6 +658,32 @@ mod tests {
     fn read_text(text: &str) -> Result<Arc<ExecutionSettings>, String> {
         let config = of_text(format!("{text}\n{UPSTREAM}")).map_err(|problems| problems.to_string())?;
         config.execution.ok_or_else(|| "no stage".to_owned())
+    }
+
+    #[test]
+    fn texts_in_the_file_itself_are_secret_only_in_headers_whose_name_says_so() {
+        let settings = read_text(
+            r#"
+            [[providers]]
+            name = "local"
+            kind = "command"
+            command = ["true"]
+            env = { LANGUAGE = "english", LEVEL = "1", API_KEY = "plain-key", OUTSIDE = "env:PATH" }
+            [[providers]]
+            name = "remote"
+            kind = "mcp"
+            url = "http://127.0.0.1:1/mcp"
+            headers = { Authorization = "Bearer abc", x-api-key = "def", X-Region = "europe", X-Own = "env:PATH" }
+            "#,
+        );
+        let settings = settings.unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let mut secrets: Vec<_> = settings.secrets.iter().map(ExposeSecret::expose_secret).collect();
+        secrets.sort_unstable();
+        assert_eq!(secrets, [&path, &path, "Bearer abc", "def"]);
+        let shown = format!("{:?}", shown(&settings));
+        assert!(shown.contains("english") && shown.contains("europe"), "{shown}");
+        assert!(!shown.contains("abc") && !shown.contains(&path), "{shown}");
     }
 
     #[test]

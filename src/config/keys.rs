@@ -3,17 +3,18 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use secrecy::ExposeSecret;
 use toml::Value;
 
 use super::{
     show::MASK,
     table::{Cell, Table},
     value::{
-        base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, secret,
-        secrets, size, switch, text,
+        base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, secret, size,
+        switch, text, text_table,
     },
 };
-use crate::settings::{Field, Key, Settings};
+use crate::settings::{Field, Key, Settings, TableText};
 
 /// Visits the keys of a table, also those with values of a kind that only configurations have.
 pub(crate) trait Keys: Settings {
@@ -68,7 +69,7 @@ impl Settings for Reading<'_, '_> {
             Field::Json(value) => put(value, json(cell).map(Some)),
             Field::Secret(value) => put(value, secret(cell).map(Some)),
             Field::SecretList(value) => put(value, list(secret)(cell)),
-            Field::Secrets(value) => put(value, secrets(cell)),
+            Field::TextTable(value, names_secret) => put(value, text_table(cell, names_secret)),
             Field::Address(value) => put(value, base_url(cell).map(Some)),
         }
     }
@@ -150,9 +151,13 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,
         Field::Secret(value) => value.as_ref().map(|_| string(MASK))?,
         Field::SecretList(value) => strings(value.iter().map(|_| MASK)),
-        Field::Secrets(value) if value.is_empty() => return None,
-        Field::Secrets(value) => {
-            Value::Table(value.keys().map(|name| (name.clone(), string(MASK))).collect())
+        Field::TextTable(value, _) if value.is_empty() => return None,
+        Field::TextTable(value, _) => {
+            let shown = |text: &TableText| match text.as_secret() {
+                Some(_) => string(MASK),
+                None => string(text.expose_secret()),
+            };
+            Value::Table(value.iter().map(|(name, text)| (name.clone(), shown(text))).collect())
         }
         Field::Address(value) => string(value.as_ref()?.to_string().trim_end_matches('/')),
     })

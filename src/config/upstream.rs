@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     dialect::{Dialect, Probe, Root, UpstreamDialect},
-    settings::{Field, Key},
+    settings::{Field, Key, names_secret},
 };
 
 /// One server that toolwire calls.
@@ -422,10 +422,6 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// Parts of the names of headers with secret values.
-const SECRET_NAMES: [&str; 8] =
-    ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
-
 /// The length in bytes from which any value may be a secret. Shorter values are words, such as a provider's
 /// name.
 const SECRET_LENGTH: usize = 16;
@@ -434,8 +430,7 @@ const SECRET_LENGTH: usize = 16;
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let secret = headers.iter().filter(|(name, value)| {
         let name = name.as_str();
-        let is_named_so = SECRET_NAMES.iter().any(|secret| name.contains(secret));
-        !PUBLIC_HEADERS.contains(&name) && (is_named_so || value.len() >= SECRET_LENGTH)
+        !PUBLIC_HEADERS.contains(&name) && (names_secret(name) || value.len() >= SECRET_LENGTH)
     });
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
     values.map(|value| {

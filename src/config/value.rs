@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use toml::de::DeValue;
 
 use super::table::Cell;
-use crate::suggest::suggest;
+use crate::{settings::TableText, suggest::suggest};
 
 /// A string that is not empty.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
@@ -228,13 +228,25 @@ fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) ->
     Some(SecretString::from(value))
 }
 
-/// A table of secrets by names. They may be variables of a program, such as a key of several lines.
-pub(super) fn secrets(cell: Cell<'_>) -> Option<BTreeMap<String, SecretString>> {
+/// A table of texts by names, in the forms of [`referred`]. One from elsewhere is secret, and one in the file itself if its name
+/// says so. They may be variables of a program, such as a key of several lines.
+pub(super) fn text_table(
+    cell: Cell<'_>,
+    names_secret: fn(&str) -> bool,
+) -> Option<BTreeMap<String, TableText>> {
     let is_passable = |value: &str| !value.contains('\0');
-    let secret =
-        |cell| secret_that(cell, is_passable, "the secret holds a NUL character, which no program can get");
+    let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {
+        (text, Origin::Here) if !names_secret(name) => match is_passable(&text) {
+            true => Some(TableText::plain(text)),
+            false => cell.wrong("the value holds a NUL character, which no program can get"),
+        },
+        _ => {
+            let problem = "the secret holds a NUL character, which no program can get";
+            secret_that(cell, is_passable, problem).map(TableText::secret)
+        }
+    };
     let entries = cell.entries().into_iter();
-    entries.map(|(name, _, cell)| Some((name.to_owned(), secret(cell)?))).collect()
+    entries.map(|(name, _, cell)| Some((name.to_owned(), text(name, cell)?))).collect()
 }
 
 /// The base URL of an API.

@@ -60,7 +60,7 @@ impl HostedCall {
             tool = &*self.hosted.name,
             provider = &*self.hosted.provider_name
         );
-        let late = |_| timed_out("The time for the tools of this response is over.");
+        let late = |_| out_of_time();
         let found = timeout_at(self.turn.deadline, self.found().instrument(span)).await.map_err(late);
         let found = found.and_then(|found| found).map_err(|error| self.covered(error));
         reporting.outcome = Some(match &found {
@@ -184,9 +184,12 @@ impl HostedCall {
         };
         let _in_process = places.all().acquire().await.map_err(closed)?;
         let limit = self.hosted.spec.timeout;
-        let end = self.turn.deadline.min(Instant::now() + limit);
-        let late = |_| timed_out(&format!("The tool did not answer within {}.", seconds(limit)));
-        timeout_at(end, self.hosted.provider.run(invocation)).await.map_err(late)?
+        let own = Instant::now() + limit;
+        let late = |_| match self.turn.deadline <= own {
+            true => out_of_time(),
+            false => timed_out(&format!("The tool did not answer within {}.", seconds(limit))),
+        };
+        timeout_at(own.min(self.turn.deadline), self.hosted.provider.run(invocation)).await.map_err(late)?
     }
 
     /// When to try again after `error`; `None`: not at all.
@@ -238,6 +241,11 @@ impl HostedCall {
         let input = self.turn.execution.audit().json(&self.written);
         CallRecord::new(&self.id, &self.hosted.name, &self.written, input)
     }
+}
+
+/// All calls of the response have taken longer than they may together.
+fn out_of_time() -> ToolError {
+    timed_out("The time for the tools of this response is over.")
 }
 
 fn timed_out(message: &str) -> ToolError {

@@ -28,7 +28,7 @@ use tokio::{
 
 use super::tool::{ErrorCode, ToolError};
 use crate::{
-    conversation::{Call, CallOutput, Conversation, Part, Role, Turn},
+    conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id},
     store::{EmbeddedStore, Key, Owner, Store, StoreSettings},
 };
 
@@ -212,7 +212,8 @@ fn result_id(part: &Part) -> Option<&str> {
 /// The ids of the latest calls in the history.
 fn call_ids(conversation: &Conversation) -> Vec<String> {
     let turns = conversation.turns.iter().rev().filter(|turn| turn.role == Role::Assistant);
-    turns.flat_map(calls).map(|call| call.id.clone()).take(MAX_IDS).collect()
+    let calls = turns.flat_map(calls).filter(|call| !is_own_id(&call.id));
+    calls.map(|call| call.id.clone()).take(MAX_IDS).collect()
 }
 
 /// Completes the turns that have a record, which is known by the id of each of the client's calls. Returns whether there was one.
@@ -226,10 +227,12 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Record>) 
         }
         // Some clients replay one response in pieces.
         let mut run = vec![first];
-        while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant) {
+        // Between them there may be results that the client saw: the record has them, too.
+        while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
             run.push(more);
         }
-        let ids: HashSet<String> = run.iter().flat_map(calls).map(|call| call.id.clone()).collect();
+        let client_calls = || run.iter().flat_map(calls).filter(|call| !is_own_id(&call.id));
+        let ids: HashSet<String> = client_calls().map(|call| call.id.clone()).collect();
         let record = run.iter().flat_map(calls).find_map(|call| records.get(&call.id));
         let is_whole = |record: &&Record| ids.iter().all(|id| record.client_ids().any(|own| own == id));
         let Some(record) = record.filter(is_whole) else {

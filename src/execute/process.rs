@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, io, process::Stdio};
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::settings::{Field, Key, Settings};
+use crate::settings::{Field, Key, Settings, TableText};
 
 /// How a program is started.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct Program {
     /// Names of variables that it gets from toolwire's environment.
     environment: Vec<String>,
     /// Variables with their values.
-    pub(crate) env: BTreeMap<String, SecretString>,
+    pub(crate) env: BTreeMap<String, TableText>,
     /// The folder in which it runs.
     working_dir: Option<String>,
 }
@@ -45,10 +45,10 @@ impl Program {
             Field::Texts(&mut self.environment),
         );
         keys.key(
-            Key::new("env", "a table of further variables; values may be `\"env:NAME\"` or `\"file:PATH\"`")
+            Key::new("env", "a table of further variables; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret")
                 .or(" ")
                 .file_only(),
-            Field::Secrets(&mut self.env),
+            Field::TextTable(&mut self.env, |_| false),
         );
         keys.key(
             Key::new("working_dir", "the folder in which the program runs")
@@ -60,7 +60,7 @@ impl Program {
 
     /// The values that the program gets and that must not be seen elsewhere.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.env.values().map(ExposeSecret::expose_secret)
+        self.env.values().filter_map(TableText::as_secret).map(ExposeSecret::expose_secret)
     }
 
     /// Starts it with `arguments` in place of those of the settings.

@@ -81,6 +81,8 @@ pub(crate) struct Ran {
     pub(crate) images: Vec<String>,
     /// The tool's own name, whatever the model called it.
     pub(crate) tool: Arc<str>,
+    /// The name of the provider that has the tool; empty if there is none.
+    pub(crate) provider: Arc<str>,
 }
 
 /// How a call ended.
@@ -207,6 +209,21 @@ impl HostedTurn {
     /// The tool's own name, if the model may have called it by another one.
     pub(crate) fn own_name(&self, called: &str) -> Arc<str> {
         self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
+    }
+
+    /// The name under which the model has the tool whose own name is `own`, if it has it.
+    pub(crate) fn offered_name(&self, own: &str) -> Option<String> {
+        let is_it = |place: &usize| self.snapshot.tools().get(*place).is_some_and(|tool| &*tool.name == own);
+        let mut names = self.offered.iter().flatten().filter(|(_, place)| is_it(place)).map(|(name, _)| name);
+        let is_alias = |name: &&String| {
+            self.tool(name).is_some_and(|tool| tool.spec.aliases.iter().any(|alias| alias == name))
+        };
+        names.find(|name| *name == own || !is_alias(name)).cloned()
+    }
+
+    /// The name of the provider of the tool that the model has called by this name.
+    pub(crate) fn provider(&self, called: &str) -> Arc<str> {
+        self.tool(called).map_or_else(|| "".into(), |hosted| Arc::clone(&hosted.provider_name))
     }
 
     /// The images that these calls made, as far as they have at most `room` bytes together. Each has the id of its call.
@@ -345,7 +362,7 @@ impl HostedTurn {
         let is_error = result.as_ref().map_or(true, |output| output.is_error);
         let hosted = self.tool(&call.name);
         let label = hosted.map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
-        let tool = self.own_name(&call.name);
+        let (tool, provider) = (self.own_name(&call.name), self.provider(&call.name));
         let (content, note, details, images) = match result {
             Ok(output) => {
                 let Output { content, summary, details, images, is_error } = Output::clone(&output);
@@ -372,6 +389,7 @@ impl HostedTurn {
             details,
             images,
             tool,
+            provider,
         }
     }
 

@@ -138,8 +138,19 @@ impl Corrections {
         !self.required.is_empty() && !self.is_fulfilled
     }
 
-    /// What to ask the model because of this hop, in which it wrote `text`.
-    pub(super) fn follow_up(&self, text: &str, tools: &DeclaredTools) -> Option<FollowUp> {
+    /// Whether a call with these arguments is wrong.
+    pub(super) fn is_wrong(&self, called: &str, given: &str) -> bool {
+        self.faults.iter().any(|fault| match fault {
+            Fault::Unknown { name } => *name == repeated(called),
+            Fault::Invalid { name, arguments, .. } => {
+                name == called && (*arguments == repeated(given) || arguments.is_empty())
+            }
+        })
+    }
+
+    /// What to ask the model because of this hop, in which it wrote `text`. `others` are the names of its calls that are not wrong,
+    /// but not run either, since the next hop replaces this one.
+    pub(super) fn follow_up(&self, text: &str, tools: &DeclaredTools, others: &[String]) -> Option<FollowUp> {
         let reason = match self.faults.first() {
             Some(Fault::Unknown { .. }) => Reason::UnknownTool,
             Some(Fault::Invalid { .. }) => Reason::InvalidArguments,
@@ -151,6 +162,12 @@ impl Corrections {
             let names = one_of(self.required.iter().map(|name| tools.as_taught(name)));
             lines.push(format!(
                 "Your answer calls no tool, but a call to {names} is required. Answer with the call alone."
+            ));
+        }
+        if !others.is_empty() {
+            let names = listed(others.iter().map(|name| tools.as_taught(name)));
+            lines.push(format!(
+                "Your calls to {names} were not run either. Make them again if they are still needed."
             ));
         }
         Some(FollowUp::new(reason, text, lines.join("\n")))

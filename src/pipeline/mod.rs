@@ -164,10 +164,14 @@ impl Pipeline {
         if self.state == State::HopEnded {
             let (calls, mut next) = self.stages.calls_and_writer(out);
             next.release();
-            if matches!(event, Event::Reasoning(_)) && calls.ends_reasoning() {
-                next.write(&Event::Reasoning(Reasoning::text("\n")));
+            let is_reasoning = matches!(event, Event::Reasoning(_));
+            if is_reasoning && calls.ends_reasoning() {
+                next.write(&Event::Reasoning(Reasoning::end("\n")));
             }
             next.write(event);
+            if is_reasoning {
+                next.write(&Event::Reasoning(Reasoning::end("")));
+            }
         }
     }
 

@@ -122,6 +122,7 @@ pub(super) fn prepare<'c>(
     let (command, hosted) = execution
         .map_or((None, None), |execution| host((execution, model), &mut conversation, (owner, request)));
     let hosted = hosted.map(Arc::new);
+    conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;

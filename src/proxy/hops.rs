@@ -218,6 +218,8 @@ impl AskAgain {
                 if let Some(states) = states {
                     states.restore(&mut conversation);
                 }
+                // The model has no hosted tools.
+                conversation.settle_own_calls(|_| None);
                 Ok(conversation)
             }
         }
@@ -232,11 +234,12 @@ impl AskAgain {
 }
 
 /// A call of the hosted tool `name` that runs.
-fn announced(call: &Call, name: &str) -> ServerCall<'static> {
+fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
     ServerCall {
         id: Cow::Owned(call.id.clone()),
         name: Cow::Owned(name.to_owned()),
         runner: Runner::Toolwire,
+        server: Cow::Owned(server.to_owned()),
         arguments: Some(Cow::Owned(call.arguments.clone())),
         content: None,
         is_error: false,
@@ -245,21 +248,24 @@ fn announced(call: &Call, name: &str) -> ServerCall<'static> {
 
 /// What the client gets of calls that have run, and of the images that they made.
 fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility) -> Vec<Event<'static>> {
-    let mut events = Vec::new();
-    for ran in ran {
-        match visibility {
-            Visibility::Off => {}
-            Visibility::Reasoning => {
-                events.push(Event::Reasoning(Reasoning::text(format!("{}\n", ran.note))));
-            }
-            Visibility::Items => {
+    match visibility {
+        Visibility::Off => Vec::new(),
+        // One piece of reasoning, which is not the model's.
+        Visibility::Reasoning if ran.is_empty() => Vec::new(),
+        Visibility::Reasoning => {
+            let notes: String = ran.iter().flat_map(|ran| [&ran.note, "\n"]).collect();
+            vec![Event::Reasoning(Reasoning::text(notes))]
+        }
+        Visibility::Items => {
+            let mut events = Vec::new();
+            for ran in ran {
                 let own = images.extract_if(.., |image| image.id == ran.output.id);
                 events.extend(own.map(Event::Media));
                 events.push(Event::ServerCall(result_of(ran)));
             }
+            events
         }
     }
-    events
 }
 
 /// The result of a call.
@@ -269,6 +275,7 @@ fn result_of(ran: &Ran) -> ServerCall<'static> {
         id: Cow::Owned(id),
         name: Cow::Owned(ran.tool.to_string()),
         runner: Runner::Toolwire,
+        server: Cow::Owned(ran.provider.to_string()),
         arguments: None,
         content: Some(Cow::Owned(content)),
         is_error,
@@ -393,7 +400,9 @@ impl DecideHop for AskAgain {
             return Vec::new();
         };
         let running = self.running.iter().flat_map(|running| &running.hosted);
-        running.map(|call| Event::ServerCall(announced(call, &hosted.own_name(&call.name)))).collect()
+        let announced =
+            |call: &Call| announced(call, &hosted.own_name(&call.name), &hosted.provider(&call.name));
+        running.map(|call| Event::ServerCall(announced(call))).collect()
     }
 
     fn deferred(&mut self, mut turn: DeferredTurn) {

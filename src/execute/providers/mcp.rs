@@ -41,7 +41,7 @@ use crate::{
         process::Program, providers::Fault, stderr::StderrLog,
     },
     redact::Redactor,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, OneOf, Settings, TableText, names_secret},
 };
 
 /// Characters of a server's words that are passed on outside results.
@@ -67,7 +67,7 @@ pub(crate) struct Options {
     program: Program,
     url: Option<Uri>,
     api_key: Option<SecretString>,
-    headers: BTreeMap<String, SecretString>,
+    headers: BTreeMap<String, TableText>,
     protocol: Protocol,
     timeout: Duration,
     start_timeout: Duration,
@@ -107,9 +107,9 @@ impl Options {
         keys.key(
             Key::new(
                 "headers",
-                "for the server at `url`: a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`",
+                "for the server at `url`: a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret, as those of names such as `x-api-key`",
             ),
-            Field::Secrets(&mut self.headers),
+            Field::TextTable(&mut self.headers, names_secret),
         );
         keys.key(
             Key::new(
@@ -160,7 +160,8 @@ impl Options {
 
     /// What must not be seen outside.
     fn secrets(&self) -> Vec<&str> {
-        let own = self.headers.values().chain(&self.api_key).map(ExposeSecret::expose_secret);
+        let headers = self.headers.values().filter_map(TableText::as_secret);
+        let own = headers.chain(&self.api_key).map(ExposeSecret::expose_secret);
         self.program.secrets().chain(own).collect()
     }
 }

@@ -137,6 +137,8 @@ fn slow_tools_are_cancelled_by_their_timeout_and_by_the_turn() {
         let began = Instant::now();
         let ran = turn.run(vec![call("a", "tool", "")]).await;
         assert_eq!((code(&ran[0]).as_deref(), began.elapsed().as_secs()), (Some("timeout"), 10));
+        // Not the tool's own timeout, which has not passed.
+        assert!(ran[0].output.content.contains("time for the tools of this response is over"));
         assert_eq!(turn.exhausted_limit(), Some("deadline"));
         // The model had the tool when it was asked.
         let late = turn.run(vec![call("b", "tool", "")]).await;

@@ -103,7 +103,9 @@ impl Calls {
                 Some(misrouted::follow_up(&self.said, &incomplete))
             }
             Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up => None,
-            Finish::Stop | Finish::Calls => self.corrections.follow_up(&self.said, &self.tools),
+            Finish::Stop | Finish::Calls => {
+                self.corrections.follow_up(&self.said, &self.tools, &self.others_not_run())
+            }
         };
         if let Some(mut follow_up) = follow_up {
             follow_up.remember(self.state.reasoning_so_far());

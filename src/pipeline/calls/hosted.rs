@@ -274,6 +274,18 @@ impl Calls {
         self.hosted.as_ref().is_some_and(|hosted| hosted.whole().any(|(_, is_hosted)| is_hosted))
     }
 
+    /// The names of the hop's calls that are not wrong, each once; those of the client count only beside hosted tools.
+    pub(super) fn others_not_run(&self) -> Vec<String> {
+        let calls = self.hosted.iter().flat_map(|hosted| &hosted.calls).filter(|call| call.has_ended);
+        let mut names = Vec::new();
+        for HopCall { call, .. } in calls {
+            if !self.corrections.is_wrong(&call.name, &call.arguments) && !names.contains(&call.name) {
+                names.push(call.name.clone());
+            }
+        }
+        names
+    }
+
     /// Whether others may guess the id of a call for the client, by which results are found later. Calls that were held have got
     /// theirs.
     pub(super) fn has_guessable_id(&self, start: &CallStart<'_>) -> bool {

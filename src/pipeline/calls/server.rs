@@ -60,6 +60,7 @@ impl Calls {
             id: Cow::Borrowed(id),
             name: Cow::Borrowed(name),
             runner: Runner::Upstream,
+            server: Cow::Borrowed(""),
             arguments: told.as_deref().map(Cow::Borrowed),
             content: result.map(|result| Cow::Borrowed(&*result.content)),
             is_error: result.is_some_and(|result| result.is_error),

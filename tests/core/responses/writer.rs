@@ -138,6 +138,7 @@ fn everything() -> Vec<Event<'static>> {
         id: "s1".into(),
         name: "web_search".into(),
         runner: Runner::Upstream,
+        server: "".into(),
         arguments: Some(r#"{"query":"q"}"#.into()),
         content: Some(r#"{"results":[{"url":"https://a","title":"A"}]}"#.into()),
         is_error: false,
@@ -146,6 +147,7 @@ fn everything() -> Vec<Event<'static>> {
         id: "s2".into(),
         name: "weather".into(),
         runner: Runner::Upstream,
+        server: "".into(),
         arguments: Some("{}".into()),
         content: None,
         is_error: false,
@@ -254,6 +256,7 @@ fn images_call(id: &str, runner: Runner, result: Option<bool>) -> Event<'static>
         id: id.to_owned().into(),
         name: "generate_images".into(),
         runner,
+        server: "".into(),
         arguments: result.is_none().then(|| r#"{"prompt":"a fox"}"#.into()),
         content: result.map(|_| "links".into()),
         is_error: result == Some(false),
@@ -300,10 +303,10 @@ fn each_image_of_a_hosted_call_is_an_item() {
     assert_eq!(
         completed["response"]["output"].as_array().unwrap()[1..5],
         [
-            item("ig_ID_1", "completed", json!("AAAA"), json!("png")),
-            item("ig_ID_2", "completed", json!("BBBB"), json!("jpeg")),
-            item("ig_ID_3", "failed", Value::Null, Value::Null),
-            item("ig_ID_4", "completed", json!("AAA="), json!("webp")),
+            item("ig_ID_toolwire1", "completed", json!("AAAA"), json!("png")),
+            item("ig_ID_toolwire2", "completed", json!("BBBB"), json!("jpeg")),
+            item("ig_ID_toolwire3", "failed", Value::Null, Value::Null),
+            item("ig_ID_toolwire4", "completed", json!("AAA="), json!("webp")),
         ]
     );
     let own = |id: &str| {
@@ -316,8 +319,8 @@ fn each_image_of_a_hosted_call_is_an_item() {
         kinds.collect::<Vec<_>>().join(" ").replace("image_generation_call.", "")
     };
     let whole_life = "output_item.added in_progress generating completed output_item.done";
-    assert_eq!([own("ig_ID_1"), own("ig_ID_2"), own("ig_ID_4")], [whole_life; 3]);
-    assert_eq!(own("ig_ID_3"), "output_item.added in_progress generating output_item.done");
+    assert_eq!([own("ig_ID_toolwire1"), own("ig_ID_toolwire2"), own("ig_ID_toolwire4")], [whole_life; 3]);
+    assert_eq!(own("ig_ID_toolwire3"), "output_item.added in_progress generating output_item.done");
     assert_eq!(
         of_stream(stream.as_bytes()).images,
         [json!("AAAA"), json!("BBBB"), Value::Null, json!("AAA=")]

@@ -182,6 +182,23 @@ async fn hosted_calls_beside_those_of_the_client_can_be_dropped() {
     }
 }
 
+/// The next hop replaces one with a wrong call: none of its calls runs, so the model must be told of all.
+#[tokio::test]
+async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() {
+    let first = call(0, "call_0", "search", r#"{"query":"x"}"#)
+        + &call(1, "call_1", "weather", r#"{"city":5}"#)
+        + &end("tool_calls");
+    let (upstream, asked) = upstream([first, text("Done.") + &end("stop")]).await;
+    let mut setup = setup(&upstream, DEFER);
+    setup.settings.invalid_arguments = toolwire::rules::InvalidArguments::Retry;
+    let proxy = setup.start().await;
+    response(&proxy, &weather(json!({}))).await;
+    let asked = asked.lock().unwrap();
+    let message = added(&asked[1], 1).pop().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(message.contains("Your call to the tool `weather`"), "{message}");
+    assert!(message.contains("Your calls to `search` were not run either."), "{message}");
+}
+
 /// Clients of the form from before November 2023 give no ids back, by which results could be found.
 #[tokio::test]
 async fn clients_without_ids_of_calls_get_hosted_calls_first() {

@@ -4,6 +4,7 @@
 //! the client's: they name the field by its path and describe a valid value.
 
 mod messages;
+mod own;
 mod tools;
 
 use std::borrow::Cow;

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
+    conversation::own_id,
     dialect::finish,
-    event::{Annotation, CallResult, Finish, Media, ServerCall, Warning},
+    event::{Annotation, CallResult, Finish, Media, Runner, ServerCall, Warning},
 };
 
 /// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail
@@ -55,10 +56,37 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.into()
 }
 
-/// A call that the upstream ran and that is not one of the response's calls, in the same list as results.
+/// Calls of hosted tools that run. A call is one element of the list, which has its result.
+#[derive(Debug, Default)]
+pub(super) struct Running(Vec<ServerCall<'static>>);
+
+impl Running {
+    /// The whole call, unless `call` is the beginning of one.
+    pub(super) fn whole<'c>(&mut self, call: &'c ServerCall<'_>) -> Option<ServerCall<'c>> {
+        let is_own = call.runner == Runner::Toolwire;
+        if is_own && call.content.is_none() {
+            self.0.push(call.clone().into_owned());
+            return None;
+        }
+        let mut whole = call.clone();
+        if is_own
+            && whole.arguments.is_none()
+            && let Some(place) = self.0.iter().position(|begun| begun.id == call.id)
+        {
+            whole.arguments = self.0.remove(place).arguments;
+        }
+        Some(whole)
+    }
+}
+
+/// A call that the upstream or toolwire ran and that is not one of the response's calls, in the same list as results.
 pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     let mut object = Map::new();
-    object.insert("id".to_owned(), call.id.as_ref().into());
+    let id = match call.runner {
+        Runner::Toolwire => own_id("call", &call.id),
+        _ => call.id.to_string(),
+    };
+    object.insert("id".to_owned(), id.into());
     object.insert("name".to_owned(), call.name.as_ref().into());
     for (key, text) in [("arguments", &call.arguments), ("content", &call.content)] {
         if let Some(text) = text {

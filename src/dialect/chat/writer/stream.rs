@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Head,
-    delta::{self, numbered},
+    delta::{self, Running, numbered},
     reasoning::ReasoningField,
     usage,
 };
@@ -43,6 +43,7 @@ pub struct Stream {
     bare_calls: Vec<u32>,
     /// Elements of `tool_results`, `annotations` and `images` so far.
     results: usize,
+    running: Running,
     annotations: usize,
     images: usize,
     customs: Customs,
@@ -79,6 +80,7 @@ impl StreamForm for Stream {
             role_written: false,
             bare_calls: Vec::new(),
             results: 0,
+            running: Running::default(),
             annotations: 0,
             images: 0,
             customs: Customs::new(answering),
@@ -107,7 +109,8 @@ impl StreamForm for Stream {
                 self.list("tool_results", delta::result(result), out);
             }
             Event::ServerCall(call) => {
-                let element = numbered(delta::server_call(call), self.results);
+                let Some(call) = self.running.whole(call) else { return };
+                let element = numbered(delta::server_call(&call), self.results);
                 self.results += 1;
                 self.list("tool_results", element, out);
             }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Head,
-    delta::{self, numbered},
+    delta::{self, Running, numbered},
     reasoning::ReasoningField,
     remainder::Remainder,
     usage,
@@ -34,6 +34,7 @@ pub struct Whole {
     calls: Vec<Call>,
     customs: Customs,
     results: Vec<Value>,
+    running: Running,
     annotations: Vec<Value>,
     images: Vec<Value>,
     usage: Option<Usage>,
@@ -68,6 +69,7 @@ impl WholeForm for Whole {
             calls: Vec::new(),
             customs: Customs::new(answering),
             results: Vec::new(),
+            running: Running::default(),
             annotations: Vec::new(),
             images: Vec::new(),
             usage: None,
@@ -107,7 +109,9 @@ impl WholeForm for Whole {
             Event::Ping(_) => {}
             Event::CallResult(result) => self.results.push(delta::result(result)),
             Event::ServerCall(call) => {
-                self.results.push(numbered(delta::server_call(call), self.results.len()))
+                if let Some(call) = self.running.whole(call) {
+                    self.results.push(numbered(delta::server_call(&call), self.results.len()));
+                }
             }
             Event::Annotation(annotation) => self.annotations.push(delta::annotation(annotation)),
             Event::Media(media) => self.images.extend(delta::image(media)),

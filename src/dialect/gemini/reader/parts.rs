@@ -223,6 +223,7 @@ const NOTHING_RAN: ServerCall<'static> = ServerCall {
     id: Cow::Borrowed(""),
     name: Cow::Borrowed(""),
     runner: Runner::Upstream,
+    server: Cow::Borrowed(""),
     arguments: None,
     content: None,
     is_error: false,

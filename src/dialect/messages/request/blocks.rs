@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::own;
 use crate::{
-    conversation::{Call, CallOutput, Part, Received, Rest, Role, Turn},
+    conversation::{Call, CallOutput, Part, Received, Rest, Role, Turn, is_own},
     dialect::{
         Dialect,
         fields::{Fields, Path, wrong_type},
@@ -63,15 +64,17 @@ impl Blocks {
         Turn { role, parts: self.parts, rest: Rest::new(Dialect::Messages.name(), rest) }
     }
 
-    /// A turn for each result, and one for each run of other blocks. The message's other fields go to the last.
-    pub(super) fn into_user_turns(self, rest: Map<String, Value>, turns: &mut Vec<Turn>) {
+    /// A turn of `author` for each run of blocks, and one for each result: of the user's results, and of calls that toolwire ran.
+    /// The message's other fields go to the last.
+    pub(super) fn into_turns(self, author: Role, rest: Map<String, Value>, turns: &mut Vec<Turn>) {
         let mut media = self.media.into_iter().peekable();
         let mut originals = self.originals.map(Vec::into_iter);
         let mut runs: Vec<(Turn, Vec<Value>)> = Vec::new();
         for (place, part) in self.parts.into_iter().enumerate() {
-            let original = originals.as_mut().and_then(Iterator::next);
-            let role = if matches!(part, Part::Result(_)) { Role::Tool } else { Role::User };
-            let continues = |(turn, _): &&mut (Turn, _)| role == Role::User && turn.role == Role::User;
+            let original = originals.as_mut().and_then(Iterator::next).filter(|_| !is_own(&part));
+            let is_turn = matches!(part, Part::Result(_)) && (author == Role::User || is_own(&part));
+            let role = if is_turn { Role::Tool } else { author };
+            let continues = |(turn, _): &&mut (Turn, _)| role == author && turn.role == author;
             match runs.last_mut().filter(continues) {
                 Some((turn, kept)) => {
                     turn.parts.push(part);
@@ -87,7 +90,7 @@ impl Blocks {
             }
         }
         if runs.is_empty() {
-            runs.push((Turn::of(Role::User, Vec::new()), Vec::new()));
+            runs.push((Turn::of(author, Vec::new()), Vec::new()));
         }
         let last = runs.len() - 1;
         let mut rest = Some(rest);
@@ -105,6 +108,9 @@ impl Blocks {
 fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
     let mut fields = Fields::new(path, element)?;
     let kind = fields.needed_string("type")?;
+    if let Some(part) = own::part(&kind, element) {
+        return Ok(Block { part, media: Vec::new(), has_more: false });
+    }
     let mut media = Vec::new();
     let part = match &*kind {
         "text" => Part::Text(fields.needed_string("text")?.into_owned()),

@@ -8,6 +8,7 @@
 
 mod blocks;
 mod encode;
+mod own;
 mod tools;
 
 pub(super) use encode::encode;
@@ -97,10 +98,10 @@ fn message_turns(mut message: Fields<'_, '_>, turns: &mut Vec<Turn>) -> Result<(
         return Err(missing(message.at("content"), "a string or an array of content blocks"));
     };
     let blocks = Blocks::read(message.at("content"), content)?;
-    if role == Role::User {
-        blocks.into_user_turns(message.into_rest(), turns);
-    } else {
+    if role == Role::System {
         turns.push(blocks.into_turn(role, message.into_rest()));
+    } else {
+        blocks.into_turns(role, message.into_rest(), turns);
     }
     Ok(())
 }

@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
+    conversation::own_id,
     dialect::{
         Dialect,
         opaque::carried,
         search_results::{Page, pages},
     },
-    event::{Annotation, Finish, Opaque, ServerCall, Usage, Warning},
+    event::{Annotation, Finish, Opaque, Runner, ServerCall, Usage, Warning},
 };
 
 /// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
@@ -25,15 +26,23 @@ impl Hosted {
         if name == "web_search" { Self::Search } else { Self::Other }
     }
 
-    /// The block of the call, with `input`.
-    pub(super) fn call(self, id: &str, name: &str, input: Value) -> Value {
+    /// What the API's ids of such calls begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Search => "srvtoolu",
+            Self::Other => "mcptoolu",
+        }
+    }
+
+    /// The block of the call to a tool of `server`, with `input`.
+    pub(super) fn call(self, id: &str, (name, server): (&str, &str), input: Value) -> Value {
         match self {
             Self::Search => json!({"type": "server_tool_use", "id": id, "name": name, "input": input}),
             Self::Other => json!({
                 "type": "mcp_tool_use",
                 "id": id,
                 "name": name,
-                "server_name": SERVER_NAME,
+                "server_name": server,
                 "input": input,
             }),
         }
@@ -56,8 +65,8 @@ impl Hosted {
     }
 }
 
-/// The server that calls of other tools name.
-const SERVER_NAME: &str = "upstream";
+/// The server that calls of the upstream's own tools name.
+pub(super) const SERVER_NAME: &str = "upstream";
 
 /// The error of a search, as Anthropic's servers write it if they did.
 fn search_error(content: &str) -> Value {
@@ -88,11 +97,16 @@ fn found(content: &str) -> Value {
     pages(content).into_iter().map(page).collect()
 }
 
-/// The blocks of a call that the upstream ran and that is not one of the response's calls.
+/// The blocks of a call that the upstream or toolwire ran and that is not one of the response's calls.
 pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> {
     let hosted = Hosted::of(&call.name);
-    let used = call.arguments.as_ref().map(|arguments| hosted.call(&call.id, &call.name, input(arguments)));
-    let result = call.content.as_ref().map(|content| hosted.result(&call.id, content, call.is_error));
+    let id = match call.runner {
+        Runner::Toolwire => own_id(hosted.prefix(), &call.id),
+        _ => call.id.to_string(),
+    };
+    let names = (&*call.name, call.server_name());
+    let used = call.arguments.as_ref().map(|arguments| hosted.call(&id, names, input(arguments)));
+    let result = call.content.as_ref().map(|content| hosted.result(&id, content, call.is_error));
     used.into_iter().chain(result)
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Head,
-    block::{self, Hosted},
+    block::{self, Hosted, SERVER_NAME},
     deltas::Deltas,
     members::UpstreamMembers,
 };
@@ -245,6 +245,9 @@ impl Stream {
     }
 
     fn reasoning(&mut self, reasoning: &Reasoning<'_>, out: &mut BytesMut) {
+        if reasoning.is_end() {
+            return self.close(out);
+        }
         self.piece(Kind::Thinking, &reasoning.text, None, out);
         if let Some(signature) = &reasoning.signature {
             if reasoning.redacted {
@@ -304,7 +307,7 @@ impl Stream {
             Runner::Upstream | Runner::Toolwire => {
                 let hosted = Hosted::of(&start.name);
                 self.hosted.push((start.index, hosted));
-                hosted.call(&start.id, &start.name, empty)
+                hosted.call(&start.id, (&start.name, SERVER_NAME), empty)
             }
         };
         let index = self.block_start(&block, out);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Head,
-    block::{self, Hosted},
+    block::{self, Hosted, SERVER_NAME},
     members::UpstreamMembers,
 };
 use crate::{
@@ -19,6 +19,8 @@ use crate::{
 pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
+    /// What follows belongs to another block of thinking.
+    ends_thinking: bool,
     /// The calls, by index, and the places of their blocks.
     calls: Vec<(u32, usize)>,
     refused: bool,
@@ -43,6 +45,7 @@ impl WholeForm for Whole {
         Self {
             head: Head::new(answering),
             blocks: Vec::new(),
+            ends_thinking: false,
             calls: Vec::new(),
             refused: false,
             finish: None,
@@ -162,6 +165,10 @@ impl Whole {
     }
 
     fn reasoning(&mut self, reasoning: &Reasoning<'_>) {
+        if reasoning.is_end() {
+            self.ends_thinking = true;
+            return;
+        }
         let Reasoning { text: piece, signature: given, redacted } = reasoning;
         if let (Some(state), true) = (given, *redacted) {
             self.kept += state.text.len();
@@ -175,9 +182,10 @@ impl Whole {
         }
         self.kept += piece.len() + given.map_or(0, str::len);
         let given = given.unwrap_or_default();
+        let begins = std::mem::take(&mut self.ends_thinking);
         match self.blocks.last_mut() {
             // A signature is that of the whole block.
-            Some(Block::Thinking { text, signature }) if signature.is_empty() => {
+            Some(Block::Thinking { text, signature }) if signature.is_empty() && !begins => {
                 text.push_str(piece);
                 given.clone_into(signature);
             }
@@ -214,7 +222,7 @@ impl Block {
                 json!({"type": "thinking", "thinking": text, "signature": signature})
             }
             Self::Call { id, name, hosted: Some(hosted), arguments } => {
-                hosted.call(&id, &name, block::input(&arguments))
+                hosted.call(&id, (&name, SERVER_NAME), block::input(&arguments))
             }
             Self::Call { id, name, hosted: None, arguments } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})

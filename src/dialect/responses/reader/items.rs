@@ -344,6 +344,7 @@ impl ResponseReader {
             id: text(item, "id"),
             name,
             runner: Runner::Upstream,
+            server: Cow::Borrowed(""),
             arguments: given(&["arguments", "action", "queries", "code"]),
             content,
             is_error: error.is_some() || text(item, "status") == "failed",

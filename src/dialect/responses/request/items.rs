@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     DIALECT,
     content::{self, Content},
-    no_input,
+    no_input, own,
     tools::Toolbox,
 };
 use crate::{
@@ -112,6 +112,10 @@ impl<'a> History<'a, '_> {
             None if fields.peek("role").is_some() => "message".into(),
             None => return Err(missing(fields.at("type"), "the type of an item")),
         };
+        if let Some((call, output)) = own::call(&kind, item) {
+            self.own_call(call, output);
+            return Ok(());
+        }
         match &*kind {
             "message" => self.message(fields, item),
             "function_call" | "custom_tool_call" => {
@@ -208,6 +212,27 @@ impl<'a> History<'a, '_> {
             Some(run) => run.add(parts, item, has_more),
             None => self.begin(Role::Assistant, parts, item, has_more),
         }
+    }
+
+    /// Adds a call that toolwire ran to the turn before, together with those that follow one another, and its result.
+    fn own_call(&mut self, call: Call, output: CallOutput) {
+        let place = self.runs.iter().rposition(|run| !run.turn.is_own_result());
+        let before = place.and_then(|place| self.runs.get_mut(place));
+        match before.filter(|run| run.turn.role == Role::Assistant) {
+            Some(run) => {
+                run.turn.parts.push(Part::Call(call));
+                run.has_call = true;
+            }
+            None => {
+                let mut run = Run::new(Role::Assistant);
+                run.turn.parts.push(Part::Call(call));
+                run.has_call = true;
+                self.runs.push(run);
+            }
+        }
+        let mut run = Run::new(Role::Tool);
+        run.turn.parts.push(Part::Result(output));
+        self.runs.push(run);
     }
 
     fn begin(&mut self, role: Role, parts: Vec<Part>, item: Json<'a>, has_more: bool) {

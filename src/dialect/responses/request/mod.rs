@@ -10,6 +10,7 @@
 mod content;
 mod encode;
 mod items;
+mod own;
 mod tools;
 
 pub(super) use encode::encode;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     conversation::Namespaced,
-    dialect::{Answering, Dialect, custom_tools::Customs, opaque::carried},
+    dialect::{Answering, Dialect, custom_tools::Customs, opaque::carried, responses::own_item_id},
     event::{self, Annotation, CallEnd, CallStart, Event, Finish, Media, Runner, ServerCall, Usage},
     failure::Failure,
 };
@@ -30,6 +30,8 @@ pub(super) struct Assembly {
     namespaced: Vec<Namespaced>,
     /// The calls of other tools that have no result yet.
     hosted: Vec<Hosted>,
+    /// The ids of toolwire's calls that make images.
+    image_calls: Vec<String>,
     /// Citations that wait for the text that they belong to.
     citations: Vec<Annotation<'static>>,
     /// Characters of text so far.
@@ -59,6 +61,7 @@ impl Assembly {
             customs: Customs::new(answering),
             namespaced: answering.namespaced.clone(),
             hosted: Vec::new(),
+            image_calls: Vec::new(),
             citations: Vec::new(),
             characters: 0,
             finish: None,
@@ -161,6 +164,17 @@ impl Assembly {
         Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
     }
 
+    /// The place of the next item, which is one of a call that `runner` runs.
+    fn hosted_place(&mut self, kind: Kind, runner: Runner, events: &mut Events<'_>) -> Place {
+        let place = self.next_place(kind.id(), events);
+        match runner {
+            Runner::Toolwire => {
+                Place { id: own_item_id(kind.id(), self.head.suffix(), place.index), ..place }
+            }
+            _ => place,
+        }
+    }
+
     /// An item is done.
     fn done(&mut self, (place, item): (Place, String), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
@@ -247,6 +261,12 @@ impl Assembly {
 
     fn reasoning(&mut self, reasoning: &event::Reasoning<'_>, events: &mut Events<'_>) {
         let event::Reasoning { text, signature, redacted } = reasoning;
+        if reasoning.is_end() {
+            if matches!(self.open, Some(Open::Reasoning(_))) {
+                self.close(true, events);
+            }
+            return;
+        }
         if text.is_empty() && signature.is_none() {
             return;
         }
@@ -273,7 +293,8 @@ impl Assembly {
         self.kept += start.id.len() + start.name.len();
         if start.runner != Runner::Client {
             let kind = Kind::of(&start.name, start.runner);
-            return self.begin_hosted(Key::Index(start.index), (&start.name, kind), events);
+            let call = (&*start.name, "upstream", kind);
+            return self.begin_hosted(Key::Index(start.index), call, start.runner, events);
         }
         let form = if self.customs.begin(start) { CUSTOM } else { FUNCTION };
         let place = self.next_place(form.id, events);
@@ -305,10 +326,16 @@ impl Assembly {
         }
     }
 
-    fn begin_hosted(&mut self, key: Key, (name, kind): (&str, Kind), events: &mut Events<'_>) {
+    fn begin_hosted(
+        &mut self,
+        key: Key,
+        (name, server, kind): (&str, &str, Kind),
+        runner: Runner,
+        events: &mut Events<'_>,
+    ) {
         self.close(true, events);
-        let place = self.next_place(kind.id(), events);
-        self.hosted.push(Hosted::begin((key, place), (name, kind), events));
+        let place = self.hosted_place(kind, runner, events);
+        self.hosted.push(Hosted::begin((key, place), (name, server, kind), events));
     }
 
     /// The result of a call that the client does not run.
@@ -330,7 +357,11 @@ impl Assembly {
         }
         if !is_known || call.arguments.is_some() {
             self.kept += call.id.len() + call.name.len();
-            self.begin_hosted(key.clone(), (&call.name, kind), events);
+            if kind == Kind::Image {
+                self.image_calls.push(call.id.to_string());
+            }
+            let names = (&*call.name, call.server_name(), kind);
+            self.begin_hosted(key.clone(), names, call.runner, events);
         }
         if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
             self.kept += hosted.push(arguments, events);
@@ -353,8 +384,10 @@ impl Assembly {
             None => {
                 self.close(true, events);
                 let key = Key::Id(String::new(), String::new());
-                let place = self.next_place(Kind::Image.id(), events);
-                Hosted::begin((key, place), ("", Kind::Image), events)
+                let is_own = self.image_calls.iter().any(|id| *id == media.id);
+                let runner = if is_own { Runner::Toolwire } else { Runner::Upstream };
+                let place = self.hosted_place(Kind::Image, runner, events);
+                Hosted::begin((key, place), ("", "", Kind::Image), events)
             }
         };
         let done = hosted.end(Outcome::Image(media), events);

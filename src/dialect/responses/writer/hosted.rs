@@ -13,9 +13,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, escape_str},
 };
 
-/// The server that calls of tools without an item of their own name.
-const SERVER_LABEL: &str = "upstream";
-
 /// The call to which an event belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Key {
@@ -32,6 +29,8 @@ pub(super) struct Hosted {
     place: Place,
     kind: Kind,
     name: String,
+    /// The server that has the tool.
+    server: String,
     arguments: String,
     /// The beginning of deltas of the arguments.
     prefix: Vec<u8>,
@@ -110,12 +109,13 @@ impl Kind {
 impl Hosted {
     pub(super) fn begin(
         (key, place): (Key, Place),
-        (name, kind): (&str, Kind),
+        (name, server, kind): (&str, &str, Kind),
         events: &mut Events<'_>,
     ) -> Self {
         let prefix = delta_prefix("response.mcp_call_arguments.delta", &place.members(), "");
-        let (arguments, called, name) = (String::new(), false, name.to_owned());
-        let hosted = Self { key, place, kind, name, arguments, prefix, called };
+        let (arguments, called) = (String::new(), false);
+        let (name, server) = (name.to_owned(), server.to_owned());
+        let hosted = Self { key, place, kind, name, server, arguments, prefix, called };
         hosted.place.put_item(ADDED, &hosted.item(Outcome::Open), events);
         hosted.put("in_progress", events);
         hosted
@@ -191,11 +191,11 @@ impl Hosted {
                 "type": "mcp_call",
                 "status": status,
                 "approval_request_id": null,
-                "server_label": SERVER_LABEL,
+                "server_label": self.server,
                 "name": self.name,
                 "arguments": self.arguments,
                 "output": outcome.output(),
-                "error": outcome.error(),
+                "error": outcome.error().map(execution_error),
             }),
         };
         item.to_string()
@@ -220,6 +220,11 @@ impl Hosted {
         }
         action
     }
+}
+
+/// What went wrong in a tool, as the API's clients read it.
+fn execution_error(text: &str) -> Value {
+    json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]})
 }
 
 /// The item of an image as JSON text. The data are not copied on the way: they may have megabytes.

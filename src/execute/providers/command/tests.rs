@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::store::Owner;
+use crate::{settings::TableText, store::Owner};
 
 /// A provider whose program is a shell script.
 fn script(text: &str) -> Options {
@@ -168,7 +168,7 @@ async fn output_too_large_kills_the_whole_group() {
 async fn last_messages_are_kept_without_secrets() {
     let host = Host::detached("p");
     let mut options = script("echo key=$KEY >&2");
-    options.program.env.insert("KEY".to_owned(), "hunter2-hunter2".to_owned().into());
+    options.program.env.insert("KEY".to_owned(), TableText::secret("hunter2-hunter2"));
     let provider = options.build(&host).expect("a provider");
     let call = Invocation {
         id: "1".to_owned(),

@@ -38,6 +38,7 @@ use sse_stream::Sse;
 use super::message;
 use crate::{
     execute::http::{HttpClient, HttpError, collected},
+    settings::TableText,
     wire::sse::{Frame, Frames},
 };
 
@@ -59,7 +60,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 ///
 /// # Errors
 /// Which one cannot.
-pub(super) fn check_headers(headers: &BTreeMap<String, SecretString>) -> Result<(), String> {
+pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
     for (name, value) in headers {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
             return Err(format!("`{name}` cannot be the name of a header"));
@@ -89,7 +90,7 @@ impl HttpServer {
     pub(super) fn new(
         http: HttpClient,
         key: Option<&SecretString>,
-        headers: &BTreeMap<String, SecretString>,
+        headers: &BTreeMap<String, TableText>,
         max_message: usize,
     ) -> Self {
         let mut all = HeaderMap::new();

@@ -122,7 +122,7 @@ async fn endless_lists_are_cut() {
 #[tokio::test]
 async fn only_named_variables_reach_the_program() {
     let mut options = options("plain");
-    options.program.env.insert("OWN".to_owned(), "value".to_owned().into());
+    options.program.env.insert("OWN".to_owned(), TableText::plain("value"));
     let server = Started::ready(&options).await;
     let names = server.call("environment", json!({})).await.expect("an output").content;
     // A shell may add variables of its own; Cargo's are those of this test.
@@ -391,7 +391,7 @@ async fn http_server_that_goes_and_comes_back_is_found_again() {
 #[test]
 fn settings_are_checked() {
     let both = Options { url: Some(Uri::from_static("http://h/mcp")), ..options("plain") };
-    let header = BTreeMap::from([("a b".to_owned(), "x".to_owned().into())]);
+    let header = BTreeMap::from([("a b".to_owned(), TableText::plain("x"))]);
     let headers = Options { url: both.url.clone(), headers: header, ..Options::default() };
     for (options, reason) in [(Options::default(), "is missing"), (both, "not both"), (headers, "name of a header")] {
         let found = options.check().expect_err(reason).message;

@@ -260,6 +260,7 @@ fn result(json: Json<'_>) -> Option<Event<'_>> {
             id: text(json, "id"),
             name,
             runner: Runner::Upstream,
+            server: Cow::Borrowed(""),
             arguments: given("arguments"),
             content: given("content"),
             is_error,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::original;
+use super::{super::original, own};
 use crate::{
     conversation::{Call, CallOutput, Part, Rest, Role, Turn},
     dialect::{
@@ -17,8 +17,14 @@ use crate::{
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");
-    let turn = |(place, message)| Fields::new(Path::Element(&path, place), message).and_then(turn);
-    let turns = messages.enumerate().map(turn).collect::<Result<Vec<_>, _>>()?;
+    let mut turns = Vec::new();
+    for (place, message) in messages.enumerate() {
+        let mut message = Fields::new(Path::Element(&path, place), message)?;
+        if message.peek("role").and_then(|role| role.as_str()).as_deref() == Some("assistant") {
+            turns.extend(own::turns(&mut message));
+        }
+        turns.push(turn(message)?);
+    }
     if turns.is_empty() {
         let message = "`messages` is missing or empty; it must be an array of at least one message";
         return Err(Failure::new(Kind::Request, message)

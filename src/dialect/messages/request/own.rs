@@ -1,0 +1,52 @@
+//! Blocks of calls that toolwire ran, as the client sends them back.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    conversation::{Call, CallOutput, Part, is_own_id},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// The call, or the result of one, if a block of this `kind` shows that of a call that toolwire ran.
+pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
+    let text = |key: &str| block.get(key).and_then(|value| value.as_str());
+    let id = |key: &str| text(key).filter(|id| is_own_id(id)).map(|id| id.into_owned());
+    match kind {
+        "server_tool_use" | "mcp_tool_use" => {
+            let input = block.get("input").filter(|input| input.kind() == JsonKind::Object);
+            let arguments = input.map_or("{}", |input| input.raw());
+            Some(Part::Call(Call::new(id("id")?, text("name").unwrap_or_default(), arguments)))
+        }
+        "web_search_tool_result" | "mcp_tool_result" => {
+            let id = id("tool_use_id")?;
+            let is_marked = block.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
+            let content = block.get("content").map(|content| content.to_value()).unwrap_or_default();
+            let error = content.get("error_code").and_then(Value::as_str);
+            let is_error = is_marked || error.is_some();
+            let content = match (error, &content) {
+                (Some(error), _) => format!("The search failed: {error}"),
+                (None, Value::String(text)) => text.clone(),
+                (None, Value::Array(blocks)) if kind == "mcp_tool_result" => {
+                    let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+                    texts.collect::<Vec<_>>().join("\n")
+                }
+                (None, Value::Array(found)) if !found.is_empty() => pages(found),
+                (None, _) => String::new(),
+            };
+            Some(Part::Result(CallOutput { id, name: String::new(), content, is_error }))
+        }
+        _ => None,
+    }
+}
+
+/// What is known of the pages that a search found.
+fn pages(found: &[Value]) -> String {
+    let page = |page: &Value| -> Value {
+        let known = ["title", "url", "page_age"].into_iter().filter_map(|key| {
+            let value = page.get(key).filter(|value| value.is_string())?;
+            Some((key.to_owned(), value.clone()))
+        });
+        known.collect::<Map<_, _>>().into()
+    };
+    found.iter().map(page).collect::<Value>().to_string()
+}
