@@ -650,6 +650,8 @@ pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::config::of_text;
 
@@ -661,29 +663,32 @@ mod tests {
     }
 
     #[test]
-    fn texts_in_the_file_itself_are_secret_only_in_headers_whose_name_says_so() {
-        let settings = read_text(
-            r#"
+    fn texts_in_the_file_itself_are_secret_if_their_name_says_so() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"from-a-file").unwrap();
+        let text = r#"
+            [execution]
             [[providers]]
             name = "local"
             kind = "command"
             command = ["true"]
-            env = { LANGUAGE = "english", LEVEL = "1", API_KEY = "plain-key", OUTSIDE = "env:PATH" }
+            env = { LANGUAGE = "english", LEVEL = "1", API_KEY = "plain-key", OUTSIDE = "file:PATH" }
             [[providers]]
             name = "remote"
             kind = "mcp"
             url = "http://127.0.0.1:1/mcp"
-            headers = { Authorization = "Bearer abc", x-api-key = "def", X-Region = "europe", X-Own = "env:PATH" }
-            "#,
-        );
-        let settings = settings.unwrap();
-        let path = std::env::var("PATH").unwrap();
+            headers = { Authorization = "Bearer abc", x-api-key = "def", X-Region = "europe", X-Own = "file:PATH" }
+            "#;
+        let settings = read_text(&text.replace("PATH", file.path().to_str().unwrap())).unwrap();
         let mut secrets: Vec<_> = settings.secrets.iter().map(ExposeSecret::expose_secret).collect();
         secrets.sort_unstable();
-        assert_eq!(secrets, [&path, &path, "Bearer abc", "def"]);
+        assert_eq!(secrets, ["Bearer abc", "def", "from-a-file", "from-a-file", "plain-key"]);
         let shown = format!("{:?}", shown(&settings));
         assert!(shown.contains("english") && shown.contains("europe"), "{shown}");
-        assert!(!shown.contains("abc") && !shown.contains(&path), "{shown}");
+        assert!(
+            !shown.contains("abc") && !shown.contains("plain-key") && !shown.contains("from-a"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -45,10 +45,10 @@ impl Program {
             Field::Texts(&mut self.environment),
         );
         keys.key(
-            Key::new("env", "a table of further variables; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret")
+            Key::new("env", "a table of further variables; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret, as those of names such as `API_KEY`")
                 .or(" ")
                 .file_only(),
-            Field::TextTable(&mut self.env, |_| false),
+            Field::TextTable(&mut self.env, names_secret),
         );
         keys.key(
             Key::new("working_dir", "the folder in which the program runs")

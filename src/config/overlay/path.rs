@@ -1,12 +1,13 @@
 //! The paths of settings, as TOML writes dotted keys.
 
-use toml::{Value, de::DeValue};
+use toml::de::DeValue;
 
 /// The path of `key` in the table at `path`.
 pub(in crate::config) fn below(path: &str, key: &str) -> String {
     let key = match !key.is_empty() && key.chars().all(is_bare) {
         true => key.to_owned(),
-        false => Value::String(key.to_owned()).to_string(),
+        // A JSON string is a basic string of TOML, on one line.
+        false => serde_json::Value::from(key).to_string(),
     };
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }

@@ -153,7 +153,7 @@ impl Setup {
 /// What the tables say in `text`.
 fn tables(text: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"*\"\n";
     file.write_all((text.to_owned() + upstream).as_bytes()).unwrap();
     let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
     load(&overrides, &|_| None).unwrap().config
