@@ -220,7 +220,12 @@ impl Server {
     /// `text` of the server as one short line without secrets.
     fn plain(&self, text: &str) -> String {
         let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
-        self.redactor.text(&text).chars().take(LONGEST_REASON).collect()
+        let text = match self.host.get() {
+            Some(host) => host.redacted(&text),
+            None => self.redactor.text(&text).into_owned(),
+        };
+        // A part of a secret would not be recognized, so it is cut afterwards.
+        text.chars().take(LONGEST_REASON).collect()
     }
 
     async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
@@ -239,6 +244,7 @@ impl Server {
             }
             Ok(_) => Err(ToolError { is_retryable: false, ..failed("The tool does not answer in the call.") }),
             Err(ServiceError::McpError(error)) => self.refused(error),
+            Err(ServiceError::UnexpectedResponse) => Err(not_a_result()),
             Err(error) => {
                 tracing::warn!(provider = %self.name, error = self.plain(&error.to_string()), "a call failed");
                 self.suspected.notify_one();
@@ -253,7 +259,7 @@ impl Server {
             message::TOO_LARGE => {
                 Err(ToolError::new(ErrorCode::TooLarge, "The server of the tool sent more than it may."))
             }
-            message::UNREADABLE => Err(failed("The server of the tool sent what is not a result.")),
+            message::UNREADABLE => Err(not_a_result()),
             _ => Ok(Output::failed(self.plain(&error.message))),
         }
     }
@@ -264,6 +270,11 @@ impl Server {
             _ => failed("The server of the tool did not answer."),
         }
     }
+}
+
+/// The tool has run, so the call is not to be repeated.
+fn not_a_result() -> ToolError {
+    ToolError { is_retryable: false, ..failed("The server of the tool sent what is not a result.") }
 }
 
 fn failed(message: &str) -> ToolError {

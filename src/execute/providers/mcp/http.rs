@@ -28,7 +28,8 @@ use rmcp::{
     transport::{
         DynamicTransportError,
         streamable_http_client::{
-            AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+            AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError,
+            StreamableHttpPostResponse,
         },
     },
 };
@@ -99,7 +100,9 @@ impl HttpServer {
         let own = headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret().to_owned()));
         for (name, value) in key.into_iter().chain(own) {
             // What cannot be a header was refused when the settings were read.
-            if let (Ok(name), Ok(mut value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value)) {
+            if let (Ok(name), Ok(mut value)) =
+                (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value))
+            {
                 value.set_sensitive(true);
                 all.insert(name, value);
             }
@@ -116,9 +119,13 @@ impl HttpServer {
         body: Bytes,
     ) -> Result<Response<Incoming>, Failure> {
         let mut headers = (*self.headers).clone();
-        let own = own.iter().map(|(name, value)| (name.clone(), *value)).chain(session.map(|id| (SESSION, id)));
+        let own =
+            own.iter().map(|(name, value)| (name.clone(), *value)).chain(session.map(|id| (SESSION, id)));
         for (name, value) in own {
-            headers.insert(name, HeaderValue::from_str(value).map_err(|_| unexpected("an id that no header can carry"))?);
+            headers.insert(
+                name,
+                HeaderValue::from_str(value).map_err(|_| unexpected("an id that no header can carry"))?,
+            );
         }
         headers.extend(custom);
         let mut uri: Uri = uri.parse().map_err(|_| unexpected("an invalid URL"))?;
@@ -213,8 +220,7 @@ impl StreamableHttpClient for HttpServer {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        let new_session =
-            response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let new_session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let request = match &message {
             JsonRpcMessage::Request(request) => Some(request),
             _ => None,
@@ -300,7 +306,13 @@ impl StreamableHttpClient for HttpServer {
 
 /// The events of a body. `request`: whose response is awaited in it. If that is too large, an error response takes its place.
 fn events(body: Incoming, max_event: usize, request: Option<RequestId>) -> Events {
-    let reader = EventReader { body, frames: Frames::new(max_event), request, ready: VecDeque::new(), has_ended: false };
+    let reader = EventReader {
+        body,
+        frames: Frames::new(max_event),
+        request,
+        ready: VecDeque::new(),
+        has_ended: false,
+    };
     stream::unfold(reader, async |mut reader| reader.next().await.map(|event| (event, reader))).boxed()
 }
 
@@ -345,9 +357,9 @@ impl EventReader {
                     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
                     let id = event.id.and_then(text);
                     // rmcp ignores what it cannot read, and its request would wait.
-                    let data = match message::read(event.data) {
-                        Some(JsonRpcMessage::Error(error)) => serde_json::to_string(&error).ok(),
-                        _ => text(event.data),
+                    let data = match message::in_place(event.data) {
+                        Some(message) => serde_json::to_string(&message).ok(),
+                        None => text(event.data),
                     };
                     ready.push_back(Sse { event: None, data, id, retry: None });
                 }

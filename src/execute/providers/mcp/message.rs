@@ -1,7 +1,19 @@
 //! Messages of servers, and what takes the place of those that cannot be read.
 
-use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
-use serde::{Deserialize, de::IgnoredAny};
+use std::fmt;
+
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Value, json};
+
+/// The kinds of the parts of a result that the protocol has.
+const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
+
+/// Characters of the kind of a part of a result that the model gets.
+const MAX_KIND: usize = 32;
 
 /// A response is larger than it may be.
 pub(super) const TOO_LARGE: ErrorCode = ErrorCode(-32_098);
@@ -25,15 +37,87 @@ pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {
         method: Option<IgnoredAny>,
     }
     if let Ok(message) = serde_json::from_slice(text) {
-        return Some(message);
+        return Some(mended(text, &message).unwrap_or(message));
     }
     let head: Head = serde_json::from_slice(text).ok()?;
     head.id.filter(|_| head.method.is_none()).map(|id| failure(UNREADABLE, id))
 }
 
+/// What rmcp is to get in place of `text`, because it would ignore it or not understand it. `None`: `text` itself.
+pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
+    match serde_json::from_slice(text) {
+        Ok(message @ JsonRpcMessage::Error(_)) => Some(message),
+        Ok(message) => mended(text, &message),
+        Err(_) => read(text).filter(|message| matches!(message, JsonRpcMessage::Error(_))),
+    }
+}
+
+/// The result of a call with a note in place of each part of a kind that is not known. Without it, the whole result would be lost,
+/// though the tool has run. `None`: that is not what is wrong with the message.
+fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
+    let JsonRpcMessage::Response(response) = message else { return None };
+    if matches!(response.result, ServerResult::CallToolResult(_) | ServerResult::ListToolsResult(_)) {
+        return None;
+    }
+    let mut whole: Value = serde_json::from_slice(text).ok()?;
+    for part in whole.get_mut("result")?.get_mut("content")?.as_array_mut()? {
+        let kind = part.get("type").and_then(Value::as_str);
+        if kind.is_none_or(|kind| !KINDS.contains(&kind)) {
+            let kind = kind.unwrap_or("part of an unknown kind");
+            let kind: String = kind.chars().filter(|char| !char.is_control()).take(MAX_KIND).collect();
+            *part = json!({"type": "text", "text": format!("[{kind}, not shown]")});
+        }
+    }
+    let message: ServerJsonRpcMessage = serde_json::from_str(&whole.to_string()).ok()?;
+    let is_result = matches!(
+        &message,
+        JsonRpcMessage::Response(response) if matches!(response.result, ServerResult::CallToolResult(_))
+    );
+    is_result.then_some(message)
+}
+
+/// What the beginning of a message tells of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The id, if the beginning has it.
+    pub(super) id: Option<RequestId>,
+    /// It is a request or a notification of the server.
+    pub(super) has_method: bool,
+}
+
+/// Reads the beginning of a message that is too large to be read as a whole.
+pub(super) fn head(beginning: &[u8]) -> Head {
+    struct Members<'h>(&'h mut Head);
+    impl<'de> Visitor<'de> for Members<'_> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a message")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+            let mut id = None;
+            while let Some(key) = members.next_key::<String>()? {
+                // Only now it is certain that the id was whole.
+                self.0.id = id.take().or(self.0.id.take());
+                self.0.has_method |= key == "method";
+                match key.as_str() {
+                    "id" => id = members.next_value()?,
+                    _ => _ = members.next_value::<IgnoredAny>()?,
+                }
+            }
+            Ok(())
+        }
+    }
+    let mut head = Head::default();
+    // An error means that the beginning ends, and then nothing more is known.
+    let _ = serde_json::Deserializer::from_slice(beginning).deserialize_map(Members(&mut head));
+    head
+}
+
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{JsonRpcMessage, ServerNotification, ServerResult};
+    use rmcp::model::ServerNotification;
 
     use super::*;
 
@@ -55,7 +139,12 @@ mod tests {
 
     #[test]
     fn unreadable_response_is_a_failure_of_its_request() {
-        for text in [r#"{"id":7,"result":5}"#, r#"{"jsonrpc":"1.0","id":7,"result":{}}"#, r#"{"id":7}"#, r#"{"id":7,"error":"no"}"#] {
+        for text in [
+            r#"{"id":7,"result":5}"#,
+            r#"{"jsonrpc":"1.0","id":7,"result":{}}"#,
+            r#"{"id":7}"#,
+            r#"{"id":7,"error":"no"}"#,
+        ] {
             let Some(JsonRpcMessage::Error(error)) = read(text.as_bytes()) else { panic!("{text}") };
             assert_eq!((error.id, error.error.code), (Some(RequestId::Number(7)), UNREADABLE), "{text}");
         }
@@ -63,14 +152,68 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_is_ignored() {
-        for text in ["", "null", "[]", "hello", "{", "{}", r#"{"id":1,"method":5}"#, r#"{"method":"x"}"#, "\u{fffd}"] {
+        for text in
+            ["", "null", "[]", "hello", "{", "{}", r#"{"id":1,"method":5}"#, r#"{"method":"x"}"#, "\u{fffd}"]
+        {
             assert!(read(text.as_bytes()).is_none(), "{text}");
         }
     }
 
     #[test]
+    fn parts_of_unknown_kinds_are_noted_and_the_others_kept() {
+        for kind in ["", r#""resultType":"complete","#] {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{{kind}"content":[{{"type":"text","text":"a"}},{{"type":"video","data":"x"}},5],"structuredContent":{{"n":2.50}}}}}}"#
+            );
+            for message in [read(text.as_bytes()), in_place(text.as_bytes())] {
+                let Some(JsonRpcMessage::Response(read)) = message else { panic!("no response") };
+                let ServerResult::CallToolResult(result) = read.result else {
+                    panic!("not the result of a call")
+                };
+                let texts =
+                    result.content.iter().filter_map(|block| block.as_text().map(|text| text.text.as_str()));
+                let expected = ["a", "[video, not shown]", "[part of an unknown kind, not shown]"];
+                assert_eq!(texts.collect::<Vec<_>>(), expected);
+                assert_eq!(
+                    result.structured_content.map(|content| content.to_string()).as_deref(),
+                    Some(r#"{"n":2.50}"#)
+                );
+            }
+        }
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":null}"#,
+            "x",
+        ] {
+            assert!(in_place(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn head_has_the_id_only_if_it_is_the_messages_own_and_whole() {
+        let id = |number| Some(RequestId::Number(number));
+        for (text, expected, has_method) in [
+            (r#"{"jsonrpc":"2.0","id":12,"result":{"content":[{"ty"#, id(12), false),
+            (r#"{"result":{"id":3},"id":12,"x"#, None, false),
+            (r#"{"result":{"id":3},"id":12,"x":"#, id(12), false),
+            (r#"{"result":{"content":[{"id":3,"#, None, false),
+            (r#"{"jsonrpc":"2.0","id":1"#, None, false),
+            (r#"{"id":5,"method":"sampling/createMessage","params":{"#, id(5), true),
+            (r#"{"method":"notifications/message","params":{"#, None, true),
+            ("", None, false),
+            ("xxxx", None, false),
+        ] {
+            assert_eq!(head(text.as_bytes()), Head { id: expected, has_method }, "{text}");
+        }
+    }
+
+    #[test]
     fn deep_nesting_is_an_unreadable_response() {
-        let deep = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"structuredContent":{}{}}}}}"#, "[".repeat(9999), "]".repeat(9999));
+        let deep = format!(
+            r#"{{"jsonrpc":"2.0","id":7,"result":{{"structuredContent":{}{}}}}}"#,
+            "[".repeat(9999),
+            "]".repeat(9999)
+        );
         assert!(matches!(read(deep.as_bytes()), Some(JsonRpcMessage::Error(_))));
     }
 }

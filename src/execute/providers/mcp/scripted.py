@@ -65,6 +65,10 @@ def call(params):
     name, arguments = params["name"], params.get("arguments") or {}
     if MODE == "unreadable":
         return 5
+    if MODE == "null":
+        return None
+    if name == "video":
+        return {"content": [{"type": "text", "text": "a"}, {"type": "video", "data": "x"}]}
     if name == "environment":
         return text(" ".join(sorted(os.environ)))
     if name == "huge":
@@ -179,6 +183,7 @@ def write_reply(message, reply):
 
 def serve_stdio():
     prepare()
+    held, has_sent_huge = [], False
     for line in sys.stdin:
         message = json.loads(line)
         before(message)
@@ -191,6 +196,16 @@ def serve_stdio():
             threading.Thread(target=lambda: write(answer(message)), daemon=True).start()
             continue
         reply = answer(message)
+        if MODE == "slow-echo" and message.get("method") == "tools/call":
+            is_huge = message["params"]["name"] == "huge"
+            has_sent_huge = has_sent_huge or is_huge
+            if not is_huge and not has_sent_huge:
+                held.append(reply)
+                continue
+            write(reply)
+            while held:
+                write(held.pop())
+            continue
         if reply is not None:
             write_reply(message, reply)
     if MODE == "stays":

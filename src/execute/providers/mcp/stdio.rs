@@ -10,7 +10,7 @@ use std::{
 use memchr::memchr;
 use rmcp::{
     RoleClient,
-    model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientNotification, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::Transport,
 };
 use tokio::{
@@ -28,6 +28,9 @@ use crate::execute::{
 
 /// How long a program may take to end after its stdin was closed.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Bytes of a line that is too long that are kept.
+const MAX_BEGINNING: usize = 4 << 10;
 
 /// A program that is a server. Dropping it kills the program's process group.
 #[derive(Debug)]
@@ -77,10 +80,18 @@ impl Stdio {
         }
     }
 
-    /// A line was too large. Which request it answers is not known, so all fail.
-    fn fail_pending(&mut self) {
+    /// A line was too large, and the request that it answers fails. If the beginning does not say which one that is, all fail.
+    fn fail_pending(&mut self, beginning: &[u8]) {
+        let head = message::head(beginning);
+        if head.has_method {
+            return;
+        }
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        self.failures.extend(pending.drain().map(|id| message::failure(message::TOO_LARGE, id)));
+        let failed: Vec<_> = match head.id {
+            Some(id) => pending.take(&id).into_iter().collect(),
+            None => pending.drain().collect(),
+        };
+        self.failures.extend(failed.into_iter().map(|id| message::failure(message::TOO_LARGE, id)));
     }
 }
 
@@ -91,8 +102,20 @@ impl Transport<RoleClient> for Stdio {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        if let JsonRpcMessage::Request(request) = &message {
-            self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone());
+        {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            match &message {
+                JsonRpcMessage::Request(request) => _ = pending.insert(request.id.clone()),
+                // Nothing waits for its response any more.
+                JsonRpcMessage::Notification(sent) => {
+                    if let ClientNotification::CancelledNotification(cancelled) = &sent.notification
+                        && let Some(id) = &cancelled.params.request_id
+                    {
+                        pending.remove(id);
+                    }
+                }
+                _ => {}
+            }
         }
         let stdin = Arc::clone(&self.stdin);
         async move {
@@ -119,7 +142,7 @@ impl Transport<RoleClient> for Stdio {
                             return Some(message);
                         }
                     }
-                    Line::TooLong => self.fail_pending(),
+                    Line::TooLong(beginning) => self.fail_pending(&beginning),
                 },
                 // What it has started could keep stdout open.
                 _ = self.child.wait(), if !self.has_ended => {
@@ -151,8 +174,8 @@ impl Drop for Stdio {
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Whole(Vec<u8>),
-    /// It was longer than it may be, and is not kept.
-    TooLong,
+    /// It was longer than it may be. Only its beginning is kept.
+    TooLong(Vec<u8>),
 }
 
 /// Reads lines. Dropping the future of [`LineReader::next`] loses nothing.
@@ -167,7 +190,12 @@ struct LineReader<R> {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     fn new(reader: R, limit: usize) -> Self {
-        Self { reader: BufReader::with_capacity(32 << 10, reader), line: Vec::new(), limit, is_skipping: false }
+        Self {
+            reader: BufReader::with_capacity(32 << 10, reader),
+            line: Vec::new(),
+            limit,
+            is_skipping: false,
+        }
     }
 
     /// The next line; `None` at the end. A last line without an end is not a message.
@@ -177,17 +205,21 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             let end = memchr(b'\n', available);
             let piece = available.get(..end.unwrap_or(available.len())).unwrap_or(available);
             let read = piece.len() + usize::from(end.is_some());
-            let is_too_long = self.line.len() + piece.len() > self.limit;
             let was_skipping = self.is_skipping;
+            let is_too_long = !was_skipping && self.line.len() + piece.len() > self.limit;
             if is_too_long {
-                self.line = Vec::new();
+                self.line.extend_from_slice(piece.get(..MAX_BEGINNING).unwrap_or(piece));
+                self.line.truncate(MAX_BEGINNING);
+                self.line.shrink_to_fit();
             } else if !was_skipping {
                 self.line.extend_from_slice(piece);
             }
             self.is_skipping = end.is_none() && (was_skipping || is_too_long);
             self.reader.consume(read);
             match end {
-                _ if is_too_long && !was_skipping => return Some(Line::TooLong),
+                _ if is_too_long => {
+                    return Some(Line::TooLong(std::mem::take(&mut self.line)));
+                }
                 Some(_) if !was_skipping => return Some(Line::Whole(std::mem::take(&mut self.line))),
                 _ => {}
             }
@@ -211,18 +243,19 @@ mod tests {
     #[tokio::test]
     async fn lines_have_at_most_the_limit() {
         let whole = |text: &[u8]| Line::Whole(text.to_vec());
-        assert_eq!(lines(b"abc\nabcd\n\nab\nend", 3).await, [
-            whole(b"abc"),
-            Line::TooLong,
-            whole(b""),
-            whole(b"ab")
-        ]);
+        assert_eq!(
+            lines(b"abc\nabcd\n\nab\nend", 3).await,
+            [whole(b"abc"), Line::TooLong(b"abcd".to_vec()), whole(b""), whole(b"ab")]
+        );
     }
 
     #[tokio::test]
     async fn a_long_line_is_reported_once_and_not_kept() {
         let mut text = vec![b'a'; 1 << 20];
         text.extend(b"\nb\n");
-        assert_eq!(lines(&text, 1000).await, [Line::TooLong, Line::Whole(b"b".to_vec())]);
+        assert_eq!(
+            lines(&text, 1000).await,
+            [Line::TooLong(vec![b'a'; MAX_BEGINNING]), Line::Whole(b"b".to_vec())]
+        );
     }
 }

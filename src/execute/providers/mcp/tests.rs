@@ -146,9 +146,30 @@ async fn large_result_fails_its_call_only() {
 
 #[tokio::test]
 async fn unreadable_result_fails_its_call() {
-    let server = Started::ready(&options("unreadable")).await;
-    let error = server.call("echo", json!({})).await.expect_err("an error");
-    assert_eq!(error.code, ErrorCode::ProviderError);
+    for mode in ["unreadable", "null"] {
+        let server = Started::ready(&options(mode)).await;
+        let error = server.call("echo", json!({})).await.expect_err("an error");
+        // The tool has run.
+        assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, false), "{mode}");
+        assert!(error.message.contains("not a result"), "{mode}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn part_of_an_unknown_kind_is_noted() {
+    let server = Started::ready(&options("plain")).await;
+    let output = server.call("video", json!({})).await.expect("an output");
+    assert_eq!(output.content, "a\n[video, not shown]");
+}
+
+/// The large one and one that waits are both without an answer then.
+#[tokio::test]
+async fn large_result_fails_no_other_call() {
+    let server = Started::ready(&options("slow-echo")).await;
+    let huge = server.call("huge", json!({}));
+    let (slow, huge) = tokio::join!(server.call("echo", json!({"n": 1})), huge);
+    assert_eq!(huge.expect_err("an error").code, ErrorCode::TooLarge);
+    assert_eq!(slow.expect("an output").content, "{\"n\": 1}");
 }
 
 #[tokio::test]
@@ -157,12 +178,22 @@ async fn hostile_lists_are_filtered() {
     let tools = server.0.tools();
     assert_eq!(tools.len(), 1000);
     let names: Vec<_> = tools.iter().map(|spec| spec.name.as_str()).collect();
-    let expected = ["s__ok-first", "s__ok ünïcode/../name", "s__s__ok", "s__ok__", "s__{ok}", "s__deep", "s__ok-told", "s__many0"];
+    let expected = [
+        "s__ok-first",
+        "s__ok ünïcode/../name",
+        "s__s__ok",
+        "s__ok__",
+        "s__{ok}",
+        "s__deep",
+        "s__ok-told",
+        "s__many0",
+    ];
     assert_eq!(names[..expected.len()], expected);
     let told = tools.iter().find(|spec| spec.name == "s__ok-told").expect("the tool");
     assert_eq!(told.description, "one [2Jtwo  \nthree\u{202e}");
     assert_eq!(told.label, "label   ]0;x ");
-    for (name, own) in [("s__ok", "s__ok"), ("ok__", "ok__"), ("ok ünïcode/../name", "ok ünïcode/../name")] {
+    for (name, own) in [("s__ok", "s__ok"), ("ok__", "ok__"), ("ok ünïcode/../name", "ok ünïcode/../name")]
+    {
         let output = server.call(name, json!({"name": own})).await.expect("an output");
         assert!(output.content.contains(own.split(' ').next().unwrap_or_default()), "{}", output.content);
     }
@@ -185,7 +216,8 @@ async fn cancelled_call_is_cancelled_at_the_server() {
     let call = invocation("wait", json!({}));
     assert!(timeout(Duration::from_millis(100), server.0.run(&call)).await.is_err());
     let is_cancelled = async {
-        while server.call("cancelled", json!({})).await.map(|output| output.content) != Ok("True".to_owned()) {
+        while server.call("cancelled", json!({})).await.map(|output| output.content) != Ok("True".to_owned())
+        {
             sleep(Duration::from_millis(10)).await;
         }
     };
@@ -222,7 +254,11 @@ async fn noise_between_messages_is_ignored() {
         let file = folder.path().join("lists");
         options.program.command.push(file.display().to_string());
         let server = Started::ready(&options).await;
-        assert_eq!(server.call("echo", json!({})).await.map(|output| output.content), Ok("{}".to_owned()), "{mode}");
+        assert_eq!(
+            server.call("echo", json!({})).await.map(|output| output.content),
+            Ok("{}".to_owned()),
+            "{mode}"
+        );
     }
 }
 
@@ -393,7 +429,9 @@ fn settings_are_checked() {
     let both = Options { url: Some(Uri::from_static("http://h/mcp")), ..options("plain") };
     let header = BTreeMap::from([("a b".to_owned(), TableText::plain("x"))]);
     let headers = Options { url: both.url.clone(), headers: header, ..Options::default() };
-    for (options, reason) in [(Options::default(), "is missing"), (both, "not both"), (headers, "name of a header")] {
+    for (options, reason) in
+        [(Options::default(), "is missing"), (both, "not both"), (headers, "name of a header")]
+    {
         let found = options.check().expect_err(reason).message;
         assert!(found.contains(reason), "{found}");
     }
