@@ -102,6 +102,7 @@ impl ServerTool {
     }
 
     /// Whether it is the tool `name`, in whatever version.
+    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
     pub(crate) fn is(&self, name: &str) -> bool {
         let is_version = |part: &str| part == "preview" || part.bytes().all(|byte| byte.is_ascii_digit());
         let version = self.kind.strip_prefix(name);

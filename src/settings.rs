@@ -120,11 +120,13 @@ impl secrecy::ExposeSecret<str> for TableText {
     }
 }
 
-/// Parts of the names of headers with secret values.
+/// Parts of the names of headers and variables with secret values.
+#[cfg(feature = "proxy")]
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
-/// Whether the header `name` has a secret value.
+/// Whether the header or variable `name` has a secret value.
+#[cfg(feature = "proxy")]
 pub(crate) fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))

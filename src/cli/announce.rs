@@ -9,7 +9,7 @@ use std::{
 use super::LogFormat;
 use crate::{
     config::{Config, Model, WILDCARD},
-    observe::log::List,
+    observe::List,
 };
 
 /// The announcement of a server that runs with `config` and is bound to `addresses`, which have the actual ports.

@@ -75,6 +75,7 @@ impl Turn {
 impl Conversation {
     /// Decides which of the calls that toolwire ran the model gets: those that have a result and whose tool it has, under the name
     /// that `offered` gives for the tool's own. The others are left out; the text around them stays.
+    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
     pub(crate) fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
         let parts = || self.turns.iter().flat_map(|turn| &turn.parts);
         if !parts().any(is_own) {
@@ -116,6 +117,7 @@ impl Conversation {
 }
 
 /// Gives a call that stays, or its result, the id and name under which the model gets it. Returns whether the part stays.
+#[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
 fn settle(part: &mut Part, kept: &HashSet<String>, offered: &impl Fn(&str) -> Option<String>) -> bool {
     let (id, name) = match part {
         Part::Call(call) => (&mut call.id, Some(&mut call.name)),

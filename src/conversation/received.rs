@@ -70,6 +70,7 @@ impl Rest {
     }
 
     /// Keeps only those declarations of the server's tools whose type `is_kept`.
+    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
     pub(crate) fn retain_tools(&mut self, is_kept: impl Fn(&str) -> bool) {
         let Some(received) = &mut self.0 else { return };
         let Some(tools) = received.value.get_mut("tools").and_then(Value::as_array_mut) else { return };

@@ -48,6 +48,8 @@ use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
+#[cfg(feature = "proxy")]
+pub(crate) use self::fields::check_choice;
 use self::{
     body::{BodyReader, JsonBody, ResponseState, not_json},
     progress::Progress,
@@ -61,7 +63,6 @@ pub use self::{
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub(crate) use self::{
-    fields::check_choice,
     response_writer::{StreamForm, WholeForm},
     stamp::Ids,
     upstream::Asked,

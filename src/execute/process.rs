@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io, process::Stdio};
 use secrecy::ExposeSecret;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::settings::{Field, Key, Settings, TableText};
+use crate::settings::{Field, Key, Settings, TableText, names_secret};
 
 /// How a program is started.
 #[derive(Debug, Clone)]

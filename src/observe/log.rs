@@ -24,7 +24,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::untrusted::{MAX_VALUE, cleaned, clip, write_printable};
+use super::{
+    List,
+    untrusted::{MAX_VALUE, cleaned, clip, write_printable},
+};
 
 /// How a log line is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,19 +60,6 @@ pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result
     };
     Ok(())
 }
-
-/// A list, which is an array in JSON. tracing has no such value; it is recorded as an error
-/// (`value as &dyn Error`), which the formatter recognises.
-#[derive(Debug)]
-pub(crate) struct List(pub Vec<String>);
-
-impl fmt::Display for List {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}]", self.0.join(", "))
-    }
-}
-
-impl Error for List {}
 
 /// The fields of a line of text, each value cleaned before the library formats it.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! or a secret.
 
 mod access;
+mod list;
 #[cfg(feature = "cli")]
 pub(crate) mod log;
 mod metrics;
@@ -13,4 +14,5 @@ pub(crate) mod terminal;
 
 pub(crate) use crate::untrusted;
 pub(crate) use access::{Access, Outcome, failure_name, finish_name};
+pub(crate) use list::List;
 pub(crate) use metrics::Metrics;

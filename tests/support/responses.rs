@@ -351,7 +351,9 @@ fn content<'i>(answer: &mut Answer, items: impl Iterator<Item = &'i Value>) {
             }
             "mcp_call" => {
                 assert!(matches!(status, Some("completed" | "failed" | "incomplete")), "{item}");
-                let output = item["output"].as_str().or(item["error"].as_str()).unwrap_or_default();
+                let error = item["error"]["content"][0]["text"].as_str();
+                assert!(error.is_none() || item["error"]["type"] == "mcp_tool_execution_error", "{item}");
+                let output = item["output"].as_str().or(error).unwrap_or_default();
                 answer.server_calls.push((text("name"), text("arguments"), output.to_owned()));
             }
             "image_generation_call" => answer.images.push(item["result"].clone()),

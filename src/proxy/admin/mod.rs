@@ -39,7 +39,7 @@ use super::{
 use crate::{
     config::Config,
     execute::{Audit, AuditEvent, Execution, Runtime},
-    observe::{Access, Outcome, log::List},
+    observe::{Access, List, Outcome},
 };
 
 /// Bytes of a request's body.

@@ -119,7 +119,7 @@ async fn captured_text_comes_in_pieces_and_without_secrets() {
     let text = event(&mut feed, "message_complete").await;
     let events = events(&text);
     let pieces =
-        events.iter().filter_map(|(name, data)| (name == "message_update").then(|| data["content"].as_str()));
+        events.iter().filter(|(name, _)| name == "message_update").map(|(_, data)| data["content"].as_str());
     let expected = "the key is xxxxxxxxxxxxxxxxxxxxxxxx. Keep it.";
     assert_eq!(pieces.flatten().collect::<String>(), expected, "{text}");
     assert_eq!(only(&events, "message_complete")["content"], expected);

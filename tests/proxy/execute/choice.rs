@@ -284,7 +284,7 @@ async fn servers_tool_that_the_upstream_has_is_declared_once() {
             assert_eq!(status, 200, "{body}");
             let sent = asked.lock().unwrap()[0].clone();
             assert_eq!(tools(&sent).iter().filter(|name| *name == "web_search").count(), 1, "{sent}");
-            assert_eq!(sent.to_string().contains("Searches."), true, "{sent}");
+            assert!(sent.to_string().contains("Searches."), "{sent}");
             let own = sent["tools"].as_array().unwrap().iter().any(|tool| *tool == declared[0]);
             assert_eq!(own, is_own, "{sent}");
             drop(proxy);

@@ -135,8 +135,8 @@ async fn images_are_items_of_a_response() {
                 let generating = "event: response.image_generation_call.generating";
                 assert_eq!(stream.matches(generating).count(), 2, "{stream}");
                 assert!(!stream.contains("mcp_call"), "{stream}");
-                let events = stream.lines().filter_map(|line| line.strip_prefix("data: "));
-                serde_json::from_str::<Value>(events.last().unwrap()).unwrap()["response"].clone()
+                let mut events = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+                serde_json::from_str::<Value>(events.next_back().unwrap()).unwrap()["response"].clone()
             }
         };
         let output = response["output"].as_array().unwrap();

@@ -112,7 +112,7 @@ async fn results_that_come_twice_at_the_same_time_get_the_same_history() {
         let (first, second) = tokio::join!(plan.ask(&proxy, &client), plan.ask(&proxy, &client));
         let (third, _) = plan.ask(&proxy, &client).await;
         assert!([&first.0, &second.0, &third].iter().all(|answer| answer.text == "Done."));
-        let asked = asked.lock().unwrap();
+        let asked = asked.lock().unwrap().clone();
         let expected = past(
             &hops[0],
             |_| true,

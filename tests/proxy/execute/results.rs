@@ -160,7 +160,7 @@ async fn hostile_results_of_a_client_are_data() {
         client.replace_last_result(&hostile());
         let (answer, _) = plan.ask(&proxy, &client).await;
         assert_eq!((answer.text.as_str(), answer.calls.len()), ("Done.", 0));
-        let asked = asked.lock().unwrap();
+        let asked = asked.lock().unwrap().clone();
         let results = &history(speech, &asked[1])[0].results;
         let found = Value::from(results[0].clone());
         assert_eq!((found, &results[1]), (json!("found {\"n\":0}"), &hostile()), "{speech:?}");
