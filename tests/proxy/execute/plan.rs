@@ -55,6 +55,40 @@ pub(super) enum Speaker {
 }
 
 impl Speaker {
+    /// The path and the body of a request with this history and a tool `own`. `previous`: the response that it continues.
+    pub(super) fn request(
+        self,
+        items: &[Value],
+        previous: Option<&str>,
+        stream: bool,
+    ) -> (&'static str, Value) {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let mut body = json!({"model": "m", "stream": stream});
+        let path = match self {
+            Speaker::Chat => {
+                body["messages"] = items.into();
+                body["tools"] =
+                    json!([{"type": "function", "function": {"name": "own", "parameters": schema}}]);
+                "/v1/chat/completions"
+            }
+            Speaker::Messages => {
+                body["messages"] = items.into();
+                body["max_tokens"] = 99.into();
+                body["tools"] = json!([{"name": "own", "input_schema": schema}]);
+                "/v1/messages"
+            }
+            Speaker::Responses | Speaker::Continuing => {
+                body["input"] = items.into();
+                body["tools"] = json!([{"type": "function", "name": "own", "parameters": schema}]);
+                if let Some(previous) = previous {
+                    body["previous_response_id"] = previous.into();
+                }
+                "/v1/responses"
+            }
+        };
+        (path, body)
+    }
+
     pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Continuing];
 }
 
@@ -452,31 +486,7 @@ impl History {
     }
 
     fn request(&self, stream: bool) -> (&'static str, Value) {
-        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-        let mut body = json!({"model": "m", "stream": stream});
-        let path = match self.speaker {
-            Speaker::Chat => {
-                body["messages"] = self.items.clone().into();
-                body["tools"] =
-                    json!([{"type": "function", "function": {"name": "own", "parameters": schema}}]);
-                "/v1/chat/completions"
-            }
-            Speaker::Messages => {
-                body["messages"] = self.items.clone().into();
-                body["max_tokens"] = 99.into();
-                body["tools"] = json!([{"name": "own", "input_schema": schema}]);
-                "/v1/messages"
-            }
-            Speaker::Responses | Speaker::Continuing => {
-                body["input"] = self.items.clone().into();
-                body["tools"] = json!([{"type": "function", "name": "own", "parameters": schema}]);
-                if let Some(previous) = &self.previous {
-                    body["previous_response_id"] = previous.clone().into();
-                }
-                "/v1/responses"
-            }
-        };
-        (path, body)
+        self.speaker.request(&self.items, self.previous.as_deref(), stream)
     }
 
     /// Adds a message of the user.

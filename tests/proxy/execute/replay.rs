@@ -41,30 +41,8 @@ impl Kept {
 
     /// Asks, and keeps the answer. Returns the ids of the client's calls.
     async fn ask(&mut self, proxy: &Proxy) -> Vec<Value> {
-        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-        let mut body = json!({"model": "m"});
-        let path = match self.speaker {
-            Speaker::Chat => {
-                body["messages"] = self.items.clone().into();
-                body["tools"] =
-                    json!([{"type": "function", "function": {"name": "own", "parameters": schema}}]);
-                "/v1/chat/completions"
-            }
-            Speaker::Messages => {
-                body["messages"] = self.items.clone().into();
-                body["max_tokens"] = 99.into();
-                body["tools"] = json!([{"name": "own", "input_schema": schema}]);
-                "/v1/messages"
-            }
-            Speaker::Responses | Speaker::Continuing => {
-                body["input"] = self.items.clone().into();
-                body["tools"] = json!([{"type": "function", "name": "own", "parameters": schema}]);
-                if let Some(id) = &self.previous {
-                    body["previous_response_id"] = id.clone();
-                }
-                "/v1/responses"
-            }
-        };
+        let previous = self.previous.as_ref().and_then(Value::as_str);
+        let (path, body) = self.speaker.request(&self.items, previous, false);
         let request = Request::post(proxy.url(path)).header("content-type", "application/json");
         let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
         let answer = Client::new().send(request).await.unwrap().rest().await;
