@@ -66,6 +66,15 @@ pub(crate) struct Record {
     pub(crate) results: Vec<CallOutput>,
 }
 
+/// What is kept under the id of a client's call.
+#[derive(Debug)]
+enum Kept {
+    /// The record.
+    Record(Record),
+    /// Nothing but the id under which the record is: a turn may have many calls, and the record may be large.
+    Under(String),
+}
+
 /// A record whose hosted calls are running. When it is dropped, nobody waits for them any more.
 pub(crate) struct Pending {
     deferred: Arc<Deferred>,
@@ -112,15 +121,30 @@ impl Deferred {
             let _ = timeout_at(deadline, running.changed()).await;
         }
         let store = Arc::clone(&self.store);
-        let read = move || -> HashMap<String, Record> {
+        let read = move || -> HashMap<String, Arc<Record>> {
             let now = unix_time();
-            let record = |id: String| {
-                let found = store.get(&Key::new(owner, &id), now);
+            let kept = |id: &str| {
+                let found = store.get(&Key::new(owner, id), now);
                 let bytes =
                     found.inspect_err(|error| tracing::error!(%error, "deferred turns cannot be read"));
-                Some((id, saved::read(&bytes.ok().flatten()?)?))
+                saved::read(&bytes.ok().flatten()?)
             };
-            ids.into_iter().filter_map(record).collect()
+            let mut records: HashMap<String, Arc<Record>> = HashMap::new();
+            for id in ids {
+                if records.contains_key(&id) {
+                    continue;
+                }
+                let record = match kept(&id) {
+                    Some(Kept::Under(first)) => kept(&first),
+                    kept => kept,
+                };
+                if let Some(Kept::Record(record)) = record {
+                    let record = Arc::new(record);
+                    let ids: Vec<_> = record.client_ids().map(str::to_owned).collect();
+                    records.extend(ids.into_iter().map(|id| (id, Arc::clone(&record))));
+                }
+            }
+            records
         };
         let records = tokio::task::spawn_blocking(read).await.unwrap_or_default();
         !records.is_empty() && put_back(conversation, &records)
@@ -136,10 +160,11 @@ impl Deferred {
     }
 
     fn put(&self, owner: Owner, record: &Record) {
-        let (bytes, now) = (Bytes::from(saved::write(record)), unix_time());
-        for id in record.client_ids() {
-            self.store.put(Key::new(owner, id), bytes.clone(), now);
-        }
+        let (mut ids, now) = (record.client_ids(), unix_time());
+        let Some(first) = ids.next() else { return };
+        self.store.put(Key::new(owner, first), Bytes::from(saved::write(record)), now);
+        let under = Bytes::from(saved::write_under(first));
+        ids.for_each(|id| self.store.put(Key::new(owner, id), under.clone(), now));
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<()>>> {
@@ -217,7 +242,7 @@ fn call_ids(conversation: &Conversation) -> Vec<String> {
 }
 
 /// Completes the turns that have a record, which is known by the id of each of the client's calls. Returns whether there was one.
-fn put_back(conversation: &mut Conversation, records: &HashMap<String, Record>) -> bool {
+fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Record>>) -> bool {
     let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
     let (mut done, mut is_changed) = (Vec::new(), false);
     while let Some(first) = turns.next() {
@@ -234,7 +259,7 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Record>) 
         let client_calls = || run.iter().flat_map(calls).filter(|call| !is_own_id(&call.id));
         let ids: HashSet<String> = client_calls().map(|call| call.id.clone()).collect();
         let record = run.iter().flat_map(calls).find_map(|call| records.get(&call.id));
-        let is_whole = |record: &&Record| ids.iter().all(|id| record.client_ids().any(|own| own == id));
+        let is_whole = |record: &&Arc<Record>| ids.iter().all(|id| record.client_ids().any(|own| own == id));
         let Some(record) = record.filter(is_whole) else {
             done.append(&mut run);
             continue;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
+use super::{Kept, Record};
 use crate::{
     conversation::{Call, CallOutput, Part, Role, Turn},
     dialect::Dialect,
@@ -15,6 +15,11 @@ struct Saved {
     turn: SavedTurn,
     hosted: Vec<String>,
     results: Vec<SavedResult>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Under {
+    under: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -60,15 +65,23 @@ pub(super) fn write(record: &Record) -> Vec<u8> {
     serde_json::to_vec(&saved).unwrap_or_default()
 }
 
-/// The record that was written.
-pub(super) fn read(bytes: &[u8]) -> Option<Record> {
+/// What refers to the record under the id `first`, as JSON.
+pub(super) fn write_under(first: &str) -> Vec<u8> {
+    serde_json::to_vec(&Under { under: first.to_owned() }).unwrap_or_default()
+}
+
+/// What was written.
+pub(super) fn read(bytes: &[u8]) -> Option<Kept> {
+    if let Ok(Under { under }) = serde_json::from_slice(bytes) {
+        return Some(Kept::Under(under));
+    }
     let Saved { before, turn, hosted, results } = serde_json::from_slice(bytes).ok()?;
-    Some(Record {
+    Some(Kept::Record(Record {
         before: before.into_iter().map(SavedTurn::turn).collect(),
         turn: turn.turn(),
         hosted,
         results: results.into_iter().map(SavedResult::output).collect(),
-    })
+    }))
 }
 
 impl SavedTurn {

@@ -174,3 +174,21 @@ async fn records_outlive_a_restart() {
     let turns = restored(&second, vec![calling("Hm.", &["b"]), result("b", "of b")]).await;
     assert_eq!(turns, [own.turn, result("a", "result of a"), result("b", "of b")]);
 }
+
+/// A turn may have a hundred calls of the client's, and results of a megabyte.
+#[tokio::test]
+async fn large_record_of_many_calls_is_kept_once() {
+    let deferred = in_memory();
+    let ids: Vec<String> = (0..120).map(|number| format!("call_{number}")).collect();
+    let all: Vec<&str> = ids.iter().map(String::as_str).chain(["a"]).collect();
+    let large = "x".repeat(1 << 20);
+    kept(&deferred, Record { results: vec![output("a", &large)], ..record(&["before", "b"], &["b"]) });
+    kept(&deferred, Record { results: vec![output("a", &large)], ..record(&all, &["a"]) });
+    // Neither displaces the other, whichever of its calls the client has kept.
+    for id in ["call_0", "call_119"] {
+        let turns = restored(&deferred, vec![calling("", &[id]), result(id, "done")]).await;
+        assert_eq!(turns.last(), Some(&result("a", &large)), "{id}");
+    }
+    let turns = restored(&deferred, vec![calling("", &["before"]), result("before", "done")]).await;
+    assert_eq!(turns.len(), 3, "{turns:?}");
+}
