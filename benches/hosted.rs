@@ -3,19 +3,19 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
+mod serve;
 mod turns;
 
 use std::{
     error::Error,
-    fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
 };
 
 use serde_json::{Value, json};
+use serve::Serve;
 use turns::{Bound, Work, best, rounds, tell, wanted};
 
 /// Turns of one round.
@@ -30,15 +30,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let upstream = Upstream::start()?;
-    let plain = Serve::start(&upstream, "")?;
-    let hosting = Serve::start(&upstream, &format!("{HOSTED}\"http://{}\"\n", upstream.address))?;
+    let plain = start(&upstream, "")?;
+    let hosting = start(&upstream, &format!("{HOSTED}\"http://{}\"\n", upstream.address))?;
     // What toolwire asks of the upstream in a response with a hosted call is what a client asks that runs the tool itself.
-    hosting.connect()?.ask(&question("call"))?;
+    connect(&hosting)?.ask(&question("call"))?;
     let by_client = upstream.asked();
-    hosting.connect()?.ask(&question("text"))?;
+    connect(&hosting)?.ask(&question("text"))?;
     let declared = upstream.asked();
     let asking = |serve: &Serve, bodies: Vec<String>| -> Result<Work<'static>, Box<dyn Error>> {
-        let mut client = serve.connect()?;
+        let mut client = connect(serve)?;
         Ok(Box::new(move || {
             let asks = (0..TURNS).flat_map(|_| &bodies);
             asks.map(|body| client.ask(body).unwrap_or_default()).sum()
@@ -154,53 +154,18 @@ fn message(reader: &mut impl BufRead) -> Option<(String, String)> {
     Some((first, String::from_utf8(body).ok()?))
 }
 
-/// `toolwire serve`; it ends with the bench.
-struct Serve {
-    child: Child,
-    address: SocketAddr,
+fn start(upstream: &Upstream, tables: &str) -> Result<Serve, Box<dyn Error>> {
+    let address = upstream.address;
+    Serve::start(&format!(
+        "listen = \"127.0.0.1:0\"\nstore = \"off\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
+         base_url = \"http://{address}/v1\"\n[[models]]\nname = \"m\"\nupstream = \"up\"\n{tables}"
+    ))
 }
 
-impl Drop for Serve {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Serve {
-    fn start(upstream: &Upstream, tables: &str) -> Result<Self, Box<dyn Error>> {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("toolwire.toml");
-        let address = upstream.address;
-        let config = format!(
-            "listen = \"127.0.0.1:0\"\nstore = \"off\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
-             base_url = \"http://{address}/v1\"\n[[models]]\nname = \"m\"\nupstream = \"up\"\n{tables}"
-        );
-        fs::write(&file, config)?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolwire"));
-        command.args(["serve", "--config"]).arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let mut said = BufReader::new(child.stderr.take().ok_or("no stderr")?);
-        let mut line = String::new();
-        let address = loop {
-            line.clear();
-            if said.read_line(&mut line)? == 0 {
-                return Err("toolwire ended before it listened".into());
-            }
-            if let Some((_, address)) = line.split_once("listens on http://") {
-                break address.trim().parse()?;
-            }
-        };
-        // Whoever writes log lines must find a reader.
-        thread::spawn(move || said.lines().for_each(drop));
-        Ok(Self { child, address })
-    }
-
-    fn connect(&self) -> Result<Client, Box<dyn Error>> {
-        let stream = TcpStream::connect(self.address)?;
-        stream.set_nodelay(true)?;
-        Ok(Client(stream))
-    }
+fn connect(serve: &Serve) -> Result<Client, Box<dyn Error>> {
+    let stream = TcpStream::connect(serve.address)?;
+    stream.set_nodelay(true)?;
+    Ok(Client(stream))
 }
 
 struct Client(TcpStream);

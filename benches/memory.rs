@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
 mod answers;
+mod serve;
 
 use std::{
     error::Error,
@@ -12,12 +13,12 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Stdio},
     thread,
 };
 
 use answers::Upstream;
 use serde_json::json;
+use serve::Serve;
 
 const STREAMS: usize = 200;
 const TOKENS: usize = 20;
@@ -36,27 +37,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The server; it goes with the bench.
-struct Serve {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn measure(dialect: &str, upstream: Upstream, tools: bool) -> Result<(), Box<dyn Error>> {
-    let serve = Serve::start(dialect, scripted(upstream)?)?;
+    let serve = start(dialect, scripted(upstream)?)?;
     let open = || Stream::open(serve.address, tools);
     // What the first streams bring about once (threads, arenas, tables) is no cost of a stream.
     let first = (0..8).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
-    let before = serve.pss()?;
+    let before = pss(&serve)?;
     let held = (0..STREAMS).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
-    let after = serve.pss()?;
+    let after = pss(&serve)?;
     let each = after.saturating_sub(before) as f64 / STREAMS as f64;
     let tools = if tools { "4 tools declared" } else { "no tools" };
     println!(
@@ -66,44 +54,18 @@ fn measure(dialect: &str, upstream: Upstream, tools: bool) -> Result<(), Box<dyn
     Ok(())
 }
 
-impl Serve {
-    fn start(dialect: &str, upstream: SocketAddr) -> Result<Self, Box<dyn Error>> {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("toolwire.toml");
-        let config = format!(
-            "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"{dialect}\"\n\
-             base_url = \"http://{upstream}/v1\"\nmax_concurrent = 1000\n[[models]]\nname = \"m\"\nupstream = \"up\"\n"
-        );
-        fs::write(&file, config)?;
-        let mut child = Command::new(env!("CARGO_BIN_EXE_toolwire"))
-            .args(["serve", "--config"])
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let mut said = BufReader::new(child.stderr.take().ok_or("no stderr")?);
-        let mut line = String::new();
-        let address = loop {
-            line.clear();
-            if said.read_line(&mut line)? == 0 {
-                return Err("toolwire ended before it listened".into());
-            }
-            if let Some((_, address)) = line.split_once("listens on http://") {
-                break address.trim().parse()?;
-            }
-        };
-        // Whoever writes log lines must find a reader.
-        thread::spawn(move || said.lines().for_each(drop));
-        Ok(Self { child, address })
-    }
+fn start(dialect: &str, upstream: SocketAddr) -> Result<Serve, Box<dyn Error>> {
+    Serve::start(&format!(
+        "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"{dialect}\"\n\
+         base_url = \"http://{upstream}/v1\"\nmax_concurrent = 1000\n[[models]]\nname = \"m\"\nupstream = \"up\"\n"
+    ))
+}
 
-    /// KiB.
-    fn pss(&self) -> Result<u64, Box<dyn Error>> {
-        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))?;
-        let pss = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-        Ok(pss.ok_or("no Pss")?.trim().trim_end_matches(" kB").parse()?)
-    }
+/// The server's proportional set size, in KiB.
+fn pss(serve: &Serve) -> Result<u64, Box<dyn Error>> {
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", serve.child.id()))?;
+    let pss = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    Ok(pss.ok_or("no Pss")?.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// An upstream that begins every answer and ends none.

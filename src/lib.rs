@@ -95,6 +95,9 @@ pub mod http1;
 mod observe;
 pub mod pipeline;
 #[cfg(feature = "proxy")]
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "recordings use more of it"))]
+mod private;
+#[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(feature = "proxy")]
 pub mod redact;

@@ -37,18 +37,8 @@ impl Announcement<'_> {
                     (&addresses, &models);
                 let hosted_tools = List(self.hosted.0.clone());
                 let hosted_tools: &(dyn Error + 'static) = &hosted_tools;
-                match self.config.execution {
-                    None => tracing::info!(addresses, base_url = self.base_url(), models, "listening"),
-                    Some(_) => {
-                        tracing::info!(
-                            addresses,
-                            base_url = self.base_url(),
-                            models,
-                            hosted_tools,
-                            "listening"
-                        );
-                    }
-                }
+                let hosted_tools = self.config.execution.is_some().then_some(hosted_tools);
+                tracing::info!(addresses, base_url = self.base_url(), models, hosted_tools, "listening");
             }
         }
     }

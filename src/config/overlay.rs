@@ -107,7 +107,7 @@ impl Overlay {
         Ok((patched, paths))
     }
 
-    /// The same without the setting at `path` and those below it, and their paths. `None`: there are none.
+    /// The same without the setting at `path` and those below it, and their paths. `None` if nothing is set there.
     pub(crate) fn without(&self, path: &str) -> Option<(Self, Vec<String>)> {
         let path = joined(&keys_of(path)?);
         let mut left = self.clone();

@@ -84,7 +84,7 @@ impl Subscription {
     /// The next event, if there is one already.
     ///
     /// # Errors
-    /// There is none, or as [`Subscription::recv`].
+    /// No event is waiting, or as [`Subscription::recv`].
     #[cfg_attr(not(test), expect(dead_code, reason = "tests look at what has happened"))]
     pub(crate) fn try_recv(&mut self) -> Result<Arc<Record>, TryRecvError> {
         self.live.try_recv()

@@ -313,7 +313,7 @@ impl fmt::Debug for Registry {
 /// The tool with a schema that all upstreams accept.
 ///
 /// # Errors
-/// Why there is none, in a few words.
+/// Why it is left out, in a few words.
 fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
     if normalized(&spec.name).is_empty() {
         return Err("it has no name".to_owned());

@@ -81,7 +81,7 @@ pub(crate) struct Ran {
     pub(crate) images: Vec<String>,
     /// The tool's own name, whatever the model called it.
     pub(crate) tool: Arc<str>,
-    /// The name of the provider that has the tool; empty if there is none.
+    /// The name of the provider that has the tool; empty if the tool is unknown.
     pub(crate) provider: Arc<str>,
 }
 

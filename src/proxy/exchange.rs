@@ -183,8 +183,8 @@ pub(super) fn host(
     (None, execution.offer((conversation, &unserved), asker))
 }
 
-/// Checks the client's choice among all tools that are declared. A choice of a server's tool that cannot be passed on is none:
-/// the model decides among the other tools. Returns whether the choice was changed.
+/// Checks the client's choice among all tools that are declared. A choice of a server's tool that cannot be passed on is
+/// dropped: the model decides among the other tools. Returns whether the choice was changed.
 ///
 /// # Errors
 /// [`Kind::Request`]: the choice cannot be satisfied.

@@ -28,6 +28,9 @@ const CONTEXT: usize = 4 << 10;
 /// Bytes at the end of a text that may be the beginning of a secret. A configured secret may be longer.
 const HELD: usize = 256;
 
+/// Why a response has no end.
+const DISCONNECTED: &str = "the client disconnected before the end";
+
 /// What is known when a response begins.
 #[derive(Debug)]
 pub(super) struct Opening<'a> {
@@ -55,7 +58,7 @@ pub(super) struct ExchangeReport {
     upstream_model: String,
     /// The begin, until it is published.
     start: Option<AuditEvent>,
-    /// The hop that is under way. `None`: there is none.
+    /// The hop that is under way, if any.
     hop: Option<Hop>,
     /// Token counts of the hops that have ended: of the requests, of the responses.
     counted: (u64, u64),
@@ -165,8 +168,8 @@ impl ExchangeReport {
                 first_byte_millis: access.first_byte().map(millis),
             },
             Outcome::Failed(failure) => failed(failure),
-            Outcome::Cancelled => cancelled("the client disconnected before the end"),
-            Outcome::Stalled => stalled(),
+            Outcome::Cancelled => left("cancelled", DISCONNECTED),
+            Outcome::Stalled => left("stalled", "the client accepted nothing for too long"),
         };
         self.end(event);
     }
@@ -263,7 +266,7 @@ impl Drop for ExchangeReport {
         self.end_hop("cancelled", &Tally::default());
         self.end(match std::thread::panicking() {
             true => failed(&Failure::new(Kind::Internal, "the response failed in toolwire")),
-            false => cancelled("the client disconnected before the end"),
+            false => left("cancelled", DISCONNECTED),
         });
     }
 }
@@ -286,13 +289,9 @@ fn failed(failure: &Failure) -> AuditEvent {
     }
 }
 
-fn cancelled(message: &str) -> AuditEvent {
-    AuditEvent::Error { code: "cancelled".to_owned(), message: message.to_owned(), is_retryable: false }
-}
-
-fn stalled() -> AuditEvent {
-    let message = "the client accepted nothing for too long".to_owned();
-    AuditEvent::Error { code: "stalled".to_owned(), message, is_retryable: false }
+/// The client did not wait for the end.
+fn left(code: &str, message: &str) -> AuditEvent {
+    AuditEvent::Error { code: code.to_owned(), message: message.to_owned(), is_retryable: false }
 }
 
 /// Token counts, as far as they are known.

@@ -2,14 +2,17 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use serde_json::error::Category;
 
 use super::Overlay;
-use crate::config::{Place, Problem, Problems, Severity};
+use crate::{
+    config::{Place, Problem, Problems, Severity},
+    private,
+};
 
 /// The file's name in `state_dir`.
 const FILE: &str = "settings.json";
@@ -23,7 +26,7 @@ impl Overlay {
         state_dir.join(FILE)
     }
 
-    /// The overlay in the folder `state_dir`; empty if there is none.
+    /// The overlay in the folder `state_dir`. Without a file it is empty.
     ///
     /// # Errors
     /// The file cannot be read or understood.
@@ -61,27 +64,8 @@ impl Overlay {
     /// # Errors
     /// The file cannot be written. It is as before then.
     pub(crate) fn write(&self, state_dir: &Path) -> io::Result<()> {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(state_dir)?;
-        let file = Self::file(state_dir);
-        let new = file.with_extension("new");
-        // An earlier attempt may have left it. Nothing is written through a link.
-        if let Err(error) = fs::remove_file(&new)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut opened = options.open(&new)?;
-        opened.write_all(self.text().as_bytes())?;
-        opened.sync_all()?;
-        fs::rename(new, file)
+        private::create_dir_all(state_dir)?;
+        private::replace_on_disk(&Self::file(state_dir), self.text().as_bytes())
     }
 
     /// As it is written. Equal overlays have equal texts.

@@ -1,14 +1,14 @@
 //! [`Remembered`]: answers that are kept as rules, in a file.
 
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
 use super::rules::Asked;
+use crate::private;
 
 /// Rules that are remembered. Beyond, those that were not used for the longest time are forgotten.
 const MAX_RULES: usize = 10_000;
@@ -166,16 +166,8 @@ impl Save {
 
     fn try_write(&self) -> io::Result<()> {
         if let Some(folder) = self.file.parent() {
-            fs::create_dir_all(folder)?;
+            private::create_dir_all(folder)?;
         }
-        let new = self.file.with_extension("new");
-        let mut options = fs::OpenOptions::new();
-        options.create(true).truncate(true).write(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&new)?;
-        file.write_all(self.text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.file)
+        private::replace_on_disk(&self.file, self.text.as_bytes())
     }
 }
