@@ -7,10 +7,12 @@ mod announce;
 mod bench;
 mod calibrate;
 mod check;
+mod completions;
 mod conform;
 mod demo;
 mod formats;
 mod keys;
+mod man;
 mod mock;
 mod open_files;
 mod output;
@@ -77,11 +79,12 @@ const GLOBAL: &str = "Global options";
 const LAST: usize = 1000;
 
 /// The commands, grouped as in the help.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Serve", &["serve", "check", "formats"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
+    ("Install", &["completions", "man"]),
 ];
 
 /// The format of a log line.
@@ -118,6 +121,10 @@ pub(crate) enum Command {
     Check(check::Args),
     /// List the text formats
     Formats(formats::Args),
+    /// Write the completions of a shell
+    Completions(completions::Args),
+    /// Write the manual pages
+    Man(man::Args),
 }
 
 impl Cli {
@@ -145,7 +152,7 @@ impl Cli {
         };
         let (bold, plain) = (command.get_styles().get_header(), command.get_styles().get_literal());
         let groups = GROUPS.map(|(heading, names)| {
-            let lines = names.iter().map(|name| format!("  {plain}{name:9}{plain:#} {}\n", about(name)));
+            let lines = names.iter().map(|name| format!("  {plain}{name:11}{plain:#} {}\n", about(name)));
             format!("{bold}{heading}:{bold:#}\n{}", lines.collect::<String>())
         });
         let template = format!(
@@ -201,5 +208,7 @@ pub fn run() -> ExitCode {
         Command::Conform(args) => conform::run(&args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }

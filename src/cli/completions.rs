@@ -1,0 +1,21 @@
+//! `toolwire completions`: what a shell needs to complete command lines.
+
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+
+use super::{Cli, results};
+
+/// Options of `completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::grouped(), "toolwire", &mut script);
+    results(ExitCode::SUCCESS, |out| out.write_all(&script))
+}

@@ -1,0 +1,25 @@
+//! `toolwire man`: the manual pages, one for the program and one for each command.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use clap::CommandFactory;
+
+use super::{Cli, output::failed};
+
+/// Options of `man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder to write to. Pages that it has are replaced
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let out = &args.out;
+    let written = fs::create_dir_all(out).and_then(|()| clap_mangen::generate_to(Cli::command(), out));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(format_args!("cannot write to {}: {error}", out.display()), None),
+    }
+}
