@@ -1,4 +1,6 @@
-//! `toolwire check`: reads a configuration, and prints all errors or what it resolves to.
+//! `toolwire check`: reads a configuration, and prints all errors or what it resolves to. With `--doctor`, it asks the upstreams.
+
+mod doctor;
 
 use std::{collections::BTreeMap, io, process::ExitCode};
 
@@ -19,6 +21,9 @@ pub(crate) struct Args {
     /// Write JSON: `ok`, `problems`, and `config` if there are no errors
     #[arg(long)]
     pub json: bool,
+    /// Ask each upstream for its models, and say in one line what is wrong: DNS, TLS, key, path, dialect
+    #[arg(long)]
+    pub doctor: bool,
     /// Describe every key of a configuration file, with its default
     #[arg(long, exclusive = true)]
     pub keys: bool,
@@ -31,6 +36,11 @@ pub(super) fn run(args: Args) -> ExitCode {
         return results(ExitCode::SUCCESS, |out| out.write_all(keys(width).as_bytes()));
     }
     let loaded = args.upstream.load();
+    if args.doctor
+        && let Ok(Loaded { config, warnings }) = &loaded
+    {
+        return doctor::run(config, warnings, args.json);
+    }
     if args.json { say_json(&loaded) } else { say(&loaded) }
 }
 

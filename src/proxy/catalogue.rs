@@ -76,7 +76,7 @@ impl Catalogue {
 
 /// The models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare array, or
 /// use `models`.
-fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
+pub(super) fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
     let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
         Value::Array(list) => Some(list),
         Value::Object(mut answer) => {

@@ -21,6 +21,8 @@ mod command;
 mod cors;
 mod count;
 mod deadlines;
+#[cfg(feature = "cli")]
+pub(crate) mod doctor;
 mod drain;
 mod exchange;
 mod feed_body;

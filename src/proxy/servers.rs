@@ -133,7 +133,7 @@ impl Unknown {
                         return;
                     }
                 }
-                Err(GetError::Answer(_)) => {}
+                Err(GetError::Status(_) | GetError::Answer(_)) => {}
                 // The others would end in the same way.
                 Err(GetError::NoAnswer(reason)) => return self.report(&reason),
             }

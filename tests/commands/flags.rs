@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "serve",
     "check",
     "formats",
@@ -16,16 +16,19 @@ const COMMANDS: [&str; 11] = [
     "bench",
     "calibrate",
     "conform",
+    "completions",
+    "man",
 ];
 
 /// The pages that show command lines.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "docs/bench.md",
     "docs/calibrate.md",
     "docs/commands.md",
     "docs/configuration.md",
     "docs/conformance.md",
+    "docs/install.md",
     "fixtures/README.md",
 ];
 

@@ -34,14 +34,18 @@ pub(in crate::proxy) struct Get {
 pub(in crate::proxy) enum GetError {
     /// The upstream did not answer.
     NoAnswer(String),
-    /// It answered with something else.
+    /// It answered with another status than 200.
+    Status(StatusCode),
+    /// Its answer has no body that can be read.
     Answer(String),
 }
 
 impl fmt::Display for GetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::NoAnswer(reason) | Self::Answer(reason)) = self;
-        f.write_str(reason)
+        match self {
+            Self::NoAnswer(reason) | Self::Answer(reason) => f.write_str(reason),
+            Self::Status(status) => write!(f, "status {status}"),
+        }
     }
 }
 
@@ -75,7 +79,7 @@ impl Get {
             let response = self.http.request(request).await;
             let response = response.map_err(|error| GetError::NoAnswer(innermost(&error).to_string()))?;
             if response.status() != StatusCode::OK {
-                return Err(GetError::Answer(format!("status {}", response.status())));
+                return Err(GetError::Status(response.status()));
             }
             let body = Limited::new(response.into_body(), self.max_body).collect().await;
             let failed =

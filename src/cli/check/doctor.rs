@@ -1,0 +1,67 @@
+//! `toolwire check --doctor`: what each upstream answers.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::told;
+use crate::{
+    cli::{output::failed, results, upstream_flags},
+    config::{Config, Problem},
+    observe::untrusted::escaped,
+    proxy::doctor::{Diagnosis, Health, examine},
+};
+
+/// Asks the upstreams and prints a line for each. `warnings`: those of the configuration.
+pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(error, None),
+    };
+    let found = runtime.block_on(examine(config));
+    // Does not wait for a pending DNS lookup.
+    runtime.shutdown_background();
+    let is_well = found.iter().all(|diagnosis| diagnosis.verdict.is_ok());
+    let status = if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if is_json {
+        let upstreams: Vec<_> = found.iter().map(value).collect();
+        let told = json!({ "ok": is_well, "problems": told(warnings), "upstreams": upstreams });
+        return results(status, |out| writeln!(out, "{told:#}"));
+    }
+    upstream_flags::say(warnings);
+    results(status, |out| found.iter().try_for_each(|diagnosis| out.write_all(line(diagnosis).as_bytes())))
+}
+
+fn line(diagnosis: &Diagnosis) -> String {
+    let Diagnosis { upstream, address, took, verdict, warnings } = diagnosis;
+    let mut text = match verdict {
+        Ok(health) => format!("{upstream}: ok: {health}, in {} ms ({address})\n", took.as_millis()),
+        Err(fault) => {
+            format!("{upstream}: error: {}: {} ({address})\n", fault.part, escaped(&fault.message))
+        }
+    };
+    for warning in warnings {
+        text += &format!("{upstream}: warning: {}\n", escaped(warning));
+    }
+    text
+}
+
+fn value(diagnosis: &Diagnosis) -> Value {
+    let Diagnosis { upstream, address, took, verdict, warnings } = diagnosis;
+    let mut value = json!({ "name": upstream, "address": address, "ok": verdict.is_ok() });
+    let fields = match verdict {
+        Ok(health) => {
+            let models = match health {
+                Health::Lists(count) => Some(count),
+                Health::Reachable(_) => None,
+            };
+            json!({ "message": health.to_string(), "models": models, "millis": took.as_millis().min(u64::MAX.into()) as u64 })
+        }
+        Err(fault) => json!({ "part": fault.part.to_string(), "message": fault.message }),
+    };
+    if let (Value::Object(value), Value::Object(fields)) = (&mut value, fields) {
+        value.extend(fields);
+        value.insert("warnings".to_owned(), json!(warnings));
+    }
+    value
+}
