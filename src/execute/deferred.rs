@@ -112,11 +112,7 @@ impl Deferred {
         if ids.is_empty() {
             return false;
         }
-        let waiting: Vec<_> = {
-            let running = self.running();
-            ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
-        };
-        for mut running in waiting {
+        for mut running in self.running_of(&ids, owner) {
             // An error means that the calls have ended.
             let _ = timeout_at(deadline, running.changed()).await;
         }
@@ -148,6 +144,17 @@ impl Deferred {
         };
         let records = tokio::task::spawn_blocking(read).await.unwrap_or_default();
         !records.is_empty() && put_back(conversation, &records)
+    }
+
+    /// Whether calls run whose results `conversation` needs.
+    pub(crate) fn is_awaited(&self, conversation: &Conversation, owner: Owner) -> bool {
+        !self.running().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
+    }
+
+    /// The ends of the calls that run beside the client's calls `ids`.
+    fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
+        let running = self.running();
+        ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
     }
 
     /// Waits until no call is running.

@@ -229,6 +229,11 @@ impl Execution {
         self.deferred.restore(conversation, client, deadline).await
     }
 
+    /// Whether [`Execution::complete`] waits for calls that still run.
+    pub(crate) fn is_awaited(&self, conversation: &Conversation, client: Owner) -> bool {
+        self.deferred.is_awaited(conversation, client)
+    }
+
     /// Waits until the calls have ended whose results are for a client's next request.
     pub(crate) async fn settled(&self) {
         self.deferred.settled().await;

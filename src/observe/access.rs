@@ -133,13 +133,6 @@ impl Access {
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
-    /// Logs that the model learns nothing of these tools.
-    pub(crate) fn left_out(&self, model: &str, tools: &[String]) {
-        let names = tools.join(", ");
-        let (id, tools, names) = (self.id.as_str(), tools.len(), clip(&names, MAX_NAMES));
-        tracing::warn!(id, model, tools, %names, "tools were left out of the instructions (max_instructions)");
-    }
-
     /// Sets the status of the response.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
@@ -224,6 +217,13 @@ impl Drop for Access {
         self.write_line();
         self.write_skipped();
     }
+}
+
+/// Logs that the model learns nothing of these tools in the request `id`.
+pub(crate) fn tools_left_out(id: &str, model: &str, tools: &[String]) {
+    let names = tools.join(", ");
+    let (tools, names) = (tools.len(), clip(&names, MAX_NAMES));
+    tracing::warn!(id, model, tools, %names, "tools were left out of the instructions (max_instructions)");
 }
 
 /// The failure's code, or its kind if that is sufficient.

@@ -13,6 +13,6 @@ mod metrics;
 pub(crate) mod terminal;
 
 pub(crate) use crate::untrusted;
-pub(crate) use access::{Access, Outcome, failure_name, finish_name};
+pub(crate) use access::{Access, Outcome, failure_name, finish_name, tools_left_out};
 pub(crate) use list::List;
 pub(crate) use metrics::Metrics;

@@ -1,12 +1,15 @@
 //! [`AnswerBody`]: the body of a response, which owns the request to the upstream.
 //!
 //! ```text
-//! Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
-//!  │  ▲                │  │ └─end mark, no finish reason─▶ Ending ──────▲
-//!  │  │                │  └─a hop has ended─▶ Deciding ─no other hop────▲
-//!  │  └────────────────┼─────next hop──────────┘                        │
-//!  └───────────────────┴──── failure, deadline, cut ────────────────────┘
+//! Preparing ─▶ Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
+//!  │            │  ▲                │  │ └─end mark, no finish reason─▶ Ending ──────▲
+//!  │            │  │                │  └─a hop has ended─▶ Deciding ─no other hop────▲
+//!  │            │  └────────────────┼─────next hop──────────┘                        │
+//!  └────────────┴───────────────────┴──── failure, deadline, cut ────────────────────┘
 //! ```
+//!
+//! Most responses begin with `Opening`. Only a request that other requests prepare, such as one with images for a model that
+//! cannot see, begins with `Preparing`.
 //!
 //! There is no task and no channel between the two connections. The client's connection polls the body, and the body
 //! polls the upstream's connection. So nothing is read from the upstream that the client does not accept, and when the
@@ -46,8 +49,8 @@ use super::{
     turn,
 };
 
-pub(super) use flow::Parts;
-use flow::{ExchangeState, Stage};
+use flow::ExchangeState;
+pub(super) use flow::{Begun, Parts, Stage};
 
 /// Reads between two checks of the deadlines, and at most in one frame: after them the client gets its turn.
 const MAX_READS: usize = 64;
@@ -72,7 +75,7 @@ pub(super) struct AnswerBody {
 }
 
 impl AnswerBody {
-    /// The body of a response whose upstream request is under way. A stream gets a keep-alive comment after each
+    /// The body of a response whose upstream request is under way or is being prepared. A stream gets a keep-alive comment after each
     /// `keep_alive` of silence. The body ends when `cut` does.
     pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
@@ -161,7 +164,7 @@ impl AnswerBody {
         }
         ready!(polled);
         match this.flow.stage {
-            Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
+            Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
             Stage::Streaming(_) => this.deadlines.heard(),
             Stage::Ending(_) => this.deadlines.await_end(),
             Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),

@@ -20,7 +20,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::{
     config::{Config, Limits},
     conversation::Conversation,
-    dialect::{ClientDialect, Ids, Stamp},
+    dialect::{Answering, ClientDialect, Ids, Stamp},
     execute::{
         Audit, Execution, Observer, Started, Surroundings,
         ask::Ask,
@@ -28,18 +28,19 @@ use crate::{
         vision::{self, Vision},
     },
     failure::{Failure, Kind, Redact},
-    observe::{Access, Metrics},
+    observe::{self, Access, Metrics},
     redact::Redactor,
+    rules::Reasoning,
     store::Owner,
 };
 
 use super::{
     ServeError,
     admin::Admin,
-    answer::{self, AnswerBody},
+    answer::{self, AnswerBody, Begun, Stage},
     asking::ConfiguredModels,
     auth::{self, ClientKey},
-    budget::{Budget, Reservation},
+    budget::Budget,
     command::{self, Command},
     cors::{self, Grant},
     count,
@@ -69,6 +70,22 @@ const MAX_REQUEST_ID: usize = 128;
 enum Rest {
     None,
     Unread,
+}
+
+/// A client's request for a model's response.
+struct Asked {
+    dialect: ClientDialect,
+    key: ClientKey,
+    owner: Owner,
+    /// How the client wants reasoning passed on, if it said so.
+    reasoning: Option<Reasoning>,
+    /// The client of the model's upstream.
+    client: Arc<Client>,
+    body: Bytes,
+    /// What the body says.
+    conversation: Conversation,
+    /// When it arrived, in seconds of Unix time.
+    now: u64,
 }
 
 /// The state that all requests of a thread share. All of it except the connections is shared by all threads.
@@ -285,7 +302,7 @@ impl Service {
     }
 
     async fn respond(
-        &self,
+        self: &Arc<Self>,
         route: Option<Route>,
         (request, peer): (Request<Incoming>, IpAddr),
         grant: &Grant,
@@ -413,7 +430,7 @@ impl Service {
 
     /// A request for a model's response, up to the point where its upstream is asked.
     async fn generate(
-        &self,
+        self: &Arc<Self>,
         (dialect, client): (ClientDialect, ClientKey),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
@@ -433,12 +450,12 @@ impl Service {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange(dialect, (client, owner), (headers, &body), &mut access).await {
-            Ok((mut exchange, client)) => {
-                let wanted = exchange.answering.stored;
-                let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
-                exchange.answering.stored = keeper.is_some();
-                Ok(self.answer(exchange, (client, keeper, owner), &body, memory, access).await)
+        let who = (client, owner);
+        match self.ask((dialect, who), (headers, body), now, &mut access).await {
+            Ok((client, stream, exchange)) => {
+                let parts = answer::Parts { client, stream, access, memory, exchange };
+                let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
+                Ok(Box::pin(AnswerBody::new(parts, keep_alive, cut)))
             }
             Err(failure) => Err(reply::error(failure, dialect, access)),
         }
@@ -538,21 +555,54 @@ impl Service {
         )
     }
 
-    async fn exchange(
-        &self,
-        dialect: ClientDialect,
-        client: (ClientKey, Owner),
-        (headers, body): (&HeaderMap, &Bytes),
+    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that. Returns the
+    /// upstream's client and whether the response is streamed, too.
+    async fn ask(
+        self: &Arc<Self>,
+        (dialect, (key, owner)): (ClientDialect, (ClientKey, Owner)),
+        (headers, body): (&HeaderMap, Bytes),
+        now: u64,
         access: &mut Access,
-    ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
+    ) -> Result<(Arc<Client>, bool, Begun), Failure> {
         let reasoning = checks::reasoning(headers)?;
-        let mut conversation = exchange::decode(dialect, body)?;
-        access.asked(&conversation.model, conversation.stream);
+        let conversation = exchange::decode(dialect, &body)?;
+        let stream = conversation.stream;
+        access.asked(&conversation.model, stream);
+        let model = exchange::model(&self.config, dialect, &conversation)?;
+        let upstream = &model.upstream;
+        let client = self.clients.get(&upstream.name).ok_or_else(|| {
+            Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
+        })?;
+        let must_wait = self.must_wait(&conversation, owner);
+        let asked =
+            Asked { dialect, key, owner, reasoning, client: Arc::clone(client), body, conversation, now };
+        let begun = if must_wait {
+            let answering = Answering::new(&asked.conversation, self.stamp());
+            let pipeline = command::pipeline(model, dialect, &asked.conversation, &answering);
+            let (own, id) = (Arc::clone(self), access.id().to_owned());
+            let preparing = Box::pin(async move { own.begin_exchange(&id, asked).await });
+            Begun::preparing(preparing, pipeline.redacting(self.redactor.clone()))
+        } else {
+            self.begin_exchange(access.id(), asked).await?
+        };
+        access.routed(&model.name, &upstream.name, upstream.dialect());
+        Ok((Arc::clone(client), stream, begun))
+    }
+
+    /// Whether a request takes others before its upstream can be asked, which may be long.
+    fn must_wait(&self, conversation: &Conversation, owner: Owner) -> bool {
+        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(conversation, owner);
+        self.execution.as_ref().is_some_and(is_awaited) || self.describer(conversation).is_some()
+    }
+
+    /// Prepares a request and asks its upstream. `id` is the request's id.
+    async fn begin_exchange(&self, id: &str, asked: Asked) -> Result<Begun, Failure> {
+        let Asked { dialect, key, owner, reasoning, client, body, mut conversation, now } = asked;
         let is_completed = match &self.execution {
-            Some(execution) => execution.complete(&mut conversation, client.1).await,
+            Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
         };
-        let is_described = self.describe_images(&mut conversation, client.1).await;
+        let is_described = self.describe_images(&mut conversation, owner).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
@@ -560,36 +610,36 @@ impl Service {
             execution: self.execution.as_deref().map(|started| &**started),
         };
         // Later hops must find what was added, too, and the images not again.
-        let body = (!is_completed && !is_described).then_some(body);
-        let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
-        let who = Who { key: client.0, owner: client.1, request: access.id() };
-        let exchange = exchange::prepare(known, who, dialect, asked, how)?;
-        let upstream = &exchange.model.upstream;
-        let client = self.clients.get(&upstream.name).ok_or_else(|| {
-            Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
-        })?;
-        access.routed(&exchange.model.name, &upstream.name, upstream.dialect());
-        self.metrics.dropped_fields(&upstream.name, &exchange.request.dropped);
+        let own = (!is_completed && !is_described).then_some(&body);
+        let how = (reasoning, self.stamp());
+        let who = Who { key, owner, request: id };
+        let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
+        self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
         if !exchange.left_out.is_empty() {
             let model = exchange.model.name.as_str();
             self.metrics.tools_left_out(model, exchange.left_out.len());
-            access.left_out(model, &exchange.left_out);
+            observe::tools_left_out(id, model, &exchange.left_out);
         }
-        Ok((exchange, Arc::clone(client)))
+        let wanted = exchange.answering.stored;
+        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
+        exchange.answering.stored = keeper.is_some();
+        Ok(self.open(exchange, (client, keeper, owner), &body, id).await)
     }
 
     /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
     async fn describe_images(&self, conversation: &mut Conversation, client: Owner) -> bool {
-        let model = self.config.model(&conversation.model);
-        let Some(describer) = model.and_then(|model| model.vision.as_deref()) else { return false };
+        let Some(describer) = self.describer(conversation) else { return false };
+        self.vision.describe(conversation, (&self.asking, describer), client).await;
+        true
+    }
+
+    /// The model that is to describe the images of the conversation, if there are any and its own model cannot see.
+    fn describer(&self, conversation: &Conversation) -> Option<&str> {
+        let describer = self.config.model(&conversation.model)?.vision.as_deref()?;
         let execution = self.execution.as_ref();
         let is_command =
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
-        if !vision::has_images(conversation) || is_command() {
-            return false;
-        }
-        self.vision.describe(conversation, (&self.asking, describer), client).await;
-        true
+        (vision::has_images(conversation) && !is_command()).then_some(describer)
     }
 
     /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
@@ -599,15 +649,14 @@ impl Service {
         Stamp { seed, created: unix_time() }
     }
 
-    /// Sends the request to the upstream, then prepares what the response needs while the upstream works.
-    async fn answer(
+    /// Sends the request to the upstream, then prepares what the response needs while the upstream works. `id` is the request's id.
+    async fn open(
         &self,
         exchange: Exchange<'_>,
         (client, store, owner): (Arc<Client>, Option<ResponseKeeper>, Owner),
         body: &Bytes,
-        memory: Reservation,
-        access: Access,
-    ) -> Pin<Box<AnswerBody>> {
+        id: &str,
+    ) -> Begun {
         let Exchange {
             model,
             dialect,
@@ -627,7 +676,7 @@ impl Service {
         let tap = self.tap.as_ref().filter(|_| command.is_none());
         let watch = tap.and_then(|tap| {
             tap.begin(&Opening {
-                id: access.id(),
+                id,
                 body,
                 conversation: &conversation,
                 model,
@@ -641,7 +690,7 @@ impl Service {
         });
         let report = self.audit.as_ref().map(|audit| {
             let opening = report::Opening {
-                exchange: access.id(),
+                exchange: id,
                 model: &conversation.model,
                 key: key_mark(owner),
                 client: dialect,
@@ -675,21 +724,8 @@ impl Service {
         if let Some(report) = &report {
             pipeline.observe_text(report.kept_text());
         }
-        let parts = answer::Parts {
-            begun,
-            client,
-            opening,
-            hops,
-            store,
-            keeper,
-            pipeline,
-            stream: answering.stream,
-            watch,
-            report,
-            access,
-            memory,
-        };
-        Box::pin(AnswerBody::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
+        let stage = Stage::Opening(opening);
+        Begun { begun, stage, hops, store, keeper, pipeline, watch, report }
     }
 }
 

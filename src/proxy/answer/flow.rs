@@ -2,6 +2,7 @@
 
 use std::{
     fmt, mem,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
@@ -33,10 +34,20 @@ use super::{
 
 /// The parts of a response's body.
 pub(in crate::proxy) struct Parts {
-    pub(in crate::proxy) begun: Instant,
-    /// The upstream's client, and the request that is under way.
+    /// The upstream's client.
     pub(in crate::proxy) client: Arc<Client>,
-    pub(in crate::proxy) opening: Opening,
+    /// The client gets a stream.
+    pub(in crate::proxy) stream: bool,
+    pub(in crate::proxy) access: Access,
+    /// The memory of the request's body, reserved until the upstream answers.
+    pub(in crate::proxy) memory: Reservation,
+    pub(in crate::proxy) exchange: Begun,
+}
+
+/// Those parts of a response's body that exist as soon as the upstream is asked.
+pub(in crate::proxy) struct Begun {
+    pub(in crate::proxy) begun: Instant,
+    pub(in crate::proxy) stage: Stage,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
     /// Stores the response, if it is to be stored.
@@ -44,14 +55,31 @@ pub(in crate::proxy) struct Parts {
     /// Keeps what the upstream wants back.
     pub(in crate::proxy) keeper: Option<Keeper>,
     pub(in crate::proxy) pipeline: Pipeline,
-    /// The client gets a stream.
-    pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) watch: Option<Box<dyn Watch>>,
     /// Publishes what happens, if anyone may hear it.
     pub(in crate::proxy) report: Option<ExchangeReport>,
-    pub(in crate::proxy) access: Access,
-    /// The memory of the request's body, reserved until the upstream answers.
-    pub(in crate::proxy) memory: Reservation,
+}
+
+/// A request that is being prepared for its upstream.
+///
+/// # Errors
+/// The response fails.
+pub(in crate::proxy) type Preparing = Pin<Box<dyn Future<Output = Result<Begun, Failure>> + Send>>;
+
+impl Begun {
+    /// A request that cannot be sent before it is prepared. Until then, `pipeline` writes keep-alives or the error.
+    pub(in crate::proxy) fn preparing(preparing: Preparing, pipeline: Pipeline) -> Self {
+        Self {
+            begun: Instant::now(),
+            stage: Stage::Preparing(preparing),
+            hops: None,
+            store: None,
+            keeper: None,
+            pipeline,
+            watch: None,
+            report: None,
+        }
+    }
 }
 
 /// The parts of a response's body that need no pinning. Dropping it ends the exchange.
@@ -86,7 +114,9 @@ pub(super) struct ExchangeState {
 }
 
 /// The stages of an exchange with the upstream.
-pub(super) enum Stage {
+pub(in crate::proxy) enum Stage {
+    /// The request is being prepared, which takes other requests: images are described, hosted tools still run.
+    Preparing(Preparing),
     /// Waiting for a slot, a connection, the headers.
     Opening(Opening),
     /// Reading the body.
@@ -105,26 +135,27 @@ pub(super) enum Stage {
 impl ExchangeState {
     /// An exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
+        let Parts { client, stream, access, memory, exchange } = parts;
         Self {
-            begun: parts.begun,
-            stage: Stage::Opening(parts.opening),
-            client: parts.client,
-            hops: parts.hops,
-            store: parts.store,
-            keeper: parts.keeper,
-            pipeline: parts.pipeline,
+            begun: exchange.begun,
+            stage: exchange.stage,
+            client,
+            hops: exchange.hops,
+            store: exchange.store,
+            keeper: exchange.keeper,
+            pipeline: exchange.pipeline,
             out: BytesMut::new(),
-            stream: parts.stream,
+            stream,
             reads: 0,
             worked: 0,
             failure_written: false,
             permit: None,
-            memory: Some(parts.memory),
+            memory: Some(memory),
             is_stalled: false,
             has_run_tools: false,
-            watch: parts.watch,
-            report: parts.report,
-            access: parts.access,
+            watch: exchange.watch,
+            report: exchange.report,
+            access,
         }
     }
 
@@ -155,6 +186,10 @@ impl ExchangeState {
     /// Takes the next step with the upstream.
     pub(super) fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.stage {
+            Stage::Preparing(preparing) => {
+                let prepared = ready!(preparing.as_mut().poll(cx));
+                self.prepared(prepared);
+            }
             Stage::Opening(opening) => {
                 let opened = ready!(opening.as_mut().poll(cx));
                 self.opened(opened);
@@ -201,6 +236,23 @@ impl ExchangeState {
     fn report_text(&mut self) {
         if let Some(report) = &mut self.report {
             report.went_on(&self.pipeline);
+        }
+    }
+
+    /// The upstream has been asked, or the request cannot be prepared.
+    fn prepared(&mut self, prepared: Result<Begun, Failure>) {
+        match prepared {
+            Ok(exchange) => {
+                self.begun = exchange.begun;
+                self.stage = exchange.stage;
+                self.hops = exchange.hops;
+                self.store = exchange.store;
+                self.keeper = exchange.keeper;
+                self.pipeline = exchange.pipeline;
+                self.watch = exchange.watch;
+                self.report = exchange.report;
+            }
+            Err(failure) => self.fail(failure),
         }
     }
 
@@ -443,6 +495,7 @@ impl fmt::Debug for ExchangeState {
 impl fmt::Debug for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Preparing(_) => "Preparing",
             Self::Opening(_) => "Opening",
             Self::Streaming(_) => "Streaming",
             Self::Ending(_) => "Ending",

@@ -99,19 +99,22 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         &answering,
     );
     let (decide, decided) = oneshot::channel();
-    let parts = Parts {
+    let exchange = Begun {
         begun: std::time::Instant::now(),
-        client: Arc::clone(client),
-        opening: Arc::clone(client).begin(request()).await,
+        stage: Stage::Opening(Arc::clone(client).begin(request()).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
         store: None,
         keeper: None,
         pipeline,
-        stream: true,
         watch: None,
         report: None,
+    };
+    let parts = Parts {
+        client: Arc::clone(client),
+        stream: true,
         access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
         memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
+        exchange,
     };
     (Box::pin(AnswerBody::new(parts, Duration::from_secs(15), Drain::default().when_cut())), decide)
 }

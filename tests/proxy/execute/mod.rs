@@ -11,6 +11,7 @@ mod mixed_clients;
 mod model_search;
 mod plan;
 mod plans;
+mod preparing;
 mod replay;
 mod results;
 mod script;
