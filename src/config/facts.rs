@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{
-    AdminSettings, Config, Limits, Metrics, admin, execution,
+    AdminSettings, Config, Failover, Limits, Metrics, admin, alternatives, execution,
     keys::{Keys, count_value, duration_value, is_file_only},
     overlay::below,
     read::{self, Root},
@@ -38,6 +38,7 @@ impl Facts {
         facts.table("", false, |keys| read::root(keys, &mut Root::default(), true));
         facts.table("metrics", false, |keys| read::metrics(keys, &mut Metrics::default()));
         facts.table("limits", false, |keys| read::limits(keys, &mut Limits::default()));
+        facts.table("failover", false, |keys| alternatives::failover(keys, &mut Failover::default()));
         facts.table("admin", false, |keys| admin::keys(keys, &mut AdminSettings::default()));
         let Some(settings) = &config.execution else { return facts };
         facts.table("execution", true, |keys| execution::keys(keys, &mut ExecutionSettings::default()));

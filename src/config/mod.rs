@@ -11,6 +11,7 @@
 //! value.
 
 mod admin;
+mod alternatives;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
@@ -35,6 +36,7 @@ mod value;
 
 pub use admin::AdminSettings;
 pub(crate) use admin::Capture;
+pub use alternatives::{Alternatives, Failover, Target, Targets};
 pub(crate) use facts::Facts;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
@@ -148,6 +150,8 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// The models that clients can request; at least one.
     pub models: Vec<Model>,
+    /// How requests go on when an upstream fails, for models that have alternatives.
+    pub failover: Failover,
     /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.

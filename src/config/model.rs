@@ -6,6 +6,7 @@ use toml::Value;
 
 use super::{
     Upstream,
+    alternatives::{self, Alternatives},
     format::LISTED_BY,
     keys::{Keys, Reading, string, table_of},
     model_rules,
@@ -49,6 +50,8 @@ pub struct Model {
     pub execution: bool,
     /// The model that describes images for this one, which cannot see. `None`: it gets the images.
     pub vision: Option<String>,
+    /// Other models that may answer in place of this one. `None`: there is no other way.
+    pub alternatives: Option<Arc<Alternatives>>,
     /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
     /// The formats that may be named, and what models' names imply.
@@ -211,6 +214,7 @@ pub(super) struct Draft {
     starts_in_reasoning: Option<bool>,
     execution: bool,
     vision: Option<String>,
+    alternatives: Alternatives,
     settings: Rules,
 }
 
@@ -227,6 +231,7 @@ impl Default for Draft {
             starts_in_reasoning: None,
             execution: true,
             vision: None,
+            alternatives: Alternatives::default(),
             settings: Rules::default(),
         }
     }
@@ -261,6 +266,7 @@ pub(super) fn selection(
         Key::new("upstream_name", "the model name that is sent to the upstream").or("the client's name"),
         Field::OptionalText(&mut draft.upstream_name),
     );
+    alternatives::keys(keys, &mut draft.alternatives);
     keys.special(
         Key::new(
             "tools",
@@ -435,6 +441,7 @@ impl Draft {
             starts_in_reasoning: self.starts_in_reasoning,
             execution: self.execution,
             vision: self.vision,
+            alternatives: Some(self.alternatives).filter(|others| !others.is_empty()).map(Arc::new),
             settings: self.settings,
             formats: Arc::clone(formats),
         })
@@ -444,6 +451,10 @@ impl Draft {
 impl Model {
     /// The entry's keys as they resolved.
     pub(super) fn shown(&self) -> toml::Table {
+        let others = self.alternatives.as_deref().filter(|others| !others.targets.all.is_empty());
+        if let Some(others) = others {
+            return alternatives::shown_router(&self.name, others);
+        }
         // Whether a wildcard's responses start in reasoning depends on the name that a client asks for.
         let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
         let mut draft = Draft {
@@ -457,6 +468,7 @@ impl Model {
             starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
             execution: self.execution,
             vision: self.vision.clone(),
+            alternatives: self.alternatives.as_deref().cloned().unwrap_or_default(),
             settings: self.settings.clone(),
         };
         table_of(|keys| {

@@ -11,7 +11,9 @@ use toml::{
 };
 
 use super::{
-    Config, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin, execution, format,
+    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin,
+    alternatives::{self, Router},
+    execution, format,
     keys::{Keys, Reading, size_value, string, strings},
     model, model_rules, origins, passthrough,
     show::MASK,
@@ -156,6 +158,8 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let upstreams = upstreams(table, context);
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
+        let mut own_failover = Failover::default();
+        in_table(table, "failover", |table| alternatives::failover(&mut Reading(table), &mut own_failover));
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
         let execution = execution::read(table, models.as_deref());
         let admin = admin::read(table);
@@ -164,6 +168,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             api_keys: top.api_keys,
             upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
             models: models?,
+            failover: own_failover,
             formats,
             cors_origins: top.cors_origins,
             state_dir: top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment)),
@@ -354,24 +359,47 @@ pub(super) fn models<'a>(
         let help = "no `[[models]]`: what may clients ask for? `name = \"*\"` takes every name";
         context.findings.missing(None, help);
     }
-    let mut names = HashSet::new();
-    let mut describers = Vec::new();
-    let models: Vec<_> = cells
-        .into_iter()
-        .map(|cell| {
-            let (name, model) = cell.table(|table| {
-                describers.extend(table.cell("vision"));
-                Some(model::read(table, upstreams, formats, limits))
-            })?;
-            if let Some((name, cell)) = name
-                && !names.insert(name.clone())
-            {
+    let (mut names, mut routers) = (HashSet::new(), HashSet::new());
+    let (mut describers, mut others) = (Vec::new(), Vec::new());
+    // Routers need all other entries.
+    let mut models: Vec<Option<super::Model>> = Vec::new();
+    let mut unresolved = Vec::new();
+    for cell in cells {
+        let read = cell.table(|table| {
+            describers.extend(table.cell("vision"));
+            let keys = [alternatives::TARGETS, alternatives::FALLBACK];
+            others.extend(keys.into_iter().filter_map(|key| Some((key, table.cell(key)?))));
+            Some(match Router::read(table) {
+                Some(router) => (router.name(), None, Some(router)),
+                None => {
+                    let (name, model) = model::read(table, upstreams, formats, limits);
+                    (name, model, None)
+                }
+            })
+        });
+        let Some((name, model, router)) = read else {
+            models.push(None);
+            continue;
+        };
+        if let Some((name, cell)) = name {
+            if router.is_some() {
+                routers.insert(name.clone());
+            }
+            if !names.insert(name.clone()) {
                 cell.wrong::<()>(format!("a second model `{name}`"));
             }
-            model
-        })
-        .collect();
+        }
+        unresolved.extend(router.map(|router| (models.len(), router)));
+        models.push(model);
+    }
     describers.into_iter().for_each(|cell| check_describer(cell, &names));
+    others.into_iter().for_each(|(key, cell)| alternatives::check(key, &cell, &names, &routers));
+    let known: Vec<_> = models.iter().flatten().cloned().collect();
+    for (at, router) in unresolved {
+        if let Some(place) = models.get_mut(at) {
+            *place = router.resolve(&known);
+        }
+    }
     models.into_iter().collect()
 }
 

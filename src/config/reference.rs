@@ -1,7 +1,7 @@
 //! [`reference()`]: every key of a configuration file, as the declarations describe it.
 
 use super::{
-    AdminSettings, Limits, Metrics, admin, execution, format,
+    AdminSettings, Failover, Limits, Metrics, admin, alternatives, execution, format,
     keys::{Documenting, Row},
     model, read, upstream,
 };
@@ -56,6 +56,7 @@ pub fn reference() -> Vec<Section> {
             model::selection(keys, &mut draft, &[], KnownFormats::built_in());
             model::treatment(keys, &mut draft, KnownFormats::built_in());
         }),
+        Section::new("[failover]", |keys| alternatives::failover(keys, &mut Failover::default())),
         Section::new("[[formats]]", |keys| format::keys(keys, &mut Definition::default())),
         Section::new("[metrics]", |keys| read::metrics(keys, &mut Metrics::default())),
         Section::new("[limits]", |keys| read::limits(keys, &mut Limits::default())),

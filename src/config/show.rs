@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::{
-    Config, admin, execution,
+    Config, admin, alternatives, execution,
     keys::table_of,
     read::{self, Root},
 };
@@ -29,6 +29,7 @@ impl Config {
         let tables = [
             ("metrics", table_of(|keys| read::metrics(keys, &mut self.metrics.clone()))),
             ("limits", table_of(|keys| read::limits(keys, &mut self.limits.clone()))),
+            ("failover", table_of(|keys| alternatives::failover(keys, &mut self.failover.clone()))),
         ];
         shown.extend(tables.map(|(key, table)| (key.to_owned(), Value::Table(table))));
         // A definition contains only the keys that were set, no defaults.

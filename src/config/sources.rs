@@ -10,7 +10,8 @@ use toml::{
 };
 
 use super::{
-    AdminSettings, Config, Facts, Limits, Metrics, Overlay, Overrides, Refused, admin, execution,
+    AdminSettings, Config, Facts, Failover, Limits, Metrics, Overlay, Overrides, Refused, admin,
+    alternatives, execution,
     facts::KeyFacts,
     keys::table_of,
     overlay::{LaidOver, below},
@@ -166,6 +167,7 @@ impl Config {
         let tables = [
             ("metrics", table_of(|keys| read::metrics(keys, &mut Metrics::default()))),
             ("limits", table_of(|keys| read::limits(keys, &mut Limits::default()))),
+            ("failover", table_of(|keys| alternatives::failover(keys, &mut Failover::default()))),
             ("admin", table_of(|keys| admin::keys(keys, &mut AdminSettings::default()))),
         ];
         defaults.extend(tables.map(|(name, table)| (name.to_owned(), Value::Table(table))));

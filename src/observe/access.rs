@@ -133,6 +133,11 @@ impl Access {
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
+    /// Records that the exchange goes on with another model.
+    pub(crate) fn moved(&mut self, model: &str, upstream: &str, dialect: Dialect) {
+        self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
+    }
+
     /// Sets the status of the response.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = status;

@@ -57,6 +57,8 @@ pub(crate) struct Metrics {
     tools_left_out: Family<ModelLabel, Counter>,
     store_failures: Counter,
     constraints_failed: Family<ConstraintLabels, Counter>,
+    attempts: Family<AttemptLabels, Counter>,
+    ejected_targets: Gauge,
     hosted_calls: Family<HostedLabels, Counter>,
     hosted_seconds: Family<ToolLabel, Histogram>,
     hosted_cache_hits: Counter,
@@ -130,6 +132,12 @@ struct ConstraintLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    target: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SkipLabels {
     upstream: String,
     reason: &'static str,
@@ -171,6 +179,8 @@ impl Metrics {
             tools_left_out: Family::default(),
             store_failures: Counter::default(),
             constraints_failed: Family::default(),
+            attempts: Family::default(),
+            ejected_targets: Gauge::default(),
             hosted_calls: Family::default(),
             hosted_seconds: Family::new_with_constructor(hosted_buckets),
             hosted_cache_hits: Counter::default(),
@@ -261,6 +271,16 @@ impl Metrics {
             "constraints_failed",
             "Constrained requests that the upstream refused, or whose responses lack the required call",
             self.constraints_failed.clone(),
+        );
+        registry.register(
+            "attempts",
+            "Requests to upstreams for models with alternatives, by target and outcome",
+            self.attempts.clone(),
+        );
+        registry.register(
+            "ejected_targets",
+            "Targets that are not asked because they failed, as of the last attempt",
+            self.ejected_targets.clone(),
         );
     }
 
@@ -418,6 +438,17 @@ impl Metrics {
             AuditEvent::Retry { .. } => _ = self.hosted_retries.inc(),
             _ => {}
         }
+    }
+
+    /// Counts an attempt of a request whose model has alternatives. `target`: the name of the configuration entry.
+    pub(crate) fn attempt(&self, target: &str, failed: Option<Kind>) {
+        let outcome = failed.map_or("ok", kind_name);
+        self.attempts.get_or_create(&AttemptLabels { target: target.to_owned(), outcome }).inc();
+    }
+
+    /// Sets how many targets are not asked at the moment.
+    pub(crate) fn ejected_targets(&self, count: usize) {
+        self.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The gauge of responses in progress.

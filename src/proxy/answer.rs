@@ -26,7 +26,6 @@ mod tests;
 
 use std::{
     convert::Infallible,
-    mem,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -79,7 +78,7 @@ impl AnswerBody {
     /// `keep_alive` of silence. The body ends when `cut` does.
     pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
-        let timeouts = parts.client.upstream().timeouts.clone();
+        let timeouts = parts.exchange.client.upstream().timeouts.clone();
         Self {
             deadlines: Deadlines::new(keep_alive, timeouts.idle, timeouts.total),
             cut,
@@ -93,7 +92,7 @@ impl AnswerBody {
     /// error, call [`AnswerBody::refuse`].
     pub(super) fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
-            if let Some(failure) = self.flow.pipeline.failure() {
+            if let Some(failure) = self.flow.failure() {
                 return Poll::Ready(Err(failure.clone()));
             }
             ready!(self.as_mut().poll_turn(cx));
@@ -118,6 +117,11 @@ impl AnswerBody {
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
+    }
+
+    /// The entry of the model that answers, and how many were asked, if there are several.
+    pub(super) fn attempts(&self) -> Option<(&str, usize)> {
+        self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
     }
 
     /// Whether hosted tools have run, which would run again if the client repeated its request.
@@ -157,12 +161,18 @@ impl AnswerBody {
     }
 
     fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
+        let mut this = self.project();
+        let is_prepared = matches!(this.flow.stage, Stage::Preparing(_));
         let polled = this.flow.poll_upstream(cx);
         if polled.is_pending() {
             this.flow.worked = 0;
         }
         ready!(polled);
+        if is_prepared {
+            // It may be another upstream.
+            this.timeouts.clone_from(&this.flow.client().upstream().timeouts);
+            this.deadlines.as_mut().expect_within(this.timeouts.idle);
+        }
         match this.flow.stage {
             Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
             Stage::Streaming(_) => this.deadlines.heard(),
@@ -185,12 +195,13 @@ impl AnswerBody {
         let deadline = ready!(this.deadlines.as_mut().poll_deadline(cx));
         match deadline {
             Deadline::KeepAlive => {
-                this.flow.pipeline.keep_alive(&mut this.flow.out);
+                this.flow.keep_alive();
                 this.deadlines.spoke();
             }
             Deadline::Idle => this.flow.fail_silent(this.timeouts.idle),
             Deadline::Total => {
-                this.flow.fail(failure::timed_out("whole response", this.timeouts.total.unwrap_or_default()));
+                let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
+                this.flow.fail_for_good(failure);
             }
             Deadline::Linger => this.flow.stage = Stage::Over,
             Deadline::Unended if this.flow.end_hop() => this.deadlines.asked(),
@@ -207,7 +218,8 @@ impl AnswerBody {
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
-            this.flow.fail(failure::timed_out("whole response", this.timeouts.total.unwrap_or_default()));
+            let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
+            this.flow.fail_for_good(failure);
         }
     }
 
@@ -215,7 +227,7 @@ impl AnswerBody {
     pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             self.as_mut().project().flow.write_failure();
-            let waiting = !self.flow.out.is_empty();
+            let waiting = self.flow.has_output();
             let is_full = self.flow.out.len() >= MAX_BYTES;
             if waiting && (!self.flow.is_open() || self.flow.is_drained() || is_full) {
                 return Poll::Ready(true);
@@ -246,8 +258,7 @@ impl AnswerBody {
     pub(super) fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
         this.deadlines.passed_on();
-        this.flow.access.wrote(this.flow.out.len());
-        mem::take(&mut this.flow.out)
+        this.flow.take()
     }
 
     /// Returns the buffer for reuse.

@@ -84,6 +84,11 @@ impl Deadlines {
         *this.end = None;
     }
 
+    /// The upstream, which is another one, may be silent for `idle`.
+    pub(super) fn expect_within(self: Pin<&mut Self>, idle: Duration) {
+        *self.project().idle = idle;
+    }
+
     /// Something is sent to the client: the keep-alive time starts again.
     pub(super) fn spoke(self: Pin<&mut Self>) {
         *self.project().spoken = Instant::now();

@@ -25,6 +25,7 @@ mod deadlines;
 pub(crate) mod doctor;
 mod drain;
 mod exchange;
+mod failover;
 mod feed_body;
 mod hops;
 mod images;

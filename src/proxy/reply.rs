@@ -25,6 +25,12 @@ use super::{
 /// Identifies a request in the logs; a client may send its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The configuration's entry that has answered, for a model with alternatives.
+const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
+
+/// How many entries were asked.
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
+
 /// OpenAI's and Anthropic's SDKs read it.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
@@ -118,6 +124,19 @@ pub(super) fn feed(body: FeedBody) -> Response<ReplyBody> {
     response
 }
 
+/// Says which model answers, if there are several.
+fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, has_failed: bool) {
+    let Some((target, count)) = answer.attempts() else { return };
+    if let Ok(target) = HeaderValue::try_from(target) {
+        headers.insert(TARGET, target);
+    }
+    headers.insert(ATTEMPTS, HeaderValue::from(count));
+    if has_failed && count > 1 {
+        // The client would only begin again what toolwire has done already.
+        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+}
+
 /// The head of the response whose body is `answer`: 200, or the status of a failure before any content, for which the
 /// body is made the error body.
 pub(super) fn answer(
@@ -126,6 +145,7 @@ pub(super) fn answer(
 ) -> (Parts, Pin<Box<AnswerBody>>) {
     let (mut head, ()) = Response::new(()).into_parts();
     head.status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
+    put_attempts(&mut head.headers, &answer, committed.is_err());
     match committed {
         Err(failure) => {
             answer.as_mut().refuse(&failure);

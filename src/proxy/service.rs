@@ -18,7 +18,7 @@ use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
-    config::{Config, Limits},
+    config::{Config, Limits, Model, Upstream},
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Ids, Stamp},
     execute::{
@@ -46,6 +46,7 @@ use super::{
     count,
     drain::{self, Drain},
     exchange::{self, Exchange, Known, Who},
+    failover::{self, Attempts, Failover},
     images, intake,
     learned::{Learned, LearnedMeans},
     models::Models,
@@ -73,17 +74,16 @@ enum Rest {
 }
 
 /// A client's request for a model's response.
+#[derive(Clone)]
 struct Asked {
+    /// The request's id.
+    id: String,
     dialect: ClientDialect,
     key: ClientKey,
     owner: Owner,
     /// How the client wants reasoning passed on, if it said so.
     reasoning: Option<Reasoning>,
-    /// The client of the model's upstream.
-    client: Arc<Client>,
     body: Bytes,
-    /// What the body says.
-    conversation: Conversation,
     /// When it arrived, in seconds of Unix time.
     now: u64,
 }
@@ -98,6 +98,8 @@ pub(super) struct Service {
     learned: Arc<Learned>,
     responses: Responses,
     states: Arc<TurnStates>,
+    /// What is known of models that may answer for another one.
+    failover: Arc<Failover>,
     /// The stage that runs hosted tools, if there is one.
     execution: Option<Arc<Started>>,
     /// Describes images for models that cannot see.
@@ -138,6 +140,7 @@ impl Service {
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
         let asking = ConfiguredModels::new(&config, &learned, clients.clone());
         let responses = Responses::new(&config, &metrics);
+        let failover = Arc::new(Failover::new(config.failover.clone(), Arc::clone(&metrics)));
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let audit = (config.execution.is_some() || config.admin.is_some()).then(|| {
             let observed = Arc::clone(&metrics);
@@ -163,6 +166,7 @@ impl Service {
             learned,
             responses,
             states: Arc::new(states),
+            failover,
             execution,
             vision: Arc::default(),
             asking: Arc::new(asking),
@@ -194,6 +198,7 @@ impl Service {
             learned: Arc::clone(&self.learned),
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
+            failover: Arc::clone(&self.failover),
             execution: self.execution.clone(),
             audit: self.audit.clone(),
             admin: self.admin.clone(),
@@ -452,8 +457,8 @@ impl Service {
         };
         let who = (client, owner);
         match self.ask((dialect, who), (headers, body), now, &mut access).await {
-            Ok((client, stream, exchange)) => {
-                let parts = answer::Parts { client, stream, access, memory, exchange };
+            Ok((stream, exchange, attempts)) => {
+                let parts = answer::Parts { stream, access, memory, exchange, attempts };
                 let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
                 Ok(Box::pin(AnswerBody::new(parts, keep_alive, cut)))
             }
@@ -523,9 +528,9 @@ impl Service {
             access.asked(&asked, false);
         }
         let upstream = &model.upstream;
-        let Some(client) = self.clients.get(&upstream.name) else {
-            let message = format!("there is no client for upstream `{}`", upstream.name);
-            return fail(Failure::new(Kind::Internal, message), access);
+        let client = match self.client(upstream) {
+            Ok(client) => client,
+            Err(failure) => return fail(failure, access),
         };
         access.routed(&model.name, &upstream.name, upstream.dialect());
         let (begun, mut cut) = (tokio::time::Instant::now(), pin!(self.drain.when_cut()));
@@ -555,54 +560,87 @@ impl Service {
         )
     }
 
-    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that. Returns the
-    /// upstream's client and whether the response is streamed, too.
+    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that. Returns whether
+    /// the response is streamed, and which other models may answer, too.
     async fn ask(
         self: &Arc<Self>,
         (dialect, (key, owner)): (ClientDialect, (ClientKey, Owner)),
         (headers, body): (&HeaderMap, Bytes),
         now: u64,
         access: &mut Access,
-    ) -> Result<(Arc<Client>, bool, Begun), Failure> {
+    ) -> Result<(bool, Begun, Option<Box<Attempts<Begun>>>), Failure> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, &body)?;
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         let model = exchange::model(&self.config, dialect, &conversation)?;
-        let upstream = &model.upstream;
-        let client = self.clients.get(&upstream.name).ok_or_else(|| {
-            Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
-        })?;
-        let must_wait = self.must_wait(&conversation, owner);
-        let asked =
-            Asked { dialect, key, owner, reasoning, client: Arc::clone(client), body, conversation, now };
-        let begun = if must_wait {
-            let answering = Answering::new(&asked.conversation, self.stamp());
-            let pipeline = command::pipeline(model, dialect, &asked.conversation, &answering);
-            let (own, id) = (Arc::clone(self), access.id().to_owned());
-            let preparing = Box::pin(async move { own.begin_exchange(&id, asked).await });
-            Begun::preparing(preparing, pipeline.redacting(self.redactor.clone()))
+        let plan = self.failover.plan(&self.config, model, (&conversation, owner));
+        let asked = Asked { id: access.id().to_owned(), dialect, key, owner, reasoning, body, now };
+        let attempts = plan.map(|plan| {
+            let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
+            let begin = move |target: String| -> failover::Beginning<Begun> {
+                let (own, asked) = (Arc::clone(&own), asked.clone());
+                let target = (target != entry).then_some(target);
+                Box::pin(async move {
+                    let conversation = exchange::decode(asked.dialect, &asked.body)?;
+                    own.begin_exchange(&asked, conversation, target.as_deref()).await
+                })
+            };
+            Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin)))
+        });
+        let target =
+            attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
+        let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
+        let begun = if self.must_wait(model, &conversation, owner) {
+            let answering = Answering::new(&conversation, self.stamp());
+            let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+            let (own, target) = (Arc::clone(self), target.map(str::to_owned));
+            let preparing =
+                Box::pin(async move { own.begin_exchange(&asked, conversation, target.as_deref()).await });
+            let client = Arc::clone(self.client(&model.upstream)?);
+            Begun::preparing(client, preparing, pipeline.redacting(self.redactor.clone()))
         } else {
-            self.begin_exchange(access.id(), asked).await?
+            self.begin_exchange(&asked, conversation, target).await?
         };
-        access.routed(&model.name, &upstream.name, upstream.dialect());
-        Ok((Arc::clone(client), stream, begun))
+        access.routed(&model.name, &model.upstream.name, model.upstream.dialect());
+        Ok((stream, begun, attempts))
+    }
+
+    /// The client of an upstream.
+    ///
+    /// # Errors
+    /// Never for an upstream of the configuration.
+    fn client(&self, upstream: &Upstream) -> Result<&Arc<Client>, Failure> {
+        let missing = || format!("there is no client for upstream `{}`", upstream.name);
+        self.clients.get(&upstream.name).ok_or_else(|| Failure::new(Kind::Internal, missing()))
     }
 
     /// Whether a request takes others before its upstream can be asked, which may be long.
-    fn must_wait(&self, conversation: &Conversation, owner: Owner) -> bool {
+    fn must_wait(&self, model: &Model, conversation: &Conversation, owner: Owner) -> bool {
         let is_awaited = |execution: &Arc<Started>| execution.is_awaited(conversation, owner);
-        self.execution.as_ref().is_some_and(is_awaited) || self.describer(conversation).is_some()
+        self.execution.as_ref().is_some_and(is_awaited) || self.describer(model, conversation).is_some()
     }
 
-    /// Prepares a request and asks its upstream. `id` is the request's id.
-    async fn begin_exchange(&self, id: &str, asked: Asked) -> Result<Begun, Failure> {
-        let Asked { dialect, key, owner, reasoning, client, body, mut conversation, now } = asked;
+    /// Prepares a request, of which `conversation` was read, and asks its upstream. `target`: the entry that answers, if it is not that
+    /// of the model that the request names.
+    async fn begin_exchange(
+        &self,
+        asked: &Asked,
+        mut conversation: Conversation,
+        target: Option<&str>,
+    ) -> Result<Begun, Failure> {
+        let Asked { id, dialect, key, owner, reasoning, body, now } = asked;
+        let (dialect, owner, now) = (*dialect, *owner, *now);
+        if let Some(target) = target {
+            target.clone_into(&mut conversation.model);
+        }
+        let model = exchange::model(&self.config, dialect, &conversation)?;
+        let client = Arc::clone(self.client(&model.upstream)?);
         let is_completed = match &self.execution {
             Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
         };
-        let is_described = self.describe_images(&mut conversation, owner).await;
+        let is_described = self.describe_images(model, &mut conversation, owner).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
@@ -610,9 +648,9 @@ impl Service {
             execution: self.execution.as_deref().map(|started| &**started),
         };
         // Later hops must find what was added, too, and the images not again.
-        let own = (!is_completed && !is_described).then_some(&body);
-        let how = (reasoning, self.stamp());
-        let who = Who { key, owner, request: id };
+        let own = (!is_completed && !is_described && target.is_none()).then_some(body);
+        let how = (*reasoning, self.stamp());
+        let who = Who { key: *key, owner, request: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
         self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
         if !exchange.left_out.is_empty() {
@@ -621,21 +659,21 @@ impl Service {
             observe::tools_left_out(id, model, &exchange.left_out);
         }
         let wanted = exchange.answering.stored;
-        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
+        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
         exchange.answering.stored = keeper.is_some();
-        Ok(self.open(exchange, (client, keeper, owner), &body, id).await)
+        Ok(self.open(exchange, (client, keeper, owner), body, id).await)
     }
 
     /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
-    async fn describe_images(&self, conversation: &mut Conversation, client: Owner) -> bool {
-        let Some(describer) = self.describer(conversation) else { return false };
+    async fn describe_images(&self, model: &Model, conversation: &mut Conversation, client: Owner) -> bool {
+        let Some(describer) = self.describer(model, conversation) else { return false };
         self.vision.describe(conversation, (&self.asking, describer), client).await;
         true
     }
 
     /// The model that is to describe the images of the conversation, if there are any and its own model cannot see.
-    fn describer(&self, conversation: &Conversation) -> Option<&str> {
-        let describer = self.config.model(&conversation.model)?.vision.as_deref()?;
+    fn describer<'m>(&self, model: &'m Model, conversation: &Conversation) -> Option<&'m str> {
+        let describer = model.vision.as_deref()?;
         let execution = self.execution.as_ref();
         let is_command =
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
@@ -725,7 +763,7 @@ impl Service {
             pipeline.observe_text(report.kept_text());
         }
         let stage = Stage::Opening(opening);
-        Begun { begun, stage, hops, store, keeper, pipeline, watch, report }
+        Begun { client, begun, stage, hops, store, keeper, pipeline, watch, report }
     }
 }
 

@@ -949,3 +949,81 @@ fn model_that_describes_images_must_be_one_of_the_models() {
     let config = Desk::with(&vision("blind")).load().unwrap().config;
     assert_eq!(config.model("blind").unwrap().vision.as_deref(), Some("blind"));
 }
+
+const ALTERNATIVES: &str = r#"
+[[upstreams]]
+name = "a"
+dialect = "chat"
+base_url = "https://a.example/v1"
+
+[[upstreams]]
+name = "b"
+dialect = "messages"
+base_url = "https://b.example/v1"
+
+[[models]]
+name = "both"
+targets = { two = 3, one = 1 }
+fallback = ["one"]
+retries = 2
+
+[[models]]
+name = "one"
+upstream = "a"
+tools = "hermes"
+
+[[models]]
+name = "two"
+upstream = "b"
+upstream_name = "theirs"
+
+[failover]
+eject_for = "20s"
+"#;
+
+#[test]
+fn an_entry_with_targets_is_its_first_one_under_another_name() {
+    let config = Desk::with(ALTERNATIVES).load().unwrap().config;
+    let both = config.model("both").unwrap();
+    assert_eq!((both.upstream.name.as_str(), both.upstream_name("both")), ("b", "theirs"));
+    let alternatives = both.alternatives.as_deref().unwrap();
+    let targets: Vec<_> =
+        alternatives.targets.all.iter().map(|target| (&*target.model, target.weight)).collect();
+    assert_eq!((targets, alternatives.targets.are_weighted), (vec![("two", 3), ("one", 1)], true));
+    assert_eq!((alternatives.fallback.as_slice(), alternatives.retries), (&["one".to_owned()][..], 2));
+    assert!(config.model("one").unwrap().alternatives.is_none());
+    assert_eq!(config.failover.eject_for, Duration::from_secs(20));
+    // What is shown is read as the same.
+    let shown = toml::to_string(&config.to_toml()).unwrap();
+    let again = Desk::with(&shown).load().unwrap().config;
+    assert_eq!(again.model("both").unwrap().alternatives, both.alternatives);
+    assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
+}
+
+#[test]
+fn alternatives_that_lead_nowhere_are_reported() {
+    let reported = |entries: &str| {
+        let upstream =
+            "[[upstreams]]\nname = \"a\"\ndialect = \"chat\"\nbase_url = \"https://a.example/v1\"\n";
+        let models = "[[models]]\nname = \"one\"\n[[models]]\nname = \"*\"\n";
+        Desk::with(&format!("{upstream}{models}[[models]]\nname = \"m\"\n{entries}")).told()
+    };
+    let cases = [
+        ("targets = [\"oen\"]", "11:12: error: no model `oen`; did you mean `one`?"),
+        ("targets = [\"*\"]", "11:12: error: `\"*\"` is no model of its own; name an entry"),
+        ("targets = [\"m\"]", "11:12: error: the model `m` has targets itself"),
+        ("targets = [\"one\", \"one\"]", "11:19: error: `one` stands here twice"),
+        ("targets = []", "11:11: error: no target: which models may answer?"),
+        ("targets = \"one\"", "11:11: error: expected names in an array, or a table of names and weights"),
+        ("targets = { one = 0 }", "11:19: error: expected"),
+        ("targets = { oen = 1 }", "11:13: error: no model `oen`"),
+        ("targets = [\"one\"]\ntools = \"native\"", "12:1: error: unknown key `tools`"),
+        ("fallback = [\"oen\"]", "11:13: error: no model `oen`"),
+        ("retries = 11", "11:11: error: expected"),
+    ];
+    for (entries, expected) in cases {
+        let told = reported(entries);
+        assert!(told.contains(expected), "{entries}: {told}");
+    }
+    assert_eq!(reported("fallback = [\"one\"]\nretries = 10"), "");
+}

@@ -24,6 +24,7 @@ mod drain;
 mod enforce;
 mod exchanges;
 mod execute;
+mod failover;
 mod failures;
 mod hops;
 mod hosts;

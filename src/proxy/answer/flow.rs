@@ -21,6 +21,7 @@ use crate::{
 use super::{
     super::{
         budget::Reservation,
+        failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         permits::Permit,
         report::ExchangeReport,
@@ -34,18 +35,20 @@ use super::{
 
 /// The parts of a response's body.
 pub(in crate::proxy) struct Parts {
-    /// The upstream's client.
-    pub(in crate::proxy) client: Arc<Client>,
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) access: Access,
     /// The memory of the request's body, reserved until the upstream answers.
     pub(in crate::proxy) memory: Reservation,
     pub(in crate::proxy) exchange: Begun,
+    /// Other models that may answer, if there are any.
+    pub(in crate::proxy) attempts: Option<Box<Attempts<Begun>>>,
 }
 
 /// Those parts of a response's body that exist as soon as the upstream is asked.
 pub(in crate::proxy) struct Begun {
+    /// The upstream's client.
+    pub(in crate::proxy) client: Arc<Client>,
     pub(in crate::proxy) begun: Instant,
     pub(in crate::proxy) stage: Stage,
     /// Decides what follows a hop. `None`: the response ends with its first one.
@@ -68,8 +71,9 @@ pub(in crate::proxy) type Preparing = Pin<Box<dyn Future<Output = Result<Begun, 
 
 impl Begun {
     /// A request that cannot be sent before it is prepared. Until then, `pipeline` writes keep-alives or the error.
-    pub(in crate::proxy) fn preparing(preparing: Preparing, pipeline: Pipeline) -> Self {
+    pub(in crate::proxy) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Pipeline) -> Self {
         Self {
+            client,
             begun: Instant::now(),
             stage: Stage::Preparing(preparing),
             hops: None,
@@ -108,6 +112,10 @@ pub(super) struct ExchangeState {
     pub(super) is_stalled: bool,
     /// Hosted tools have run.
     pub(super) has_run_tools: bool,
+    /// Other models that may answer, if there are any.
+    attempts: Option<Box<Attempts<Begun>>>,
+    /// Bytes of keep-alives in `out`, while nothing else of it is sent.
+    comments: usize,
     watch: Option<Box<dyn Watch>>,
     report: Option<ExchangeReport>,
     pub(super) access: Access,
@@ -135,11 +143,11 @@ pub(in crate::proxy) enum Stage {
 impl ExchangeState {
     /// An exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { client, stream, access, memory, exchange } = parts;
+        let Parts { stream, access, memory, exchange, attempts } = parts;
         Self {
             begun: exchange.begun,
             stage: exchange.stage,
-            client,
+            client: exchange.client,
             hops: exchange.hops,
             store: exchange.store,
             keeper: exchange.keeper,
@@ -153,6 +161,8 @@ impl ExchangeState {
             memory: Some(memory),
             is_stalled: false,
             has_run_tools: false,
+            attempts,
+            comments: 0,
             watch: exchange.watch,
             report: exchange.report,
             access,
@@ -174,13 +184,13 @@ impl ExchangeState {
         if self.stream {
             self.pipeline.has_content() || self.pipeline.state() == State::Done || self.out.len() >= MAX_BYTES
         } else {
-            matches!(self.stage, Stage::Over) && self.pipeline.failure().is_none()
+            matches!(self.stage, Stage::Over) && self.failure().is_none()
         }
     }
 
     /// Whether the client's connection has taken everything.
     pub(super) fn is_flushed(&self) -> bool {
-        self.out.is_empty() && (self.failure_written || self.pipeline.failure().is_none())
+        self.out.is_empty() && (self.failure_written || self.failure().is_none())
     }
 
     /// Takes the next step with the upstream.
@@ -243,6 +253,11 @@ impl ExchangeState {
     fn prepared(&mut self, prepared: Result<Begun, Failure>) {
         match prepared {
             Ok(exchange) => {
+                if let Some(attempts) = &self.attempts {
+                    let upstream = exchange.client.upstream();
+                    self.access.moved(attempts.target(), &upstream.name, upstream.dialect());
+                }
+                self.client = exchange.client;
                 self.begun = exchange.begun;
                 self.stage = exchange.stage;
                 self.hops = exchange.hops;
@@ -258,7 +273,7 @@ impl ExchangeState {
 
     fn opened(&mut self, opened: Result<Opened, OpenError>) {
         let after = self.begun.elapsed();
-        self.memory = None;
+        self.release();
         match opened {
             Ok(Opened { head, body, permit }) => {
                 if let Some(watch) = &mut self.watch {
@@ -306,11 +321,17 @@ impl ExchangeState {
 
     /// Acts on the pipeline's new `state`.
     fn went_on(&mut self, state: State) {
+        if self.may_turn() && self.pipeline.has_content() {
+            self.close_attempts();
+        }
         match state {
             State::Open if self.pipeline.is_behind() => {}
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
-            State::Failed => self.stage = Stage::Over,
+            State::Failed => match self.pipeline.failure().cloned() {
+                Some(failure) if self.ask_another(&failure) => {}
+                _ => self.stage = Stage::Over,
+            },
             State::Done => {
                 self.completed();
                 self.await_body_end();
@@ -349,6 +370,7 @@ impl ExchangeState {
         if let Some(report) = &mut self.report {
             report.hop_ended(&self.pipeline);
         }
+        self.close_attempts();
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
             self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
             let announced = hops.announced();
@@ -440,10 +462,97 @@ impl ExchangeState {
         }
     }
 
-    /// Fails the response: drops the upstream's body, and flushes what was held back.
+    /// Another model is asked, or the response fails.
     pub(super) fn fail(&mut self, failure: Failure) {
+        if !self.ask_another(&failure) {
+            self.fail_for_good(failure);
+        }
+    }
+
+    /// Fails the response: drops the upstream's body, and flushes what was held back.
+    pub(super) fn fail_for_good(&mut self, failure: Failure) {
         self.pipeline.fail(failure, &mut self.out);
         self.stage = Stage::Over;
+    }
+
+    /// Why the response fails, if it does.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        match self.stage {
+            // The pipeline is that of a model that has failed.
+            Stage::Preparing(_) => None,
+            _ => self.pipeline.failure(),
+        }
+    }
+
+    /// The client of the upstream that is asked.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The models that were and may be asked, if there are several.
+    pub(super) fn attempts(&self) -> Option<&Attempts<Begun>> {
+        self.attempts.as_deref()
+    }
+
+    /// Whether another model may still answer: the client has seen nothing of this one's response.
+    fn may_turn(&self) -> bool {
+        self.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
+    }
+
+    fn close_attempts(&mut self) {
+        if let Some(attempts) = &mut self.attempts {
+            attempts.close();
+            self.release();
+        }
+    }
+
+    /// Releases the memory of the request's body, unless another model may get it.
+    fn release(&mut self) {
+        if !self.may_turn() {
+            self.memory = None;
+        }
+    }
+
+    /// Drops the upstream's response, which has no content and `failure`, and asks another model, if there is one to ask.
+    fn ask_another(&mut self, failure: &Failure) -> bool {
+        let preparing = self.attempts.as_mut().and_then(|attempts| attempts.next(failure));
+        let Some(preparing) = preparing else { return false };
+        let outcome = Outcome::Failed(failure.clone());
+        if let Some(watch) = &mut self.watch.take() {
+            watch.end(Ending::Failed(failure), self.begun.elapsed());
+        }
+        if let Some(report) = self.report.take() {
+            report.ended(&outcome, &self.pipeline, &self.access);
+        }
+        self.out.truncate(self.comments);
+        self.permit = None;
+        self.stage = Stage::Preparing(preparing);
+        true
+    }
+
+    /// Whether something is to be sent. While another model may still answer, only keep-alives are.
+    pub(super) fn has_output(&self) -> bool {
+        let is_held = self.may_turn() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
+        !self.out.is_empty() && !is_held
+    }
+
+    /// Writes a keep-alive. What has been written before it of a response without content is then sent, too.
+    pub(super) fn keep_alive(&mut self) {
+        if self.out.len() > self.comments {
+            self.close_attempts();
+        }
+        self.pipeline.keep_alive(&mut self.out);
+        self.comments = self.out.len();
+    }
+
+    /// Takes what is to be sent.
+    pub(super) fn take(&mut self) -> BytesMut {
+        if self.out.len() > self.comments {
+            self.close_attempts();
+        }
+        self.comments = 0;
+        self.access.wrote(self.out.len());
+        mem::take(&mut self.out)
     }
 
     /// The upstream has been silent for `limit`. If its connection is shared, no other request is sent on it.
@@ -456,7 +565,7 @@ impl ExchangeState {
 
     /// Writes the error into a stream that has begun, once, after everything that was certain before it.
     pub(super) fn write_failure(&mut self) {
-        if !self.failure_written && self.pipeline.failure().is_some() {
+        if !self.failure_written && self.failure().is_some() {
             self.pipeline.write_failure(&mut self.out);
             self.failure_written = true;
         }
@@ -466,7 +575,8 @@ impl ExchangeState {
 impl Drop for ExchangeState {
     fn drop(&mut self) {
         let whole = !self.is_open() && self.is_flushed();
-        let (ending, outcome) = match self.pipeline.failure() {
+        let failure = self.failure().cloned();
+        let (ending, outcome) = match &failure {
             Some(failure) => (Ending::Failed(failure), Outcome::Failed(failure.clone())),
             None if self.is_stalled => (Ending::Cancelled, Outcome::Stalled),
             None if whole => (Ending::Done, Outcome::Done),
@@ -477,6 +587,9 @@ impl Drop for ExchangeState {
         }
         if let Some(report) = self.report.take() {
             report.ended(&outcome, &self.pipeline, &self.access);
+        }
+        if let Some(attempts) = &self.attempts {
+            attempts.ended(&outcome);
         }
         self.access.ended(outcome);
         self.access.counted(self.pipeline.tally());

@@ -100,6 +100,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     );
     let (decide, decided) = oneshot::channel();
     let exchange = Begun {
+        client: Arc::clone(client),
         begun: std::time::Instant::now(),
         stage: Stage::Opening(Arc::clone(client).begin(request()).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
@@ -110,11 +111,11 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         report: None,
     };
     let parts = Parts {
-        client: Arc::clone(client),
         stream: true,
         access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
         memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
         exchange,
+        attempts: None,
     };
     (Box::pin(AnswerBody::new(parts, Duration::from_secs(15), Drain::default().when_cut())), decide)
 }

@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
     config::{
-        Config, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits, StoreKind,
+        Config, Failover, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits, StoreKind,
         SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
@@ -107,6 +107,7 @@ impl Setup {
             starts_in_reasoning: chat_template.is_none().then_some(self.settings.starts_in_reasoning),
             execution: true,
             vision: self.vision.filter(|_| name == "m").map(str::to_owned),
+            alternatives: None,
             settings: self.settings.clone(),
         };
         let mut models = vec![model("m", None), model("org/other", Some("theirs"))];
@@ -117,6 +118,7 @@ impl Setup {
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
             upstreams: vec![Arc::clone(&upstream)],
             models,
+            failover: Failover::default(),
             formats: Arc::default(),
             limits: self.limits,
             cors_origins: self.cors_origins,
@@ -135,6 +137,19 @@ impl Setup {
 
     pub(crate) async fn start(self) -> Proxy {
         let (config, tap) = self.config();
+        Proxy::start(config, tap)
+    }
+}
+
+impl Proxy {
+    /// With the configuration that a file with this text has, on a free port.
+    pub(crate) fn of(text: &str) -> Self {
+        let mut config = read(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"off\"\n{text}"));
+        config.limits.keep_alive = NEVER;
+        Self::start(config, None)
+    }
+
+    fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
         let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
         let code = server.sign_in_code();
@@ -146,15 +161,20 @@ impl Setup {
             });
             served.await.unwrap();
         });
-        Proxy { addresses, code, stop: Some(stop), task }
+        Self { addresses, code, stop: Some(stop), task }
     }
 }
 
 /// What the tables say in `text`.
 fn tables(text: &str) -> Config {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
     let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"*\"\n";
-    file.write_all((text.to_owned() + upstream).as_bytes()).unwrap();
+    read(&(text.to_owned() + upstream))
+}
+
+/// What a file with this text says.
+fn read(text: &str) -> Config {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
     let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
     load(&overrides, &|_| None).unwrap().config
 }

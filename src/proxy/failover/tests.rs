@@ -1,0 +1,92 @@
+//! Which target is asked next, without upstreams.
+
+use std::sync::Mutex;
+
+use super::*;
+
+/// What was begun, in order.
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn attempts(order: &[&str], retries: usize, settings: Settings) -> (Attempts<()>, Log) {
+    let shared = Arc::new(Failover::new(settings, Arc::new(Metrics::new(false))));
+    let order: Vec<_> = order.iter().map(|name| (*name).to_owned()).collect();
+    let plan = Plan { first: order[0].clone(), order, retries };
+    let log = Log::default();
+    let begun = Arc::clone(&log);
+    let begin: Begin<()> = Box::new(move |target| {
+        begun.lock().unwrap().push(target);
+        Box::pin(async { Ok(()) })
+    });
+    (Attempts::new(shared, plan, begin), log)
+}
+
+fn down() -> Failure {
+    Failure::new(Kind::Overloaded, "down")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_target_is_asked_once_and_again_after_a_pause_that_grows() {
+    let (mut attempts, log) = attempts(&["a", "b"], 2, Settings::default());
+    let mut pauses = Vec::new();
+    while let Some(beginning) = attempts.next(&down()) {
+        let before = tokio::time::Instant::now();
+        beginning.await.unwrap();
+        pauses.push(before.elapsed());
+    }
+    assert_eq!(*log.lock().unwrap(), ["b", "a", "b", "a", "b"]);
+    assert_eq!(attempts.count(), 6);
+    let is_near = |pause: Duration, millis: u64| {
+        let expected = Duration::from_millis(millis);
+        (expected.mul_f64(0.74)..expected.mul_f64(1.26)).contains(&pause)
+    };
+    assert!(pauses[0].is_zero() && pauses[2].is_zero() && pauses[4].is_zero(), "{pauses:?}");
+    assert!(is_near(pauses[1], 500) && is_near(pauses[3], 1000), "{pauses:?}");
+}
+
+#[test]
+fn nothing_is_asked_after_content_after_the_deadline_or_for_the_clients_fault() {
+    let (mut closed, _) = attempts(&["a", "b"], 0, Settings::default());
+    closed.close();
+    assert!(closed.next(&down()).is_none());
+    let (mut late, _) =
+        attempts(&["a", "b"], 0, Settings { deadline: Duration::ZERO, ..Settings::default() });
+    assert!(late.next(&down()).is_none());
+    let (mut wrong, _) = attempts(&["a", "b"], 9, Settings::default());
+    for kind in [Kind::Request, Kind::TooLarge, Kind::ContextLength, Kind::Draining, Kind::Internal] {
+        assert!(wrong.next(&Failure::new(kind, "no")).is_none(), "{kind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_at_least_what_the_upstream_says_unless_that_is_after_the_deadline() {
+    let wait = |wait: &str| down().with_retry_after(wait);
+    let (mut patient, _) = attempts(&["a"], 1, Settings::default());
+    let beginning = patient.next(&wait("7")).unwrap();
+    let before = tokio::time::Instant::now();
+    beginning.await.unwrap();
+    assert_eq!(before.elapsed(), Duration::from_secs(7));
+    for never in ["61", "1e300", "99999999999999999999"] {
+        let (mut attempts, _) = attempts(&["a"], 1, Settings::default());
+        // What is no duration is no wait.
+        let is_number = wait_of(&wait(never)).is_some();
+        assert_eq!(attempts.next(&wait(never)).is_none(), is_number, "{never}");
+    }
+    for odd in ["", "-1", "NaN", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+        assert_eq!(wait_of(&wait(odd)), None, "{odd}");
+    }
+}
+
+#[test]
+fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
+    let settings = Settings { eject_after: 1, ..Settings::default() };
+    let (mut first, log) = attempts(&["a", "b", "c"], 0, settings);
+    let shared = Arc::clone(&first.shared);
+    shared.judge("b", Some(&down()));
+    assert!(first.next(&down()).is_some());
+    assert_eq!(*log.lock().unwrap(), ["c"]);
+    // All others are out: the one that returns first.
+    assert!(first.next(&down()).is_some());
+    assert_eq!(*log.lock().unwrap(), ["c", "b"]);
+    first.ended(&Outcome::Done);
+    assert_eq!(shared.health.first(&["b", "a"], Instant::now()), Some("b"));
+}

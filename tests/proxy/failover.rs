@@ -1,0 +1,345 @@
+//! Models behind one name: which is asked when another one fails, what the client sees of it, and that no two generate for one
+//! request.
+
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::{Method, Request};
+use http_body_util::Full;
+use serde_json::Value;
+
+use crate::support::{
+    client::{Client, Reply, STREAM, WHOLE, stream_error},
+    proxy::Proxy,
+    upstream::{Exchange, Upstream, answer, text},
+};
+
+/// What an upstream does instead of answering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Nothing listens.
+    Closed,
+    /// It answers with this status.
+    Status(&'static str),
+    /// It sends these events, and closes the connection inside the body.
+    Events(&'static str),
+    /// It sends these events as a complete response.
+    Complete(&'static str),
+    /// It answers with a web page.
+    Page,
+    /// It says nothing at all.
+    Silent,
+    /// It says nothing after the head.
+    SilentBody,
+}
+
+const ROLE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
+    \"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n";
+
+const OVERLOADED: &str =
+    "data: {\"error\":{\"message\":\"busy\",\"type\":\"overloaded_error\",\"code\":\"overloaded\"}}\n\n";
+
+/// Everything after which another model is asked.
+fn faults() -> Vec<Fault> {
+    let mut faults = vec![Fault::Closed, Fault::Page, Fault::Silent, Fault::SilentBody];
+    let statuses = [
+        "401 Unauthorized",
+        "402 Payment Required",
+        "403 Forbidden",
+        "404 Not Found",
+        "408 Request Timeout",
+        "429 Too Many Requests",
+        "500 Internal Server Error",
+        "502 Bad Gateway",
+        "503 Service Unavailable",
+        "504 Gateway Timeout",
+        "529 Overloaded",
+    ];
+    faults.extend(statuses.map(Fault::Status));
+    faults.extend([
+        Fault::Events(""),
+        Fault::Events(ROLE),
+        Fault::Complete(OVERLOADED),
+        Fault::Complete("data: [DONE]\n\n"),
+    ]);
+    faults
+}
+
+/// Answers with `fault`. `open` counts the requests that are being answered.
+async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
+    match fault {
+        Fault::Closed => {}
+        Fault::Status(status) => {
+            let body = r#"{"error":{"message":"no","type":"t","code":"c"}}"#;
+            exchange.whole(status, "content-type: application/json\r\n", body).await;
+        }
+        Fault::Events(events) => {
+            exchange.begin().await;
+            exchange.piece(events).await;
+        }
+        Fault::Complete(events) => return exchange.stream(events).await,
+        Fault::Page => exchange.whole("200 OK", "content-type: text/html\r\n", "<html>").await,
+        Fault::Silent => exchange.gone().await,
+        Fault::SilentBody => {
+            exchange.begin().await;
+            exchange.gone().await;
+        }
+    }
+    exchange
+}
+
+/// Several upstreams, each with its script, and a proxy with the model `m`, whose targets they are in this order.
+struct Stand {
+    upstreams: Vec<Upstream>,
+    proxy: Proxy,
+    /// Requests at all upstreams that are being answered, and the most at once.
+    open: Arc<(AtomicUsize, AtomicUsize)>,
+}
+
+impl Stand {
+    /// An upstream answers if it has no fault. `more` is the rest of the configuration, after the keys of the model `m`.
+    async fn new(faults: &[Option<Fault>], keys: &str, more: &str) -> Self {
+        let open: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
+        let (mut upstreams, mut config, mut targets) = (Vec::new(), String::new(), Vec::new());
+        for (at, fault) in faults.iter().enumerate() {
+            let shared = (*fault, Arc::clone(&open));
+            let upstream = Upstream::start_sharing(shared, |exchange, (fault, open)| async move {
+                let now = open.0.fetch_add(1, Ordering::SeqCst) + 1;
+                open.1.fetch_max(now, Ordering::SeqCst);
+                // A complete response frees the proxy before its last byte has returned here.
+                let is_left_open =
+                    matches!(fault, Some(Fault::Silent | Fault::SilentBody | Fault::Events(_)));
+                if !is_left_open {
+                    open.0.fetch_sub(1, Ordering::SeqCst);
+                }
+                let exchange = match fault {
+                    Some(fault) => fail(exchange, fault).await,
+                    None => exchange.stream(answer()).await,
+                };
+                if is_left_open {
+                    open.0.fetch_sub(1, Ordering::SeqCst);
+                }
+                exchange
+            });
+            let upstream = upstream.await;
+            let address = match fault {
+                Some(Fault::Closed) => "127.0.0.1:9".to_owned(),
+                _ => upstream.address.to_string(),
+            };
+            let (idle, header) = match fault {
+                Some(Fault::Silent | Fault::SilentBody) => ("200ms", "200ms"),
+                _ => ("600s", "600s"),
+            };
+            let _ = write!(
+                config,
+                "[[upstreams]]\nname = \"u{at}\"\ndialect = \"chat\"\nbase_url = \"http://{address}\"\n\
+                 idle_timeout = \"{idle}\"\nheader_timeout = \"{header}\"\n\
+                 [[models]]\nname = \"t{at}\"\nupstream = \"u{at}\"\n"
+            );
+            targets.push(format!("\"t{at}\""));
+            upstreams.push(upstream);
+        }
+        let targets = targets.join(", ");
+        let keys =
+            if keys.contains("targets") { keys.to_owned() } else { format!("targets = [{targets}]\n{keys}") };
+        let proxy = Proxy::of(&format!("{config}[[models]]\nname = \"m\"\n{keys}\n{more}"));
+        Self { upstreams, proxy, open }
+    }
+
+    async fn ask(&self, body: &str) -> Reply {
+        Client::new().chat(&self.proxy, body.to_owned()).await
+    }
+
+    fn requests(&self) -> Vec<usize> {
+        self.upstreams.iter().map(Upstream::requests).collect()
+    }
+
+    /// The most requests that were answered at once.
+    fn most_open(&self) -> usize {
+        self.open.1.load(Ordering::SeqCst)
+    }
+}
+
+/// The text of a response that is whole, streamed or not.
+fn text_of(body: &str) -> String {
+    if let Ok(whole) = serde_json::from_str::<Value>(body) {
+        return whole["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
+    }
+    assert!(body.contains("data: [DONE]"), "{body}");
+    let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events = events.filter_map(|event| serde_json::from_str::<Value>(event).ok());
+    events.filter_map(|event| Some(event["choices"][0]["delta"]["content"].as_str()?.to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_every_fault_at_every_place_the_next_target_answers() {
+    for fault in faults() {
+        for place in 0..3 {
+            let mut targets = vec![Some(fault); place + 1];
+            targets.push(None);
+            for body in [STREAM, WHOLE] {
+                // Before its head a response that is not streamed may take as long as the whole of it.
+                if fault == Fault::Silent && body == WHOLE {
+                    continue;
+                }
+                let stand = Stand::new(&targets, "", "").await;
+                let reply = stand.ask(body).await;
+                let (target, attempts) = (format!("t{}", place + 1), (place + 2).to_string());
+                assert_eq!(reply.status(), 200, "{fault:?} at {place}");
+                assert_eq!(reply.header("x-toolwire-target"), Some(target.as_str()), "{fault:?}");
+                assert_eq!(reply.header("x-toolwire-attempts"), Some(attempts.as_str()), "{fault:?}");
+                let body = reply.rest().await;
+                assert_eq!(text_of(&body), "hello", "{fault:?} at {place}: {body}");
+                assert_eq!(body.matches("\"role\":\"assistant\"").count(), 1, "{fault:?}: {body}");
+                let asked = if fault == Fault::Closed { 0 } else { 1 };
+                let requests = stand.requests();
+                assert!(requests[..=place].iter().all(|count| *count == asked), "{fault:?}: {requests:?}");
+                assert_eq!((requests[place + 1], stand.most_open()), (1, 1), "{fault:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_all_fail_the_client_gets_the_last_error_and_is_told_not_to_repeat() {
+    for body in [STREAM, WHOLE] {
+        let faults =
+            [Some(Fault::Status("500 Internal Server Error")), Some(Fault::Status("429 Too Many Requests"))];
+        let stand = Stand::new(&faults, "", "").await;
+        let reply = stand.ask(body).await;
+        assert_eq!(reply.status(), 429);
+        assert_eq!(reply.header("x-should-retry"), Some("false"));
+        assert_eq!(reply.header("x-toolwire-attempts"), Some("2"));
+        assert_eq!(reply.json().await["error"]["message"], "no");
+        assert_eq!(stand.requests(), [1, 1]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_client_did_wrong_is_not_asked_of_others() {
+    for status in ["400 Bad Request", "413 Content Too Large", "422 Unprocessable Content"] {
+        let stand = Stand::new(&[Some(Fault::Status(status)), None], "", "").await;
+        let reply = stand.ask(STREAM).await;
+        assert!(reply.status().is_client_error(), "{status}");
+        assert_eq!(reply.header("x-should-retry"), None);
+        assert_eq!(stand.requests(), [1, 0], "{status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_first_content_a_failure_is_the_end() {
+    let first: &'static str = Box::leak((ROLE.to_owned() + &text("first")).into_boxed_str());
+    let broken: &'static str = Box::leak((first.to_owned() + OVERLOADED).into_boxed_str());
+    for fault in [Fault::Events(first), Fault::Complete(broken)] {
+        let stand = Stand::new(&[Some(fault), None], "", "").await;
+        let body = stand.ask(STREAM).await.rest().await;
+        assert!(body.contains("first"), "{body}");
+        assert!(stream_error(&body)["message"].is_string());
+        assert_eq!(stand.requests(), [1, 0], "{fault:?}");
+        // Nothing of a whole response has reached the client, but the model has written it.
+        let reply = stand.ask(WHOLE).await;
+        assert!(reply.status().is_server_error());
+        assert_eq!(stand.requests(), [2, 0], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fallbacks_come_after_all_targets_and_retries_after_all_of_them() {
+    let down = Some(Fault::Status("503 Service Unavailable"));
+    let stand = Stand::new(&[down, down, None], "targets = [\"t0\", \"t1\"]\nfallback = [\"t2\"]", "").await;
+    let reply = stand.ask(STREAM).await;
+    assert_eq!(reply.header("x-toolwire-target"), Some("t2"));
+    assert_eq!(text_of(&reply.rest().await), "hello");
+
+    let more = "[failover]\nbackoff = \"1ms\"\n";
+    let stand = Stand::new(&[down, down], "retries = 2", more).await;
+    let reply = stand.ask(STREAM).await;
+    assert_eq!((reply.status().as_u16(), reply.header("x-toolwire-attempts")), (503, Some("6")));
+    assert_eq!(stand.requests(), [3, 3]);
+    assert_eq!(stand.most_open(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_keeps_failing_is_left_out_and_shown() {
+    let down = Some(Fault::Status("500 Internal Server Error"));
+    let stand = Stand::new(&[down, None], "", "[failover]\neject_after = 2\neject_for = \"600s\"\n").await;
+    for _ in 0..5 {
+        assert_eq!(text_of(&stand.ask(STREAM).await.rest().await), "hello");
+    }
+    assert_eq!(stand.requests(), [2, 5]);
+    let metrics = Client::new().get(&stand.proxy, "/metrics").await.rest().await;
+    for line in [
+        "toolwire_attempts_total{target=\"t0\",outcome=\"upstream\"} 2",
+        "toolwire_attempts_total{target=\"t1\",outcome=\"ok\"} 5",
+        "toolwire_ejected_targets 1",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_ends_all_attempts() {
+    let stand =
+        Stand::new(&[Some(Fault::Status("500 Internal Server Error")), Some(Fault::SilentBody)], "", "")
+            .await;
+    let client = Client::new();
+    {
+        let asked = client.chat(&stand.proxy, STREAM);
+        tokio::pin!(asked);
+        while stand.requests() != [1, 1] {
+            let wait = tokio::time::sleep(std::time::Duration::from_millis(5));
+            tokio::select! { _ = &mut asked => break, () = wait => {} }
+        }
+    }
+    drop(client);
+    while stand.open.0.load(Ordering::SeqCst) > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(stand.requests(), [1, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_other_apis_see_one_response() {
+    let stand = Stand::new(&[Some(Fault::Complete(OVERLOADED)), None], "", "").await;
+    let messages =
+        r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+    let responses = r#"{"model":"m","stream":true,"input":"hi"}"#;
+    for (path, body, start, end) in [
+        ("/v1/messages", messages, "event: message_start", "event: message_stop"),
+        ("/v1/responses", responses, "event: response.created", "event: response.completed"),
+    ] {
+        let request = Request::builder().method(Method::POST).uri(stand.proxy.url(path));
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Full::new(body.to_owned().into())).unwrap();
+        let body = Client::new().send(request).await.unwrap().rest().await;
+        for event in [start, end] {
+            assert_eq!(body.matches(event).count(), 1, "{event}: {body}");
+        }
+        assert!(body.contains("hello") && !body.contains("busy"), "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_stays_with_its_target_and_others_are_divided() {
+    let stand = Stand::new(&[None, None], "targets = { t0 = 1, t1 = 3 }", "").await;
+    let ask = async |question: &str, rounds: usize| {
+        let turns = r#",{"role":"assistant","content":"a"},{"role":"user","content":"and?"}"#.repeat(rounds);
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{question}"}}{turns}]}}"#);
+        let reply = stand.ask(&body).await;
+        reply.header("x-toolwire-target").unwrap().to_owned()
+    };
+    let mut second = 0;
+    for question in 0..60 {
+        let question = format!("question {question}");
+        let target = ask(&question, 0).await;
+        assert_eq!(ask(&question, 2).await, target);
+        second += usize::from(target == "t1");
+    }
+    // Three of four; the questions are always the same.
+    assert!((30..60).contains(&second), "{second}");
+}
