@@ -15,6 +15,7 @@ mod mock;
 mod open_files;
 mod output;
 mod record;
+mod reloading;
 mod replay;
 mod rewrite;
 mod serve;

@@ -7,11 +7,14 @@ use std::{
     sync::Arc,
 };
 
-use tokio::runtime;
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+};
 
-use super::{LogFormat, OTHER_ADDRESS, UpstreamFlags, announce::Announcement, open_files, output};
+use super::{LogFormat, OTHER_ADDRESS, UpstreamFlags, announce::Announcement, open_files, output, reloading};
 use crate::{
-    config::Config,
+    config::{Config, FileWatch},
     proxy::{ServeError, Server, tap::Tap, terminated},
 };
 
@@ -56,14 +59,18 @@ async fn serve(
 ) -> Result<(), Box<dyn Error>> {
     // The handler must be installed before the announcement: its reader may send a signal at once.
     let (once, twice) = (terminated(1)?, terminated(2)?);
+    let hangups = signal(SignalKind::hangup())?;
+    let watch = FileWatch::new(&config).filter(|_| tap.is_none());
     let server = Server::bind(Arc::clone(&config), tap)?;
     // A log is read by others, and later.
     let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
     let code = is_read_by_a_person.then(|| server.sign_in_code()).flatten();
     let (addresses, hosted) = (server.addresses(), server.hosted_tools());
     Announcement { config: &config, addresses, hosted, code }.say(log_format);
+    let reloads = server.reloads();
     tokio::select! {
         served = server.run(once) => served?,
+        () = reloading::run(reloads, hangups, watch) => {}
         () = twice => tracing::warn!("second signal to stop: open responses are dropped"),
     }
     Ok(())

@@ -11,6 +11,7 @@
 //! value.
 
 mod admin;
+mod changes;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
@@ -32,9 +33,12 @@ mod sources;
 mod table;
 mod upstream;
 mod value;
+#[cfg(feature = "cli")]
+mod watch;
 
 pub use admin::AdminSettings;
 pub(crate) use admin::Capture;
+pub(crate) use changes::Changes;
 pub(crate) use facts::Facts;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
@@ -54,6 +58,8 @@ pub use reference::{Section, reference};
 pub use sources::Sources;
 pub(crate) use sources::{Setting, SettingValue};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
+#[cfg(feature = "cli")]
+pub(crate) use watch::FileWatch;
 
 pub use crate::execute::ExecutionSettings;
 
@@ -208,15 +214,38 @@ impl Config {
         paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
     }
 
+    /// Reads the configuration again, from where this one was read: the file, the saved settings, the flags, and the secrets that
+    /// they name.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub(crate) fn read_again(&self) -> Result<Loaded, Problems> {
+        let failed = |message| Err(Problems(vec![Problem::error(message)]));
+        let Some(origin) = self.sources.origin() else {
+            return failed("the configuration was not read from a file".to_owned());
+        };
+        if let Some(file) = &origin.overrides.file
+            && std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file())
+        {
+            return failed(format!("cannot read {} again: it is not a regular file", file.display()));
+        }
+        load(&origin.overrides, &|name| std::env::var(name).ok())
+    }
+
+    /// Whether both were read from the same text of a file.
+    pub(crate) fn has_same_file(&self, other: &Self) -> bool {
+        let content = |config: &Self| Some(config.sources.origin()?.source.file()?.1);
+        content(self).is_some_and(|own| Some(own) == content(other))
+    }
+
     /// The configuration as it would be read with `overlay` as the saved settings.
     ///
     /// # Errors
     /// Every mistake that was found.
     pub(crate) fn with_overlay(&self, overlay: Overlay) -> Result<Loaded, Problems> {
         let Some(origin) = self.sources.origin() else {
-            let message = "the configuration was not read from a file".to_owned();
-            let problem = Problem { severity: Severity::Error, place: Place::Nowhere, message };
-            return Err(Problems(vec![problem]));
+            let message = "the configuration was not read from a file";
+            return Err(Problems(vec![Problem::error(message)]));
         };
         let environment = |name: &str| std::env::var(name).ok();
         of_source(&origin.source, Some(overlay), &origin.overrides, &environment)

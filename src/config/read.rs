@@ -4,7 +4,7 @@ use std::{
     collections::HashSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration,
 };
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use toml::{
     Value,
     de::{DeTable, DeValue},
@@ -12,9 +12,9 @@ use toml::{
 
 use super::{
     Config, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin, execution, format,
-    keys::{Keys, Reading, size_value, string, strings},
+    keys::{Keys, Reading, size_value, string},
     model, model_rules, origins, passthrough,
-    show::MASK,
+    show::masked,
     table::{Cell, Context, Table},
     upstream,
     value::{list, one_or_more, secret, size, text},
@@ -77,7 +77,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         ),
         &mut root.api_keys,
         |cell| list(secret)(cell),
-        |keys| Some(strings(keys.iter().map(|_| MASK))),
+        |keys| Some(Value::Array(keys.iter().map(|key| string(&masked(key.expose_secret()))).collect())),
     );
     keys.special(
         Key::new(

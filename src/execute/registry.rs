@@ -150,15 +150,15 @@ struct State {
 }
 
 impl Registry {
-    /// The tools of these providers.
+    /// The tools of these providers, except those that are switched off.
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
-        providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
+        (providers, disabled): (Vec<(Arc<str>, Arc<dyn Provider>)>, HashSet<String>),
         audit: Arc<Audit>,
     ) -> Self {
         let mut providers = providers;
         providers.sort_by_key(|(_, provider)| provider.yields());
-        let (snapshot, state) = (RwLock::default(), Mutex::default());
+        let (snapshot, state) = (RwLock::default(), Mutex::new(State { disabled, ..State::default() }));
         let registry = Self { providers, settings, audit, snapshot, state };
         registry.refresh();
         registry
@@ -184,6 +184,11 @@ impl Registry {
     /// The providers with their names.
     pub(crate) fn providers(&self) -> &[(Arc<str>, Arc<dyn Provider>)] {
         &self.providers
+    }
+
+    /// The names of the tools that are switched off.
+    pub(crate) fn disabled(&self) -> HashSet<String> {
+        self.lock().disabled.clone()
     }
 
     /// Switches a tool on or off. Returns whether there is such a tool.

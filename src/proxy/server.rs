@@ -1,15 +1,23 @@
 //! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, thread};
+use std::{fmt, io, net::SocketAddr, pin::pin, sync::Arc, thread};
 
 use tokio::{
     runtime,
     sync::oneshot,
+    task::JoinSet,
     time::{Instant, timeout_at},
 };
 
-use super::{listen, service::Service, tap::Tap, worker::Worker};
-use crate::{config::Config, execute::Started};
+use super::{
+    current::CurrentService,
+    listen,
+    reload::{Reloader, Reloads, reloads},
+    service::Service,
+    tap::Tap,
+    worker::Worker,
+};
+use crate::config::Config;
 
 /// Why a server cannot start.
 #[derive(Debug)]
@@ -64,7 +72,8 @@ impl std::error::Error for ServeError {
 pub struct Server {
     first: Worker,
     others: Vec<Worker>,
-    addresses: Vec<SocketAddr>,
+    current: Arc<CurrentService>,
+    reloader: Reloader,
 }
 
 impl Server {
@@ -73,34 +82,45 @@ impl Server {
     /// # Errors
     /// If an address cannot be listened on, or no request to an upstream can be written.
     pub fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
+        let (threads, listen) = (config.threads, config.listen.clone());
+        let (reloads, requests) = reloads();
+        let current = Arc::new(CurrentService::new(Service::new(config, tap, reloads.clone())?));
+        let others = (1..threads).map(|_| Arc::new(CurrentService::new(current.get().sibling(None))));
+        let services: Vec<_> = std::iter::once(Arc::clone(&current)).chain(others).collect();
+        let mut first = Worker::new(Arc::clone(&current));
+        let mut others: Vec<_> = services.iter().skip(1).cloned().map(Worker::new).collect();
         let mut addresses = Vec::new();
-        let mut first = Worker::new(Service::new(Arc::clone(&config), tap)?, config.drain_timeout);
-        let mut others: Vec<_> = (1..config.threads).map(|_| first.sibling()).collect();
-        for &address in &config.listen {
+        for address in listen {
             let failed = |error| ServeError::Bind { address, error };
             let (one, more) = listen::bind(address, others.len()).map_err(failed)?;
             addresses.push(one.local_addr().map_err(failed)?);
             first.listeners.push(one);
             others.iter_mut().zip(more).for_each(|(other, listener)| other.listeners.push(listener));
         }
-        first.listens_on(&addresses);
-        Ok(Self { first, others, addresses })
+        current.get().listens_on(&addresses);
+        let reloader = Reloader { reloads, requests, services, addresses, retiring: JoinSet::new() };
+        Ok(Self { first, others, current, reloader })
     }
 
     /// The addresses on which it listens, with the actual ports where the configuration says 0.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.reloader.addresses
     }
 
     /// A new code with which a browser may sign in to the admin API once, within two minutes. `None`: there is no such API, or it
     /// needs no key.
     pub fn sign_in_code(&self) -> Option<String> {
-        self.first.service().sign_in_code()
+        self.current.get().sign_in_code()
+    }
+
+    /// Loads the configuration again while the server runs.
+    pub fn reloads(&self) -> Reloads {
+        self.reloader.reloads.clone()
     }
 
     /// The names of the hosted tools, and of the providers whose tools are not known yet.
     pub fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
-        self.first.service().hosted_tools()
+        self.current.get().hosted_tools()
     }
 
     /// Serves until `shutdown` is ready, then drains: no new connections and requests, open responses go on for at most
@@ -110,37 +130,44 @@ impl Server {
     /// # Errors
     /// If a thread cannot be started.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let drain = Arc::clone(self.first.drain());
+        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
+        let stage = StopOnDrop(Arc::clone(&self.current));
+        let drain = Arc::clone(self.current.drain());
         let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));
         let threads = threads.collect::<io::Result<Vec<_>>>().map_err(ServeError::Thread)?;
-        let limit = self.first.drain_timeout;
         let stop = async {
             shutdown.await;
+            let limit = self.current.get().drain_timeout();
             tracing::info!(?limit, "shutting down: open responses may finish");
             drain.begin();
-            Ok(Instant::now())
+            Ok(Instant::now() + limit)
         };
-        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
-        let stage = StopOnDrop(self.first.execution().cloned());
-        let (begun, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
-        for thread in threads {
-            thread.ended().await;
+        let mut reloading = pin!(self.reloader.run());
+        let served = async {
+            let (deadline, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
+            for thread in threads {
+                thread.ended().await;
+            }
+            if let Some(execution) = stage.0.get().execution() {
+                // Calls that take longer are stopped, and the model is told.
+                let _ = timeout_at(deadline, execution.settled()).await;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            served = served => served,
+            never = &mut reloading => match never {},
         }
-        if let Some(execution) = &stage.0 {
-            // Calls that take longer are stopped, and the model is told.
-            let _ = timeout_at(begun + limit, execution.settled()).await;
-        }
-        Ok(())
     }
 }
 
 /// Stops the execution stage on drop, whatever else still refers to it.
 #[derive(Debug)]
-struct StopOnDrop(Option<Arc<Started>>);
+struct StopOnDrop(Arc<CurrentService>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        if let Some(stage) = &self.0 {
+        if let Some(stage) = self.0.get().execution() {
             stage.stop();
         }
     }

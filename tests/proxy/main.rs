@@ -37,6 +37,7 @@ mod passthrough;
 mod persistence;
 mod prefill;
 mod profiles;
+mod reload;
 mod requests;
 mod responses;
 mod reuse;

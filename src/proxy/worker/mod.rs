@@ -24,8 +24,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{drain::Drain, service::Service};
-use crate::execute::Started;
+use super::current::CurrentService;
 
 /// Pause after a failed `accept`, so that file descriptors may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -41,39 +40,13 @@ const SWEEP: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
-    service: Arc<Service>,
-    pub(super) drain_timeout: Duration,
+    service: Arc<CurrentService>,
 }
 
 impl Worker {
     /// A worker without listeners.
-    pub(super) fn new(service: Service, drain_timeout: Duration) -> Self {
-        Self { listeners: Vec::new(), service: Arc::new(service), drain_timeout }
-    }
-
-    /// A worker for another thread, also without listeners.
-    pub(super) fn sibling(&self) -> Self {
-        Self::new(self.service.sibling(), self.drain_timeout)
-    }
-
-    /// The execution stage, if it is configured.
-    pub(super) fn execution(&self) -> Option<&Arc<Started>> {
-        self.service.execution()
-    }
-
-    /// The server's shutdown.
-    pub(super) fn service(&self) -> &Service {
-        &self.service
-    }
-
-    /// The server's shutdown.
-    pub(super) fn drain(&self) -> &Arc<Drain> {
-        self.service.drain()
-    }
-
-    /// Takes note of the addresses on which the server listens.
-    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
-        self.service.listens_on(addresses);
+    pub(super) fn new(service: Arc<CurrentService>) -> Self {
+        Self { listeners: Vec::new(), service }
     }
 
     /// Serves until the drain begins, then drains. Dropping the future ends everything at once.
@@ -100,16 +73,17 @@ impl Worker {
                     }
                 },
                 Some(_) = connections.join_next() => {}
-                _ = sweep.tick() => self.service.sweep(),
+                _ = sweep.tick() => self.service.get().sweep(),
             }
         }
         drop(listeners);
-        drain(&self.service, connections, self.drain_timeout).await;
+        drain(&self.service, connections).await;
         Ok(())
     }
 }
 
-async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration) {
+async fn drain(service: &CurrentService, mut connections: JoinSet<()>) {
+    let limit = service.get().drain_timeout();
     let mut closed = pin!(async { while connections.join_next().await.is_some() {} });
     let farewell = FAREWELL.min(limit / 4);
     if timeout(limit - farewell, &mut closed).await.is_ok() {

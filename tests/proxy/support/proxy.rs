@@ -17,7 +17,7 @@ use toolwire::{
         SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
-    proxy::{Server, tap::Tap},
+    proxy::{Reloads, Server, tap::Tap},
     rules::Rules,
     template::ChatTemplate,
 };
@@ -135,9 +135,16 @@ impl Setup {
 
     pub(crate) async fn start(self) -> Proxy {
         let (config, tap) = self.config();
+        Proxy::start(config, tap)
+    }
+}
+
+impl Proxy {
+    /// Serves with this configuration.
+    pub(crate) fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
         let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
-        let code = server.sign_in_code();
+        let (code, reloads) = (server.sign_in_code(), server.reloads());
         let (stop, stopped) = oneshot::channel::<()>();
         let mut task = JoinSet::new();
         task.spawn(async {
@@ -146,7 +153,7 @@ impl Setup {
             });
             served.await.unwrap();
         });
-        Proxy { addresses, code, stop: Some(stop), task }
+        Self { addresses, code, reloads, stop: Some(stop), task }
     }
 }
 
@@ -164,6 +171,8 @@ pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Signs in to the admin API once, if it needs keys.
     pub(crate) code: Option<String>,
+    /// Loads its configuration again.
+    pub(crate) reloads: Reloads,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<()>,
 }
