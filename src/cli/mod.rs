@@ -19,6 +19,7 @@ mod reloading;
 mod replay;
 mod rewrite;
 mod serve;
+mod systemd;
 mod upstream_flags;
 
 pub(crate) use output::results;

@@ -8,6 +8,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+use super::systemd::Notifier;
 use crate::{
     config::FileWatch,
     proxy::{ReloadReason, Reloads},
@@ -17,13 +18,19 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Loads the configuration again whenever there is a reason to, until it is dropped. What comes of it is logged by the server.
-pub(super) async fn run(reloads: Reloads, hangups: Signal, watch: Option<FileWatch>) {
-    tokio::join!(on_signal(&reloads, hangups), on_change(&reloads, watch));
+pub(super) async fn run(
+    reloads: &Reloads,
+    (hangups, watch): (Signal, Option<FileWatch>),
+    systemd: &Notifier,
+) {
+    tokio::join!(on_signal(reloads, hangups, systemd), on_change(reloads, watch));
 }
 
-async fn on_signal(reloads: &Reloads, mut hangups: Signal) {
+async fn on_signal(reloads: &Reloads, mut hangups: Signal, systemd: &Notifier) {
     while hangups.recv().await.is_some() {
+        systemd.reloading();
         let _ = reloads.reload(ReloadReason::Signal).await;
+        systemd.ready(reloads.generation());
     }
     pending().await
 }

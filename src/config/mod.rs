@@ -170,6 +170,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long open streams may continue after a signal to stop.
     pub drain_timeout: Duration,
+    /// How long a server that is to stop goes on, but is not ready.
+    pub drain_delay: Option<Duration>,
     /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
     /// The stage that runs hosted tools; `None` without `[execution]`.

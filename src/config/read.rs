@@ -41,6 +41,7 @@ pub(super) struct Root {
     pub(super) state_dir: Option<String>,
     pub(super) store: StoreKind,
     pub(super) passthrough: Passthrough,
+    pub(super) drain_delay: Option<Duration>,
     pub(super) drain_timeout: Duration,
     pub(super) threads: usize,
 }
@@ -54,6 +55,7 @@ impl Default for Root {
             state_dir: None,
             store: StoreKind::Embedded,
             passthrough: Passthrough::default(),
+            drain_delay: None,
             drain_timeout: DRAIN_TIMEOUT,
             threads: cores(),
         }
@@ -118,7 +120,15 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         Field::Word(&mut OneOf(&mut root.store, &STORES)),
     );
     keys.key(
-        Key::new("drain_timeout", "how long open streams may continue after a signal to stop"),
+        Key::new(
+            "drain_delay",
+            "how long toolwire goes on after a signal to stop while `/readyz` says that it stops, so that balancers send their \
+             requests elsewhere: longer than they take to notice, usually 5 to 15 seconds; or `\"off\"`",
+        ),
+        Field::DurationOrOff(&mut root.drain_delay),
+    );
+    keys.key(
+        Key::new("drain_timeout", "how long open streams may continue after that"),
         Field::Duration(&mut root.drain_timeout),
     );
     keys.key(
@@ -171,6 +181,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             passthrough: top.passthrough,
             metrics: own_metrics,
             limits: own_limits,
+            drain_delay: top.drain_delay,
             drain_timeout: top.drain_timeout,
             threads: top.threads,
             execution,

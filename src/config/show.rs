@@ -47,6 +47,7 @@ impl Config {
             state_dir: self.state_dir.as_ref().map(|folder| folder.display().to_string()),
             store: self.store,
             passthrough: self.passthrough.clone(),
+            drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
         };

@@ -147,6 +147,11 @@ impl Reloads {
         answered.await.unwrap_or(Err(ReloadError::Stopping))
     }
 
+    /// How many configurations were loaded so far; the one of the start is the first.
+    pub fn generation(&self) -> u64 {
+        self.locked().generation
+    }
+
     pub(super) fn status(&self) -> ReloadStatus {
         self.locked().clone()
     }

@@ -10,7 +10,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -148,11 +148,6 @@ impl Service {
     /// Whether exchanges are recorded.
     pub(super) fn is_tapped(&self) -> bool {
         self.tap.is_some()
-    }
-
-    /// How long open streams may continue when the server stops.
-    pub(super) fn drain_timeout(&self) -> Duration {
-        self.config.drain_timeout
     }
 
     /// The configured limits.
@@ -300,7 +295,7 @@ impl Service {
                 Box::pin(images::respond(files, name, access)).await
             }
             Route::Health => text(StatusCode::OK, "ok\n", access),
-            Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
+            Route::Ready if self.drain.is_ready() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
             Route::Metrics => {
                 let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);

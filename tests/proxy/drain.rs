@@ -49,6 +49,21 @@ async fn open_responses_finish_and_new_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn server_that_will_stop_is_not_ready_and_serves() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.drain_delay = Some(Duration::from_secs(600));
+    let mut proxy = setup.start().await;
+    let client = Client::new();
+    assert_eq!(client.get(&proxy, "/readyz").await.status(), 200);
+    proxy.stop();
+    let unready = async { while client.get(&proxy, "/readyz").await.status() == 200 {} };
+    soon("the server to be unready", unready).await;
+    assert!(client.chat(&proxy, STREAM).await.rest().await.ends_with("data: [DONE]\n\n"));
+    assert_eq!(Client::new().get(&proxy, "/healthz").await.status(), 200);
+}
+
+#[tokio::test]
 async fn streams_open_at_the_drain_deadline_end_with_an_error() {
     let upstream = held(Arc::new(Notify::new())).await;
     for client in [Client::new(), Client::http2()] {

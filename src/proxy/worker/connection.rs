@@ -34,7 +34,11 @@ use std::{
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
+use tokio::{
+    io::AsyncReadExt,
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 use super::{
     super::{answer::AnswerBody, current::CurrentService, drain::SignalFuture, reply::ReplyBody},
@@ -74,8 +78,10 @@ pub(super) async fn serve((mut stream, peer): (TcpStream, SocketAddr), service: 
     let peer = peer.ip();
     let mut stopped = pin!(service.drain().when_begun());
     let first = tokio::select! {
-        () = &mut stopped => return,
+        biased;
         first = timeout(IDLE, read_first(&mut stream)) => first,
+        // A request that is on its way is answered, if only with a refusal.
+        () = async { stopped.as_mut().await; sleep(GOODBYE).await } => return,
     };
     let Ok(Ok(first)) = first else { return };
     let is_http2 = first.starts_with(HTTP2_PREFACE);
