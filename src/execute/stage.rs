@@ -63,10 +63,9 @@ impl Deref for Started {
 }
 
 impl Started {
-    /// Cancels everything that runs, waits until it is gone, and closes the audit file: the server ends.
+    /// Cancels everything that runs, and waits until it is gone.
     pub(crate) fn stop(&self) {
         self.0.runtime.stop();
-        self.0.audit.close_file();
     }
 
     /// Whether a request uses the stage. Those that begin now are another one's.
@@ -82,7 +81,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.0.runtime.stop();
+        self.stop();
     }
 }
 

@@ -212,6 +212,7 @@ impl Reloader {
             return Err(ReloadError::Stopping);
         }
         if before.is_tapped() {
+            tracing::warn!("the configuration is not reloaded while exchanges are recorded");
             return Err(ReloadError::Recording);
         }
         let (service, addresses) = (Arc::clone(&before), self.addresses.clone());
@@ -246,17 +247,20 @@ impl Reloader {
             status.clone()
         };
         service.metrics().config_loaded(status.generation, status.loaded_at);
-        let audit = service.audit().cloned();
-        if let Some(stage) = before.execution()
-            && !service.execution().is_some_and(|new| Arc::ptr_eq(new, stage))
-        {
-            stage.leave();
-            self.retiring.spawn(retire(Arc::clone(stage)));
-        }
+        let (audit, stage) = (service.audit().cloned(), service.execution().cloned());
         let others = self.services.iter().skip(1);
         others.for_each(|other| other.replace(service.sibling(Some(&other.get()))));
         if let Some(first) = self.services.first() {
             first.replace(service);
+            if let Some(replaced) = before.execution()
+                && !stage.is_some_and(|stage| Arc::ptr_eq(&stage, replaced))
+            {
+                replaced.leave();
+                self.retiring.spawn(retire(Arc::clone(replaced), Arc::clone(first)));
+            }
+        }
+        if changes.touch("admin.api_keys") {
+            before.end_readers();
         }
         warnings.iter().for_each(Problem::log);
         log(reason, status.generation, &changes, &restart);
@@ -324,11 +328,18 @@ fn log(reason: ReloadReason, generation: u64, changes: &Changes, restart: &Chang
     }
 }
 
-/// Keeps a stage until no request uses it.
-async fn retire(stage: Arc<Started>) {
+/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if there is no stage any more.
+async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
     while Started::is_used(&stage) {
         sleep(RETIRING).await;
     }
-    // Its programs are stopped. An error means that the runtime ends.
-    let _ = spawn_blocking(move || drop(stage)).await;
+    let end = move || {
+        drop(stage);
+        let service = current.get();
+        if let (None, Some(audit)) = (service.execution(), service.audit()) {
+            audit.close_file();
+        }
+    };
+    // An error means that the runtime ends.
+    let _ = spawn_blocking(end).await;
 }

@@ -227,14 +227,18 @@ fn take_over(
     Ok(addresses)
 }
 
-/// Stops the execution stage on drop, whatever else still refers to it.
+/// Stops the execution stage on drop, whatever else still refers to it, and closes the audit file.
 #[derive(Debug)]
 struct StopOnDrop(Arc<CurrentService>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        if let Some(stage) = self.0.get().execution() {
+        let service = self.0.get();
+        if let Some(stage) = service.execution() {
             stage.stop();
+        }
+        if let Some(audit) = service.audit() {
+            audit.close_file();
         }
     }
 }

@@ -140,6 +140,13 @@ impl Service {
         self.audit.as_ref()
     }
 
+    /// Ends the connections on which events are read with admin keys.
+    pub(super) fn end_readers(&self) {
+        if let Some(admin) = &self.admin {
+            admin.end_readers();
+        }
+    }
+
     /// What is counted.
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics

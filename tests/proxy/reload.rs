@@ -7,10 +7,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
-use toolwire::{
-    config::{Overrides, load},
-    proxy::{ReloadError, ReloadReason, Reloaded},
-};
+use toolwire::proxy::{ReloadError, ReloadReason, Reloaded};
 
 use crate::support::{
     client::{Client, Reply, STREAM, weather},
@@ -46,9 +43,8 @@ impl Desk {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("toolwire.toml");
         fs::write(&file, Self::text(&folder, above, tables)).unwrap();
-        let overrides = Overrides { file: Some(file), ..Overrides::default() };
-        let config = load(&overrides, &|name| std::env::var(name).ok()).unwrap().config;
-        Self { folder, proxy: Proxy::start(config, None) }
+        let proxy = Proxy::of_file(&file);
+        Self { folder, proxy }
     }
 
     fn text(folder: &TempDir, above: &str, tables: &str) -> String {
@@ -195,8 +191,7 @@ async fn connections_to_upstreams_that_did_not_change_are_kept() {
     let file = folder.path().join("toolwire.toml");
     let text = |tables: &str| format!("listen = \"127.0.0.1:0\"\nthreads = 1\nstore = \"off\"\n{tables}");
     fs::write(&file, text(&tables)).unwrap();
-    let overrides = Overrides { file: Some(file.clone()), ..Overrides::default() };
-    let proxy = Proxy::start(load(&overrides, &|_| None).unwrap().config, None);
+    let proxy = Proxy::of_file(&file);
     let desk = Desk { folder, proxy };
     for model in ["one", "other"] {
         desk.chat(model).await.rest().await;

@@ -39,7 +39,7 @@ use super::{
     reply::{self, ReplyBody},
 };
 use crate::{
-    config::{Changes, Config},
+    config::Config,
     execute::{Audit, Execution, Runtime},
     observe::{Access, List, Outcome},
 };
@@ -114,7 +114,7 @@ impl Said {
 
 impl Admin {
     /// The API of `config`, if it has one. It shows the events of `audit`. `before` is the API of the configuration that `config`
-    /// replaces, with what has changed since: its sessions go on, and its readers of events, unless the keys have changed.
+    /// replaces: its sessions go on, and so do its readers of events.
     ///
     /// # Errors
     /// If there can be no thread for the event feed.
@@ -122,18 +122,13 @@ impl Admin {
         config: &Arc<Config>,
         (execution, audit): (Option<&Arc<Execution>>, Option<&Arc<Audit>>),
         reloads: Reloads,
-        before: Option<(&Self, &Changes)>,
+        before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
-        if let Some((before, changes)) = before
-            && changes.touch("admin.api_keys")
-        {
-            before.feed.end_readers();
-        }
         let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
         audit.capture(settings.capture != crate::config::Capture::Off);
         let (settings, execution, audit) = (Arc::clone(settings), execution.cloned(), Arc::clone(audit));
         Ok(Some(match before {
-            Some((before, _)) => {
+            Some(before) => {
                 before.settings.reloaded(config);
                 Self {
                     settings: Arc::clone(&before.settings),
@@ -187,6 +182,11 @@ impl Admin {
             self.door.visitor(head, path == AdminPath::Session && head.method == Method::GET)?
         };
         Ok(Ok(Admitted { path, visitor }))
+    }
+
+    /// Ends the connections of all readers of events.
+    pub(super) fn end_readers(&self) {
+        self.feed.end_readers();
     }
 
     /// Whether the request opens the event feed.

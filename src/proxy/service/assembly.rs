@@ -93,7 +93,7 @@ impl Service {
         let (execution, stage_models) =
             stage(&config, (&clients, &learned), (&redactor, &metrics, audit.as_ref()), before)?;
         let started = execution.as_deref().map(|started| &**started);
-        let known = before.and_then(|before| Some((&**before.service.admin.as_ref()?, before.changes)));
+        let known = earlier.and_then(|earlier| earlier.admin.as_deref());
         let admin = Admin::new(&config, (started, audit.as_ref()), reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -181,6 +181,12 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
+    /// Serves with the configuration in this file.
+    pub(crate) fn of_file(file: &Path) -> Self {
+        let overrides = Overrides { file: Some(file.to_owned()), ..Overrides::default() };
+        Self::start(load(&overrides, &|name| std::env::var(name).ok()).unwrap().config, None)
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addresses[0])
     }
