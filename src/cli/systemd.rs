@@ -23,13 +23,13 @@ const EXTENSION: Duration = Duration::from_secs(10);
 /// are removed, so that programs that this one starts do not take the sockets for theirs.
 ///
 /// # Errors
-/// One is not a TCP socket that listens.
+/// One is not a TCP socket.
 pub(super) fn sockets() -> Result<Vec<TcpListener>, String> {
     let mut inherited = ListenFd::from_env();
     let sockets = (0..inherited.len()).map(|number| match inherited.take_tcp_listener(number) {
         Ok(Some(socket)) => Ok(socket),
         Ok(None) => Err(format!("the inherited socket {number} is missing")),
-        Err(error) => Err(format!("the inherited socket {number} is not a TCP socket that listens: {error}")),
+        Err(error) => Err(format!("the inherited socket {number} is not a TCP socket: {error}")),
     });
     sockets.collect()
 }

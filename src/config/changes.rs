@@ -1,8 +1,11 @@
 //! [`Changes`]: the settings that differ between two configurations.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
-use toml::Value;
+use toml::{Table, Value};
 
 use super::{Config, overlay::below};
 
@@ -10,14 +13,14 @@ use super::{Config, overlay::below};
 const FIXED: [&str; 7] =
     ["listen", "threads", "state_dir", "store", "limits.max_store", "limits.store_ttl", "metrics.tool_names"];
 
-/// The paths of settings that differ, in order. Secrets are compared, too.
+/// The paths of settings that differ. Of a table that only one of the two has, it is the table's path. Secrets are compared, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes(Vec<String>);
 
 impl Changes {
-    /// Whether the setting at `path` differs, or one below it.
+    /// Whether what is at `path` differs.
     pub(crate) fn touch(&self, path: &str) -> bool {
-        self.0.iter().any(|changed| is_at(changed, path))
+        self.0.iter().any(|changed| is_at(changed, path) || is_at(path, changed))
     }
 
     /// The same for entry `name` of the array `array`.
@@ -34,12 +37,9 @@ impl Changes {
 impl Config {
     /// The settings that `other` has otherwise, or that only one of the two has.
     pub(crate) fn changes_to(&self, other: &Self) -> Changes {
-        let (before, mut after) = (self.values(), other.values());
-        let mut paths: Vec<_> = before
-            .into_iter()
-            .filter_map(|(path, value)| (after.remove(&path) != Some(value)).then_some(path))
-            .collect();
-        paths.extend(after.into_keys());
+        let (before, after) = (Value::Table(self.comparable()), Value::Table(other.comparable()));
+        let mut paths = Vec::new();
+        compare(String::new(), (Some(&before), Some(&after)), &mut paths);
         paths.sort_unstable();
         Changes(paths)
     }
@@ -65,12 +65,6 @@ impl Config {
         let is_open = self.api_keys.is_empty();
         addresses.iter().find(|address| is_open && !address.ip().to_canonical().is_loopback()).copied()
     }
-
-    fn values(&self) -> BTreeMap<String, Value> {
-        let mut values = BTreeMap::new();
-        flatten(String::new(), Value::Table(self.comparable()), &mut values);
-        values
-    }
 }
 
 /// Whether `path` is `above`, or below it.
@@ -78,22 +72,38 @@ fn is_at(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The values of `value` by their paths. Entries of arrays go by their names, or by their places.
-fn flatten(path: String, value: Value, values: &mut BTreeMap<String, Value>) {
-    match value {
-        Value::Table(table) => {
-            for (key, value) in table {
-                flatten(below(&path, &key), value, values);
+/// Collects the paths at which two values differ.
+fn compare(path: String, values: (Option<&Value>, Option<&Value>), paths: &mut Vec<String>) {
+    let parts = match values {
+        (Some(Value::Table(before)), Some(Value::Table(after))) => Some((by_key(before), by_key(after))),
+        (before, after) => entries(before).zip(entries(after)),
+    };
+    match parts {
+        Some((before, after)) => {
+            let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+            for key in keys {
+                let both = (before.get(key).copied(), after.get(key).copied());
+                compare(below(&path, key), both, paths);
             }
         }
-        Value::Array(entries) if entries.iter().any(Value::is_table) => {
-            for (place, entry) in entries.into_iter().enumerate() {
-                let name = entry.get("name").and_then(Value::as_str).map_or(place.to_string(), str::to_owned);
-                flatten(below(&path, &name), entry, values);
-            }
-        }
-        value => _ = values.insert(path, value),
+        None if values.0 != values.1 => paths.push(path),
+        None => {}
     }
+}
+
+fn by_key(table: &Table) -> BTreeMap<String, &Value> {
+    table.iter().map(|(key, value)| (key.clone(), value)).collect()
+}
+
+/// The entries of an array of tables by their names, or by their places. An array that is not there has none.
+fn entries(value: Option<&Value>) -> Option<BTreeMap<String, &Value>> {
+    let Some(value) = value else { return Some(BTreeMap::new()) };
+    let entries = value.as_array().filter(|entries| entries.iter().any(Value::is_table))?;
+    let named = entries.iter().enumerate().map(|(place, entry)| {
+        let name = entry.get("name").and_then(Value::as_str);
+        (name.map_or_else(|| place.to_string(), str::to_owned), entry)
+    });
+    Some(named.collect())
 }
 
 #[cfg(test)]
@@ -152,9 +162,9 @@ key = "env:CLIENT"
             ["permissions.0.permission", "upstreams.\"up.2\".base_url"]
         );
         let more = format!("{FILE}[[tools]]\nname = \"scrape\"\npermission = \"ask\"\n");
-        assert!(changes(&more, same).contains(&"tools.scrape.permission".to_owned()));
+        assert!(changes(&more, same).contains(&"tools.scrape".to_owned()));
         let without = FILE.replace("[admin]\napi_keys = [\"admin-key\"]\n", "");
-        assert!(changes(&without, same).contains(&"admin.api_keys".to_owned()));
+        assert!(changes(&without, same).contains(&"admin".to_owned()));
     }
 
     #[test]
@@ -175,10 +185,11 @@ key = "env:CLIENT"
     }
 
     #[test]
-    fn changes_are_found_by_the_paths_above_them() {
+    fn changes_are_found_by_paths_above_and_below_them() {
         let changes = Changes(vec!["upstreams.\"up.2\".base_url".to_owned()]);
         assert!(changes.touch("upstreams") && changes.touch_entry("upstreams", "up.2"));
         assert!(!changes.touch_entry("upstreams", "up") && !changes.touch("upstream"));
+        assert!(Changes(vec!["admin".to_owned()]).touch("admin.api_keys"));
     }
 
     #[test]

@@ -131,9 +131,12 @@ impl Snapshot {
     }
 }
 
+/// A provider with its name.
+type NamedProvider = (Arc<str>, Arc<dyn Provider>);
+
 /// The tools of all providers.
 pub(crate) struct Registry {
-    providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
+    providers: Vec<NamedProvider>,
     settings: Arc<ExecutionSettings>,
     audit: Arc<Audit>,
     snapshot: RwLock<Arc<Snapshot>>,
@@ -153,7 +156,7 @@ impl Registry {
     /// The tools of these providers, except those that are switched off.
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
-        (providers, disabled): (Vec<(Arc<str>, Arc<dyn Provider>)>, HashSet<String>),
+        (providers, disabled): (Vec<NamedProvider>, HashSet<String>),
         audit: Arc<Audit>,
     ) -> Self {
         let mut providers = providers;
@@ -182,7 +185,7 @@ impl Registry {
     }
 
     /// The providers with their names.
-    pub(crate) fn providers(&self) -> &[(Arc<str>, Arc<dyn Provider>)] {
+    pub(crate) fn providers(&self) -> &[NamedProvider] {
         &self.providers
     }
 

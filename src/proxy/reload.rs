@@ -28,7 +28,7 @@ use super::{current::CurrentService, service::Service};
 use crate::{
     config::{Changes, Loaded, Problem, Problems, Severity},
     execute::{AuditEvent, Started, audit::unix_millis},
-    observe::List,
+    observe::{List, untrusted::clip},
 };
 
 /// Requests that may wait for the reload before them. Further ones wait to be taken note of.
@@ -39,6 +39,9 @@ const MAX_LOGGED: usize = 20;
 
 /// Problems that are kept and sent as an event.
 const MAX_PROBLEMS: usize = 50;
+
+/// Bytes of the message of such a problem. Some repeat the value.
+const MAX_MESSAGE: usize = 500;
 
 /// How often it is checked whether a stage of before is still used.
 const RETIRING: Duration = Duration::from_millis(100);
@@ -284,6 +287,9 @@ impl Reloader {
             "the configuration was not reloaded; the one before stays"
         );
         problems.truncate(MAX_PROBLEMS);
+        for problem in &mut problems {
+            problem.message = clip(&problem.message, MAX_MESSAGE).into_owned();
+        }
         self.reloads.locked().failed = Some((unix_millis(), problems.clone()));
         service.metrics().config_failed();
         if let Some(audit) = service.audit() {

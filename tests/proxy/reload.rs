@@ -119,7 +119,7 @@ async fn open_stream_ends_as_it_began_and_new_requests_get_the_new_configuration
     desk.write("api_keys = [\"new-key\"]\n", &served("quick", quick.address));
     let reloaded = desk.reload().await.unwrap();
     assert_eq!(reloaded.generation, 2);
-    for path in ["api_keys", "models.quick.upstream", "models.slow.upstream", "upstreams.slow.base_url"] {
+    for path in ["api_keys", "models.quick", "models.slow", "upstreams.slow"] {
         assert!(reloaded.changed.iter().any(|changed| changed == path), "{path}: {:?}", reloaded.changed);
     }
     for _ in 0..8 {
@@ -387,6 +387,40 @@ async fn tool_that_was_switched_off_stays_off() {
         "{list}"
     );
     assert_eq!(desk.ask("GET", "/admin/permissions", &json!({})).await.1["auto_approve"], true);
+}
+
+#[tokio::test]
+async fn stage_goes_on_unless_its_tables_change() {
+    let upstream = Upstream::start(at_once).await;
+    let tables = served("m", upstream.address)
+        + ADMIN
+        + "[[providers]]\nname = \"addons\"\nkind = \"http\"\nkeys = [\"key-of-programs\"]\n[execution]\nmax_calls = ";
+    let desk = Desk::new("", &format!("{tables}7\n"));
+    let program = async |method: &str, path: &str, body: Value| {
+        let request = Request::builder()
+            .method(Method::from_bytes(method.as_bytes()).unwrap())
+            .uri(desk.proxy.url(path))
+            .header("authorization", "Bearer key-of-programs")
+            .header("content-type", "application/json");
+        Client::new().send(request.body(Full::new(body.to_string().into())).unwrap()).await.unwrap()
+    };
+    let tools = async || {
+        let (_, list) = desk.ask("GET", "/admin/tools", &json!({})).await;
+        list["tools"].as_array().map(Vec::len)
+    };
+    let tool = json!({"name": "open", "description": "Opens.", "parameters": {"type": "object"}});
+    let body = json!({"id": "tabs", "label": "Tabs", "tools": [tool]});
+    assert_eq!(program("POST", "/v1/providers", body).await.status(), 200);
+    let mut calls = program("GET", "/v1/providers/tabs/calls", json!({})).await;
+    calls.until(": connected").await;
+    desk.change(&format!("{tables}7\n[limits]\nmax_calls = 3\n")).await;
+    assert_eq!(tools().await, Some(1), "the program is registered still");
+
+    desk.change(&format!("{tables}8\n")).await;
+    assert_eq!(tools().await, Some(0));
+    // The program notices, and registers again.
+    calls.rest().await;
+    assert_eq!(program("POST", "/v1/providers/tabs/heartbeat", json!({})).await.status(), 404);
 }
 
 /// The stored responses, too.

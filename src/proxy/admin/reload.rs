@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{AdminError, Said, settings::MAX_MESSAGE};
+use super::{AdminError, Said};
 use crate::{
     config::{Place, Problem},
     proxy::reload::{ReloadError, ReloadReason, Reloaded, Reloads},
@@ -24,7 +24,7 @@ pub(super) async fn reload(reloads: &Reloads) -> Result<Said, AdminError> {
                 ReloadError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "shutting_down"),
                 ReloadError::Recording => (StatusCode::CONFLICT, "recording"),
             };
-            let refused = AdminError::new(status, code, clipped(&error.to_string()));
+            let refused = AdminError::new(status, code, error.to_string());
             Err(match &error {
                 ReloadError::Invalid(problems) => refused.with("problems", shown(problems)),
                 ReloadError::Stopping | ReloadError::Recording => refused,
@@ -48,11 +48,7 @@ pub(super) fn status(reloads: &Reloads) -> Said {
 fn shown(problems: &[Problem]) -> Value {
     let shown = problems.iter().map(|problem| {
         let place = (problem.place != Place::Nowhere).then(|| problem.place.to_string());
-        json!({"severity": problem.severity.to_string(), "where": place, "message": clipped(&problem.message)})
+        json!({"severity": problem.severity.to_string(), "where": place, "message": problem.message})
     });
     Value::Array(shown.collect())
-}
-
-fn clipped(text: &str) -> String {
-    text.chars().take(MAX_MESSAGE).collect()
 }

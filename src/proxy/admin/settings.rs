@@ -25,7 +25,7 @@ use crate::{
 const MAX_PROBLEMS: usize = 50;
 
 /// Characters of the message of a problem.
-pub(super) const MAX_MESSAGE: usize = 500;
+const MAX_MESSAGE: usize = 500;
 
 /// The settings.
 #[derive(Debug)]
