@@ -20,7 +20,8 @@ use tokio::time::interval;
 const EXTENSION: Duration = Duration::from_secs(10);
 
 /// The listening sockets that this process was started with (`LISTEN_FDS`, if `LISTEN_PID` names this process). Their variables
-/// are removed, so that programs that this one starts do not take the sockets for theirs.
+/// are removed, so that programs that this one starts do not take the sockets for theirs. Called before there are other threads,
+/// which might read the environment.
 ///
 /// # Errors
 /// One is not a TCP socket.

@@ -112,9 +112,9 @@ fn of_source(
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
     let folder = overlay::folder(root.get_ref(), environment);
     let overlay = match (overlay, &folder) {
-        (Some(overlay), _) => overlay,
+        (Some(overlay), Some(_)) => overlay,
         (None, Some(folder)) => Overlay::read(folder)?,
-        (None, None) => Overlay::default(),
+        (_, None) => Overlay::default(),
     };
     let file = folder.as_deref().map(Overlay::file).unwrap_or_default();
     let origin = Origin { source: source.clone(), overrides: overrides.clone(), overlay };
@@ -231,7 +231,11 @@ impl Config {
         {
             return failed(format!("cannot read {} again: it is not a regular file", file.display()));
         }
-        load(&origin.overrides, &|name| std::env::var(name).ok())
+        // Another `state_dir` holds from the next start.
+        let folder = self.state_dir.as_deref().filter(|_| self.admin.is_some());
+        let saved = folder.map(Overlay::read).transpose()?;
+        let source = Source::read(origin.overrides.file.as_deref())?;
+        of_source(&source, saved, &origin.overrides, &|name| std::env::var(name).ok())
     }
 
     /// Whether both were read from the same text of a file.

@@ -270,6 +270,20 @@ async fn saved_settings_hold_at_once() {
     assert_eq!((&setting.unwrap()["value"], setting.unwrap().get("restart_required")), (&json!(4), None));
 }
 
+/// As all that is in `state_dir`.
+#[tokio::test]
+async fn saved_settings_hold_after_a_change_of_their_folder_and_not_without_the_admin_api() {
+    let upstream = Upstream::start(at_once).await;
+    let tables = served("m", upstream.address) + "[execution]\n";
+    let desk = Desk::new("", &format!("{tables}{ADMIN}"));
+    assert_eq!(desk.ask("PATCH", "/admin/settings", &json!({"execution.max_calls": 3})).await.0, 200);
+    let text = fs::read_to_string(desk.file()).unwrap();
+    fs::write(desk.file(), text.replace("/state\"", "/other\"")).unwrap();
+    let reloaded = desk.reload().await.unwrap();
+    assert_eq!((reloaded.changed, reloaded.restart_required), (vec![], vec!["state_dir".to_owned()]));
+    assert_eq!(desk.change(&tables).await.changed, ["admin", "execution.max_calls"]);
+}
+
 #[tokio::test]
 async fn admin_key_that_is_gone_opens_nothing_and_ends_its_feeds() {
     let upstream = Upstream::start(at_once).await;
