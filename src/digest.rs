@@ -14,8 +14,13 @@ pub(crate) struct Digest {
 impl Digest {
     /// The digest of `text`. It is the same in every process.
     pub(crate) fn of(text: &str) -> Self {
+        Self::of_bytes(text.as_bytes())
+    }
+
+    /// The same for text in any encoding.
+    pub(crate) fn of_bytes(text: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
-        hasher.write(text.as_bytes());
+        hasher.write(text);
         Self { len: text.len(), hash: hasher.finish() }
     }
 

@@ -17,9 +17,11 @@ mod mock;
 mod open_files;
 mod output;
 mod record;
+mod reloading;
 mod replay;
 mod rewrite;
 mod serve;
+mod systemd;
 mod upstream_flags;
 
 pub(crate) use output::results;

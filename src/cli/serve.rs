@@ -7,11 +7,20 @@ use std::{
     sync::Arc,
 };
 
-use tokio::runtime;
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
 
-use super::{LogFormat, OTHER_ADDRESS, UpstreamFlags, announce::Announcement, open_files, output};
+use super::{
+    LogFormat, OTHER_ADDRESS, UpstreamFlags,
+    announce::Announcement,
+    open_files, output, reloading,
+    systemd::{self, Notifier},
+};
 use crate::{
-    config::Config,
+    config::{Config, FileWatch},
     proxy::{ServeError, Server, tap::Tap, terminated},
 };
 
@@ -54,16 +63,32 @@ async fn serve(
     tap: Option<Arc<dyn Tap>>,
     log_format: LogFormat,
 ) -> Result<(), Box<dyn Error>> {
-    // The handler must be installed before the announcement: its reader may send a signal at once.
-    let (once, twice) = (terminated(1)?, terminated(2)?);
-    let server = Server::bind(Arc::clone(&config), tap)?;
+    // The handlers must be installed before the announcement: its reader may send a signal at once.
+    let (once, twice, hangups) = (terminated(1)?, terminated(2)?, signal(SignalKind::hangup())?);
+    let (systemd, sockets) = (Notifier::from_env(), systemd::sockets()?);
+    let watch = FileWatch::new(&config).filter(|_| tap.is_none());
+    let server = Server::bind_or_inherit(Arc::clone(&config), tap, sockets)?;
     // A log is read by others, and later.
     let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
     let code = is_read_by_a_person.then(|| server.sign_in_code()).flatten();
     let (addresses, hosted) = (server.addresses(), server.hosted_tools());
     Announcement { config: &config, addresses, hosted, code }.say(log_format);
+    systemd.ready(1);
+    let (begin, begun) = oneshot::channel();
+    let stopped = async {
+        once.await;
+        let _ = begin.send(());
+    };
+    let stopping = async {
+        let _ = begun.await;
+        systemd.stopping().await;
+    };
+    let reloads = server.reloads();
     tokio::select! {
-        served = server.run(once) => served?,
+        served = server.run(stopped) => served?,
+        () = reloading::run(&reloads, (hangups, watch), &systemd) => {}
+        () = systemd.watchdog() => {}
+        () = stopping => {}
         () = twice => tracing::warn!("second signal to stop: open responses are dropped"),
     }
     Ok(())

@@ -81,7 +81,7 @@ impl UpstreamFlags {
         };
         match log_format {
             LogFormat::Text => say(&problems),
-            LogFormat::Json => problems.iter().for_each(log),
+            LogFormat::Json => problems.iter().for_each(Problem::log),
         }
         config
     }
@@ -111,14 +111,6 @@ pub(super) fn say(problems: &[Problem]) {
         tip(Some(
             "`toolwire check --keys` describes every configuration key, `toolwire serve --help` every flag",
         ));
-    }
-}
-
-fn log(problem: &Problem) {
-    let place = problem.place.to_string();
-    match problem.severity {
-        Severity::Warning => tracing::warn!(place, "{}", problem.message),
-        Severity::Error => tracing::error!(place, "{}", problem.message),
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
     read::entries,
-    show::MASK,
+    show::masked,
     table::{Cell, Table},
     value::{choice, count, count_in, duration, list, secret, size, text},
 };
@@ -450,7 +450,7 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         Key::new("key", "the client's key, a secret").or("all clients"),
         &mut draft.key,
         |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
-        |key| key.map(|_| string(MASK)),
+        |key| key.map(|key| string(&masked(key.0))),
     );
     keys.key(
         Key::new("model", "the model that the client requests; `*` at the end matches any rest").or("all"),

@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 use toml::Value;
 
 use super::{
-    show::MASK,
+    show::masked,
     table::{Cell, Table},
     value::{
         base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, secret, size,
@@ -149,12 +149,14 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::DurationOrOff(value) => value.map_or_else(|| string("off"), duration_value),
         Field::Word(value) => string(value.word()),
         Field::Json(value) => Value::try_from(value.as_ref()?).ok()?,
-        Field::Secret(value) => value.as_ref().map(|_| string(MASK))?,
-        Field::SecretList(value) => strings(value.iter().map(|_| MASK)),
+        Field::Secret(value) => string(&masked(value.as_ref()?.expose_secret())),
+        Field::SecretList(value) => {
+            Value::Array(value.iter().map(|secret| string(&masked(secret.expose_secret()))).collect())
+        }
         Field::TextTable(value, _) if value.is_empty() => return None,
         Field::TextTable(value, _) => {
             let shown = |text: &TableText| match text.as_secret() {
-                Some(_) => string(MASK),
+                Some(secret) => string(&masked(secret.expose_secret())),
                 None => string(text.expose_secret()),
             };
             Value::Table(value.iter().map(|(name, text)| (name.clone(), shown(text))).collect())

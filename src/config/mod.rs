@@ -12,6 +12,7 @@
 
 mod admin;
 mod alternatives;
+mod changes;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
@@ -33,10 +34,13 @@ mod sources;
 mod table;
 mod upstream;
 mod value;
+#[cfg(feature = "cli")]
+mod watch;
 
 pub use admin::AdminSettings;
 pub(crate) use admin::Capture;
 pub use alternatives::{Alternatives, Failover, Target, Targets};
+pub(crate) use changes::Changes;
 pub(crate) use facts::Facts;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
@@ -56,6 +60,8 @@ pub use reference::{Section, reference};
 pub use sources::Sources;
 pub(crate) use sources::{Setting, SettingValue};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
+#[cfg(feature = "cli")]
+pub(crate) use watch::FileWatch;
 
 pub use crate::execute::ExecutionSettings;
 
@@ -108,9 +114,9 @@ fn of_source(
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
     let folder = overlay::folder(root.get_ref(), environment);
     let overlay = match (overlay, &folder) {
-        (Some(overlay), _) => overlay,
+        (Some(overlay), Some(_)) => overlay,
         (None, Some(folder)) => Overlay::read(folder)?,
-        (None, None) => Overlay::default(),
+        (_, None) => Overlay::default(),
     };
     let file = folder.as_deref().map(Overlay::file).unwrap_or_default();
     let origin = Origin { source: source.clone(), overrides: overrides.clone(), overlay };
@@ -168,6 +174,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long open streams may continue after a signal to stop.
     pub drain_timeout: Duration,
+    /// How long a server that is to stop goes on, but is not ready.
+    pub drain_delay: Option<Duration>,
     /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
     /// The stage that runs hosted tools; `None` without `[execution]`.
@@ -212,15 +220,42 @@ impl Config {
         paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
     }
 
+    /// Reads the configuration again, from where this one was read: the file, the saved settings, the flags, and the secrets that
+    /// they name.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub(crate) fn read_again(&self) -> Result<Loaded, Problems> {
+        let failed = |message| Err(Problems(vec![Problem::error(message)]));
+        let Some(origin) = self.sources.origin() else {
+            return failed("the configuration was not read from a file".to_owned());
+        };
+        if let Some(file) = &origin.overrides.file
+            && std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file())
+        {
+            return failed(format!("cannot read {} again: it is not a regular file", file.display()));
+        }
+        // Another `state_dir` holds from the next start.
+        let folder = self.state_dir.as_deref().filter(|_| self.admin.is_some());
+        let saved = folder.map(Overlay::read).transpose()?;
+        let source = Source::read(origin.overrides.file.as_deref())?;
+        of_source(&source, saved, &origin.overrides, &|name| std::env::var(name).ok())
+    }
+
+    /// Whether both were read from the same text of a file.
+    pub(crate) fn has_same_file(&self, other: &Self) -> bool {
+        let content = |config: &Self| Some(config.sources.origin()?.source.file()?.1);
+        content(self).is_some_and(|own| Some(own) == content(other))
+    }
+
     /// The configuration as it would be read with `overlay` as the saved settings.
     ///
     /// # Errors
     /// Every mistake that was found.
     pub(crate) fn with_overlay(&self, overlay: Overlay) -> Result<Loaded, Problems> {
         let Some(origin) = self.sources.origin() else {
-            let message = "the configuration was not read from a file".to_owned();
-            let problem = Problem { severity: Severity::Error, place: Place::Nowhere, message };
-            return Err(Problems(vec![problem]));
+            let message = "the configuration was not read from a file";
+            return Err(Problems(vec![Problem::error(message)]));
         };
         let environment = |name: &str| std::env::var(name).ok();
         of_source(&origin.source, Some(overlay), &origin.overrides, &environment)

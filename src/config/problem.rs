@@ -27,6 +27,22 @@ impl fmt::Display for Problem {
     }
 }
 
+impl Problem {
+    /// A mistake that is in no place of the file.
+    pub(crate) fn error(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, place: Place::Nowhere, message: message.into() }
+    }
+
+    /// Logs it.
+    pub(crate) fn log(&self) {
+        let place = (self.place != Place::Nowhere).then(|| self.place.to_string());
+        match self.severity {
+            Severity::Warning => tracing::warn!(place, "{}", self.message),
+            Severity::Error => tracing::error!(place, "{}", self.message),
+        }
+    }
+}
+
 /// Whether a configuration with a problem can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {

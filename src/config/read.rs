@@ -4,7 +4,7 @@ use std::{
     collections::HashSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration,
 };
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use toml::{
     Value,
     de::{DeTable, DeValue},
@@ -14,9 +14,9 @@ use super::{
     Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin,
     alternatives::{self, Router},
     execution, format,
-    keys::{Keys, Reading, size_value, string, strings},
+    keys::{Keys, Reading, size_value, string},
     model, model_rules, origins, passthrough,
-    show::MASK,
+    show::masked,
     table::{Cell, Context, Table},
     upstream,
     value::{list, one_or_more, secret, size, text},
@@ -43,6 +43,7 @@ pub(super) struct Root {
     pub(super) state_dir: Option<String>,
     pub(super) store: StoreKind,
     pub(super) passthrough: Passthrough,
+    pub(super) drain_delay: Option<Duration>,
     pub(super) drain_timeout: Duration,
     pub(super) threads: usize,
 }
@@ -56,6 +57,7 @@ impl Default for Root {
             state_dir: None,
             store: StoreKind::Embedded,
             passthrough: Passthrough::default(),
+            drain_delay: None,
             drain_timeout: DRAIN_TIMEOUT,
             threads: cores(),
         }
@@ -79,7 +81,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         ),
         &mut root.api_keys,
         |cell| list(secret)(cell),
-        |keys| Some(strings(keys.iter().map(|_| MASK))),
+        |keys| Some(Value::Array(keys.iter().map(|key| string(&masked(key.expose_secret()))).collect())),
     );
     keys.special(
         Key::new(
@@ -120,7 +122,15 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         Field::Word(&mut OneOf(&mut root.store, &STORES)),
     );
     keys.key(
-        Key::new("drain_timeout", "how long open streams may continue after a signal to stop"),
+        Key::new(
+            "drain_delay",
+            "how long toolwire goes on after a signal to stop while `/readyz` says that it stops, so that balancers send their \
+             requests elsewhere: longer than they take to notice, usually 5 to 15 seconds; or `\"off\"`",
+        ),
+        Field::DurationOrOff(&mut root.drain_delay),
+    );
+    keys.key(
+        Key::new("drain_timeout", "how long open streams may continue after that"),
         Field::Duration(&mut root.drain_timeout),
     );
     keys.key(
@@ -176,6 +186,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             passthrough: top.passthrough,
             metrics: own_metrics,
             limits: own_limits,
+            drain_delay: top.drain_delay,
             drain_timeout: top.drain_timeout,
             threads: top.threads,
             execution,

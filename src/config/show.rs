@@ -1,5 +1,7 @@
 //! The resolved configuration as TOML: every key with its value, secrets masked.
 
+use std::{hash::BuildHasher, hash::RandomState, sync::LazyLock};
+
 use toml::{Table, Value};
 
 use super::{
@@ -11,10 +13,33 @@ use super::{
 /// Shown in place of a secret.
 pub(super) const MASK: &str = "********";
 
+/// What stands in tables for a secret: the mask, and a hash that differs in every process. It tells whether two configurations of
+/// this process have the same secret. [`Config::to_toml`] leaves the mask alone.
+pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
+    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    format!("{MASK}{:016x}", HASHER.hash_one(secret.as_ref()))
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::String(text) if text.starts_with(MASK) => text.truncate(MASK.len()),
+        Value::Array(entries) => entries.iter_mut().for_each(hide),
+        Value::Table(table) => table.iter_mut().for_each(|(_, value)| hide(value)),
+        _ => {}
+    }
+}
+
 impl Config {
     /// The whole configuration as TOML, with defaults filled in and secrets masked. Loaded again, it resolves
     /// to the same configuration except for the secrets.
     pub fn to_toml(&self) -> Table {
+        let mut shown = self.comparable();
+        shown.iter_mut().for_each(|(_, value)| hide(value));
+        shown
+    }
+
+    /// The same with [marks](masked) by which secrets can be compared. It must not leave the process.
+    pub(super) fn comparable(&self) -> Table {
         let mut root = Root {
             listen: self.listen.clone(),
             api_keys: self.api_keys.clone(),
@@ -22,6 +47,7 @@ impl Config {
             state_dir: self.state_dir.as_ref().map(|folder| folder.display().to_string()),
             store: self.store,
             passthrough: self.passthrough.clone(),
+            drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
         };

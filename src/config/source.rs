@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    io::{self, Read},
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -10,6 +11,7 @@ use super::{
     overrides::Flag,
     problem::{Place, Problem, Problems, Severity},
 };
+use crate::digest::Digest;
 
 /// A file's text with its name. Offsets after the text's end stand for flags, and those after them for saved settings, so that such
 /// a value is read and reported by the same code as one from the file.
@@ -21,6 +23,24 @@ pub(super) struct Source {
     is_made: bool,
     /// The file of the saved settings, and the paths of these.
     overlay: (PathBuf, Vec<String>),
+    /// What was read from the file.
+    content: Option<Digest>,
+}
+
+/// Bytes of a configuration file.
+const MAX_FILE: u64 = 8 << 20;
+
+/// The bytes of a configuration file.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other("it is larger than 8 MiB"));
+    }
+    Ok(bytes)
 }
 
 /// Without the text, which may contain secrets.
@@ -36,13 +56,14 @@ impl Source {
         let Some(path) = path else { return Ok(Self::default()) };
         let failed =
             |place, message| Err(Problems(vec![Problem { severity: Severity::Error, place, message }]));
-        let bytes = match fs::read(path) {
+        let bytes = match read_file(path) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let message = format!("cannot read the configuration file {}: {error}", path.display());
                 return failed(Place::Nowhere, message);
             }
         };
+        let content = Some(Digest::of_bytes(&bytes));
         let (text, valid) = match String::from_utf8(bytes) {
             Ok(text) => (text, None),
             Err(error) => {
@@ -52,7 +73,7 @@ impl Source {
             }
         };
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-        let source = Self { path: Some(path.to_owned()), text, ..Self::default() };
+        let source = Self { path: Some(path.to_owned()), text, content, ..Self::default() };
         match valid {
             Some(valid) => failed(source.place(valid), "not UTF-8".to_owned()),
             None => Ok(source),
@@ -73,6 +94,11 @@ impl Source {
     /// Whether there is a file.
     pub(super) fn has_file(&self) -> bool {
         self.path.is_some()
+    }
+
+    /// The file, and what was read from it.
+    pub(super) fn file(&self) -> Option<(&Path, Digest)> {
+        self.path.as_deref().zip(self.content)
     }
 
     /// The span that stands for `flag`.

@@ -205,7 +205,7 @@ impl Sources {
     }
 }
 
-/// The values of `value` by their paths.
+/// The values of `value` by their paths. Entries of arrays go by their names; those without are left out.
 fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
     match value {
         Value::Table(table) => {
@@ -227,7 +227,7 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
 /// Whether this is what is shown in place of a secret, or of several.
 fn is_secret(value: &Value) -> bool {
     match value {
-        Value::String(text) => text == MASK,
+        Value::String(text) => text.starts_with(MASK),
         Value::Array(entries) => entries.first().is_some_and(is_secret),
         _ => false,
     }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{
     keys::{Keys, Reading, string, table_of},
     model_rules,
-    show::MASK,
+    show::masked,
     table::{Cell, Table},
     value::{base_url, choice, referred, secret, text},
 };
@@ -256,7 +256,7 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new("api_key", "a secret, sent in the header of the dialect: `Authorization: Bearer …`, `x-api-key`, `x-goog-api-key`").or("none"),
         &mut draft.api_key,
         |cell| secret(cell).map(Some),
-        |key| key.as_ref().map(|_| string(MASK)),
+        |key| key.as_ref().map(|key| string(&masked(key.expose_secret()))),
     );
     keys.special(
         Key::new(
@@ -267,7 +267,7 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         &mut draft.headers,
         headers,
         |headers| {
-            let masked = headers.keys().map(|name| (name.to_string(), string(MASK)));
+            let masked = headers.iter().map(|(name, value)| (name.to_string(), string(&masked(value))));
             (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
         },
     );

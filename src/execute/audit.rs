@@ -16,9 +16,9 @@ mod file;
 
 use std::{
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{SystemTime, UNIX_EPOCH},
@@ -54,7 +54,7 @@ pub(crate) struct Audit {
     /// Events that are missing in the file.
     lost: Arc<AtomicU64>,
     is_captured: AtomicBool,
-    redactor: Arc<Redactor>,
+    redactor: RwLock<Arc<Redactor>>,
 }
 
 /// What keeps the events of all threads in the order of their numbers.
@@ -62,7 +62,8 @@ pub(crate) struct Audit {
 struct Order {
     /// The number of the next event.
     next: u64,
-    file: Option<AuditFile>,
+    /// The file with its path.
+    file: Option<(PathBuf, AuditFile)>,
 }
 
 /// A live subscriber. It gets all events since it was made.
@@ -108,7 +109,7 @@ impl Audit {
             is_filed: AtomicBool::new(false),
             lost: Arc::default(),
             is_captured: AtomicBool::new(false),
-            redactor,
+            redactor: RwLock::new(redactor),
         }
     }
 
@@ -124,7 +125,7 @@ impl Audit {
                 record.sequence = order.next;
             }
             order.next += 1;
-            if let Some(file) = order.file.as_ref().filter(|_| record.event.is_filed()) {
+            if let Some((_, file)) = order.file.as_ref().filter(|_| record.event.is_filed()) {
                 is_lost = !file.take(Arc::clone(&record));
             }
             if self.is_watched() {
@@ -158,11 +159,16 @@ impl Audit {
         self.is_watched() || self.is_filed.load(Ordering::Relaxed)
     }
 
-    /// Appends all events from now on to the file at `path`, as JSON lines.
-    pub(crate) fn write_to(&self, path: PathBuf) {
-        match AuditFile::start(path.clone(), Arc::clone(&self.lost)) {
+    /// Appends all events from now on to the file at `path`, as JSON lines, and to no other file.
+    pub(crate) fn write_to(&self, path: Option<&Path>) {
+        if self.order().file.as_ref().map(|(path, _)| path.as_path()) == path {
+            return;
+        }
+        self.close_file();
+        let Some(path) = path else { return };
+        match AuditFile::start(path.to_owned(), Arc::clone(&self.lost)) {
             Ok(file) => {
-                self.order().file = Some(file);
+                self.order().file = Some((path.to_owned(), file));
                 self.is_filed.store(true, Ordering::Relaxed);
             }
             Err(error) => {
@@ -175,9 +181,18 @@ impl Audit {
     pub(crate) fn close_file(&self) {
         self.is_filed.store(false, Ordering::Relaxed);
         let file = self.order().file.take();
-        if let Some(file) = file {
+        if let Some((_, file)) = file {
             file.close();
         }
+    }
+
+    /// Takes note of other configured secrets.
+    pub(crate) fn know_secrets(&self, redactor: &Arc<Redactor>) {
+        *self.redactor.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(redactor);
+    }
+
+    fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether contents are captured from now on.
@@ -208,12 +223,12 @@ impl Audit {
 
     /// `text` with its secrets covered.
     pub(crate) fn redacted(&self, text: &str) -> String {
-        self.redactor.text(text).into_owned()
+        self.redactor().text(text).into_owned()
     }
 
     /// Length in bytes of the longest configured secret.
     pub(crate) fn longest_secret(&self) -> usize {
-        self.redactor.longest()
+        self.redactor().longest()
     }
 
     fn order(&self) -> MutexGuard<'_, Order> {

@@ -18,7 +18,7 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt, io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use tokio::{
@@ -50,7 +50,7 @@ const MAX_SETTLED: usize = 256;
 
 /// Decides whether calls may run. All threads share it.
 pub(crate) struct Permissions {
-    settings: PermissionSettings,
+    settings: RwLock<Arc<PermissionSettings>>,
     audit: Arc<Audit>,
     state: Mutex<State>,
     /// Remembered rules have changed.
@@ -73,7 +73,17 @@ impl Permissions {
     pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, file: Option<PathBuf>) -> Self {
         let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
         let state = Mutex::new(State { remembered, ..State::default() });
+        let settings = RwLock::new(Arc::new(settings));
         Self { settings, audit, state, changed: Arc::default(), file, saving: Mutex::default() }
+    }
+
+    /// Replaces the settings. They hold at once, also for turns that have begun.
+    pub(crate) fn decide_by(&self, settings: PermissionSettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    fn settings(&self) -> Arc<PermissionSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether a call may run, asking a person if the rules say so. `params` are the arguments as a person may see them.
@@ -96,7 +106,7 @@ impl Permissions {
                 self.changed.notify_one();
                 return if granted { Ok(()) } else { Err(denied()) };
             }
-            None if !self.audit.is_watched() => match self.settings.unattended {
+            None if !self.audit.is_watched() => match self.settings().unattended {
                 Unattended::Allow => return Ok(()),
                 Unattended::Deny => return Err(denied()),
                 Unattended::Wait => {}
@@ -108,7 +118,8 @@ impl Permissions {
 
     /// What the configuration says about a call.
     pub(crate) fn configured(&self, asked: &Asked<'_>) -> Permission {
-        decide(&self.settings.rules, asked).unwrap_or(self.settings.default)
+        let settings = self.settings();
+        decide(&settings.rules, asked).unwrap_or(settings.default)
     }
 
     /// What the configuration says about calls of the tool that no rule for a client, model or domain matches.
@@ -122,7 +133,7 @@ impl Permissions {
             let asked = Asked { domain: rule.domain.as_ref().map(Domain::as_str), ..*asked };
             rule.domain.is_some() && self.configured(&asked) != Permission::Deny
         };
-        self.configured(asked) != Permission::Deny || self.settings.rules.iter().any(allows_domain)
+        self.configured(asked) != Permission::Deny || self.settings().rules.iter().any(allows_domain)
     }
 
     async fn ask(
@@ -131,7 +142,7 @@ impl Permissions {
         (label, params): (&str, &str),
         (subject, deadline): (Option<&Subject>, Instant),
     ) -> Result<(), ToolError> {
-        let expires = deadline.min(Instant::now() + self.settings.ask_timeout);
+        let expires = deadline.min(Instant::now() + self.settings().ask_timeout);
         let question = Question::new(asked, (label, &self.audit.redacted(params)), subject, expires);
         let (verdict, mut answered) = watch::channel(None);
         {
@@ -218,9 +229,10 @@ impl Permissions {
 
     /// Gives a question more time, but not beyond the end of its turn. Returns when it expires, in milliseconds of Unix time.
     pub(crate) fn extend(&self, id: &str) -> Option<u64> {
+        let more = self.settings().ask_timeout;
         let mut state = self.lock();
         let open = state.open.get_mut(id)?;
-        open.extend(self.settings.ask_timeout);
+        open.extend(more);
         Some(open.question.expires_at)
     }
 
@@ -347,7 +359,7 @@ impl Drop for Permissions {
 
 impl fmt::Debug for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permissions").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Permissions").field("settings", &self.settings()).finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -28,32 +28,36 @@ const MAX_WAITING: usize = 256;
 /// Clients that a limit remembers before those that have not called for long are forgotten.
 const MAX_CLIENTS: usize = 1024;
 
-/// The limit of a tool, and the rate that it was made for.
-type ToolLimit = (Rate, Arc<Limiter>);
+/// A limit, and the rate that it was made for.
+type Limit = (Rate, Arc<Limiter>);
 
 type Limiter = RateLimiter<Owner, HashMapStateStore<Owner>, RuntimeClock, NoOpMiddleware<Duration>>;
 
 /// The limits. All threads share them.
 pub(super) struct Rates {
-    clients: Option<Limiter>,
+    clients: Option<Limit>,
     /// By the providers' names; all clients count as one.
-    providers: HashMap<String, Limiter>,
+    providers: HashMap<String, Limit>,
     /// By the tools' names. A limiter is made anew when its rate changes.
-    tools: Mutex<HashMap<Arc<str>, ToolLimit>>,
+    tools: Mutex<HashMap<Arc<str>, Limit>>,
     /// How long a call may wait.
     wait: Duration,
     waiting: AtomicUsize,
 }
 
 impl Rates {
-    /// The limits of these settings.
-    pub(super) fn new(settings: &ExecutionSettings) -> Self {
-        let providers = settings.providers.iter();
-        let providers = providers.filter_map(|entry| Some((entry.name.clone(), limiter(entry.rate_limit?))));
+    /// The limits of these settings. Those that `before` has with the same rates go on counting.
+    pub(super) fn new(settings: &ExecutionSettings, before: Option<&Self>) -> Self {
+        let providers = settings.providers.iter().filter_map(|entry| {
+            let known = before.and_then(|before| before.providers.get(&entry.name));
+            Some((entry.name.clone(), limit(entry.rate_limit?, known)))
+        });
+        let known = before.and_then(|before| before.clients.as_ref());
+        let tools = before.map(|before| before.tools().clone()).unwrap_or_default();
         Self {
-            clients: settings.rate_limit.map(limiter),
+            clients: settings.rate_limit.map(|rate| limit(rate, known)),
             providers: providers.collect(),
-            tools: Mutex::default(),
+            tools: Mutex::new(tools),
             wait: settings.rate_wait,
             waiting: AtomicUsize::new(0),
         }
@@ -70,13 +74,13 @@ impl Rates {
         deadline: Instant,
     ) -> Result<(), ToolError> {
         let end = deadline.min(Instant::now() + self.wait);
-        if let Some(clients) = &self.clients {
+        if let Some((_, clients)) = &self.clients {
             self.take_from(clients, client, end).await?;
         }
         if let Some(tool) = self.of_tool(hosted) {
             self.take_from(&tool, client, end).await?;
         }
-        if let Some(provider) = self.providers.get(&*hosted.provider_name) {
+        if let Some((_, provider)) = self.providers.get(&*hosted.provider_name) {
             self.take_from(provider, Owner::default(), end).await?;
         }
         Ok(())
@@ -105,15 +109,21 @@ impl Rates {
 
     fn of_tool(&self, hosted: &Hosted) -> Option<Arc<Limiter>> {
         let rate = hosted.rules.rate_limit.or(hosted.spec.rate_limit)?;
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = tools.get(&hosted.name).filter(|(own, _)| *own == rate);
-        if let Some((_, limiter)) = made {
-            return Some(Arc::clone(limiter));
-        }
-        let limiter = Arc::new(limiter(rate));
+        let mut tools = self.tools();
+        let (_, limiter) = limit(rate, tools.get(&hosted.name));
         tools.insert(Arc::clone(&hosted.name), (rate, Arc::clone(&limiter)));
         Some(limiter)
     }
+
+    fn tools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Limit>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The limit that is `known`, if it has this rate; otherwise a new one.
+fn limit(rate: Rate, known: Option<&Limit>) -> Limit {
+    let known = known.filter(|(own, _)| *own == rate).map(|(_, limiter)| Arc::clone(limiter));
+    (rate, known.unwrap_or_else(|| Arc::new(limiter(rate))))
 }
 
 impl fmt::Debug for Rates {

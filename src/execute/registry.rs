@@ -131,9 +131,12 @@ impl Snapshot {
     }
 }
 
+/// A provider with its name.
+type NamedProvider = (Arc<str>, Arc<dyn Provider>);
+
 /// The tools of all providers.
 pub(crate) struct Registry {
-    providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
+    providers: Vec<NamedProvider>,
     settings: Arc<ExecutionSettings>,
     audit: Arc<Audit>,
     snapshot: RwLock<Arc<Snapshot>>,
@@ -150,15 +153,15 @@ struct State {
 }
 
 impl Registry {
-    /// The tools of these providers.
+    /// The tools of these providers, except those that are switched off.
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
-        providers: Vec<(Arc<str>, Arc<dyn Provider>)>,
+        (providers, disabled): (Vec<NamedProvider>, HashSet<String>),
         audit: Arc<Audit>,
     ) -> Self {
         let mut providers = providers;
         providers.sort_by_key(|(_, provider)| provider.yields());
-        let (snapshot, state) = (RwLock::default(), Mutex::default());
+        let (snapshot, state) = (RwLock::default(), Mutex::new(State { disabled, ..State::default() }));
         let registry = Self { providers, settings, audit, snapshot, state };
         registry.refresh();
         registry
@@ -182,8 +185,13 @@ impl Registry {
     }
 
     /// The providers with their names.
-    pub(crate) fn providers(&self) -> &[(Arc<str>, Arc<dyn Provider>)] {
+    pub(crate) fn providers(&self) -> &[NamedProvider] {
         &self.providers
+    }
+
+    /// The names of the tools that are switched off.
+    pub(crate) fn disabled(&self) -> HashSet<String> {
+        self.lock().disabled.clone()
     }
 
     /// Switches a tool on or off. Returns whether there is such a tool.

@@ -5,7 +5,7 @@ use std::{
     fmt, io,
     ops::Deref,
     path::PathBuf,
-    sync::{Arc, Weak},
+    sync::{Arc, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -46,11 +46,11 @@ pub(crate) struct Execution {
     cache: Cache,
     rates: Rates,
     places: Places,
-    secrets: Redactor,
+    secrets: RwLock<Arc<Redactor>>,
     runtime: Runtime,
 }
 
-/// The stage while a server uses it. When it is dropped, everything that runs is cancelled.
+/// The stage while a server uses it. When it is dropped, everything that runs is cancelled, which blocks until that is gone.
 #[derive(Debug)]
 pub(crate) struct Started(Arc<Execution>);
 
@@ -67,12 +67,21 @@ impl Started {
     pub(crate) fn stop(&self) {
         self.0.runtime.stop();
     }
+
+    /// Whether a request uses the stage. Those that begin now are another one's.
+    pub(crate) fn is_used(this: &Arc<Self>) -> bool {
+        Arc::strong_count(this) > 1 || Arc::strong_count(&this.0) > 1
+    }
+
+    /// Ends the registrations of programs: another stage takes this one's place, where they register again.
+    pub(crate) fn leave(&self) {
+        self.0.registrations().iter().for_each(|registrations| registrations.end_all());
+    }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
         self.stop();
-        self.0.audit.close_file();
     }
 }
 
@@ -88,6 +97,9 @@ pub(crate) struct Surroundings {
     pub(crate) images: ImageGauges,
     /// Asks the configured models.
     pub(crate) models: Option<Arc<dyn Ask>>,
+    /// The stage whose place it takes, if there is one: permissions, switches, limits of rates, results for clients' next requests
+    /// and images go on.
+    pub(crate) before: Option<Arc<Execution>>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -107,6 +119,7 @@ impl Surroundings {
             state_dir: None,
             models: None,
             images: ImageGauges::default(),
+            before: None,
         }
     }
 }
@@ -160,28 +173,35 @@ impl Execution {
         runtime: Runtime,
         build: impl FnOnce(&Means<'_>) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
     ) -> Self {
-        let secrets = around.redactor.of_configured();
-        let audit = around.audit;
-        if let Some(path) = settings.audit.clone() {
-            audit.write_to(path);
-        }
-        let deferred = Arc::new(Deferred::new(around.state_dir.clone()));
+        let secrets = RwLock::new(Arc::new(around.redactor.of_configured()));
+        let (audit, before) = (around.audit, around.before.as_deref());
+        audit.write_to(settings.audit.as_deref());
+        let deferred = before.map(|before| Arc::clone(&before.deferred));
+        let deferred = deferred.unwrap_or_else(|| Arc::new(Deferred::new(around.state_dir.clone())));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
-        let files = ImageFiles::new(&images, around.images).map(Arc::new);
+        let files = before.and_then(|before| before.files.clone()).filter(|files| files.is_by(&images));
+        let files = files.or_else(|| ImageFiles::new(&images, around.images).map(Arc::new));
         if let Some(files) = files.clone() {
             runtime.spawn(files::keep_clean(files));
         }
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
-        let permissions = Permissions::new(settings.all_permissions(), Arc::clone(&audit), file);
-        let permissions = Arc::new(permissions);
+        let permissions = match before {
+            Some(before) => {
+                before.permissions.decide_by(settings.all_permissions());
+                Arc::clone(&before.permissions)
+            }
+            None => Arc::new(Permissions::new(settings.all_permissions(), Arc::clone(&audit), file)),
+        };
         runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
         let changed = Arc::new(Notify::new());
         let providers = build(&Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime });
-        let registry =
-            Arc::new(Registry::new(Arc::clone(&settings), engines::joined(providers), Arc::clone(&audit)));
+        let disabled = before.map(|before| before.registry.disabled()).unwrap_or_default();
+        let (providers, own_audit) = (engines::joined(providers), Arc::clone(&audit));
+        let registry = Arc::new(Registry::new(Arc::clone(&settings), (providers, disabled), own_audit));
         runtime.spawn(refresh(changed, Arc::downgrade(&registry)));
         runtime.spawn(warn_of_unknown(Arc::downgrade(&registry)));
-        let (cache, rates) = (Cache::new(settings.cache_size), Rates::new(&settings));
+        let (cache, rates) =
+            (Cache::new(settings.cache_size), Rates::new(&settings, before.map(|it| &it.rates)));
         let places = Places::new(&settings);
         Self {
             settings,
@@ -277,8 +297,14 @@ impl Execution {
     }
 
     /// Knows the configured secrets, and nothing else.
-    pub(super) fn secrets(&self) -> &Redactor {
-        &self.secrets
+    pub(super) fn secrets(&self) -> Arc<Redactor> {
+        Arc::clone(&self.secrets.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes note of other configured secrets.
+    pub(crate) fn know_secrets(&self, redactor: &Redactor) {
+        let secrets = Arc::new(redactor.of_configured());
+        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
     }
 
     /// A turn in which tools are called by their own names, without a model: by a person or a command. The rules are the same.

@@ -64,8 +64,23 @@ pub(crate) struct Metrics {
     hosted_cache_hits: Counter,
     hosted_retries: Counter,
     images: ImageGauges,
+    config: ConfigGauges,
     /// `None` if tool names are not a label.
     names: Option<Names>,
+}
+
+/// How the last reload of the configuration went.
+#[derive(Debug, Default)]
+struct ConfigGauges {
+    generation: Gauge,
+    is_ok: Gauge,
+    loaded_at: Gauge,
+    reloads: Family<ResultLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -186,10 +201,51 @@ impl Metrics {
             hosted_cache_hits: Counter::default(),
             hosted_retries: Counter::default(),
             images: ImageGauges::default(),
+            config: ConfigGauges::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
+        new.register_config();
         new
+    }
+
+    fn register_config(&mut self) {
+        let ConfigGauges { generation, is_ok, loaded_at, reloads } = &self.config;
+        let registry = &mut self.registry;
+        registry.register(
+            "config_generation",
+            "Configurations loaded since the start; the one of the start is the first",
+            generation.clone(),
+        );
+        registry.register(
+            "config_last_reload_successful",
+            "Whether the last attempt to reload the configuration succeeded",
+            is_ok.clone(),
+        );
+        registry.register(
+            "config_last_reload_success_timestamp_seconds",
+            "When the configuration was loaded",
+            loaded_at.clone(),
+        );
+        registry.register("config_reloads", "Reloads of the configuration, by result", reloads.clone());
+    }
+
+    /// Takes note that a configuration was loaded: the first one at the start. `at` is in milliseconds of Unix time.
+    pub(crate) fn config_loaded(&self, generation: u64, at: u64) {
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let ConfigGauges { generation: gauge, is_ok, loaded_at, reloads } = &self.config;
+        gauge.set(signed(generation));
+        is_ok.set(1);
+        loaded_at.set(signed(at / 1000));
+        if generation > 1 {
+            reloads.get_or_create(&ResultLabel { result: "ok" }).inc();
+        }
+    }
+
+    /// Takes note that a configuration could not be loaded.
+    pub(crate) fn config_failed(&self) {
+        self.config.is_ok.set(0);
+        self.config.reloads.get_or_create(&ResultLabel { result: "failed" }).inc();
     }
 
     fn register(&mut self) {

@@ -6,7 +6,7 @@
 use std::{
     collections::{HashMap, HashSet},
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use bytes::BytesMut;
@@ -85,6 +85,41 @@ impl ConfiguredModels {
         }
         let unreadable = |_| Failure::new(Kind::Internal, "the model's answer cannot be read");
         Ok(taken_apart(&serde_json::from_slice(&out).map_err(unreadable)?))
+    }
+}
+
+/// The models of the newest configuration. Tools that ask them outlive it.
+#[derive(Debug)]
+pub(super) struct NewestModels(RwLock<Arc<ConfiguredModels>>);
+
+impl NewestModels {
+    pub(super) fn new(models: ConfiguredModels) -> Self {
+        Self(RwLock::new(Arc::new(models)))
+    }
+
+    /// Replaces the models.
+    pub(super) fn replace(&self, models: ConfiguredModels) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(models);
+    }
+
+    fn newest(&self) -> Arc<ConfiguredModels> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Their clients, by the upstreams' names.
+    pub(super) fn clients(&self) -> HashMap<String, Arc<Client>> {
+        self.newest().clients.clone()
+    }
+}
+
+impl Ask for NewestModels {
+    fn ask(&self, question: Question) -> Asking<'_> {
+        let models = self.newest();
+        Box::pin(async move { models.answer(question).await })
+    }
+
+    fn knows(&self, model: &str) -> bool {
+        self.newest().knows(model)
     }
 }
 

@@ -17,13 +17,18 @@ const RETRY_AFTER: &str = "1";
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
-    taken: AtomicUsize,
+    taken: Arc<AtomicUsize>,
 }
 
 impl Budget {
     /// A budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, taken: AtomicUsize::new(0) }
+        Self { limit, taken: Arc::default() }
+    }
+
+    /// The same with another limit: what is taken counts in both.
+    pub(super) fn with_limit(&self, limit: usize) -> Self {
+        Self { limit, taken: Arc::clone(&self.taken) }
     }
 }
 
@@ -87,5 +92,17 @@ mod tests {
         other.grow(100).unwrap();
         drop(other);
         assert_eq!(budget.taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_is_taken_counts_under_another_limit() {
+        let before = Arc::new(Budget::new(100));
+        let mut one = Reservation::new(&before);
+        one.grow(60).unwrap();
+        let budget = Arc::new(before.with_limit(80));
+        let mut other = Reservation::new(&budget);
+        other.grow(21).unwrap_err();
+        drop(one);
+        other.grow(80).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! [`Drain`]: stops a server gracefully.
 //!
-//! It has three steps. New requests are refused, and connections without an open response are closed. Open responses go
+//! It has four steps. First the server only says that it is not ready, so that balancers send requests elsewhere. New requests are refused, and connections without an open response are closed. Open responses go
 //! on until the deadline. What is still open shortly before it is *cut*: it ends with an error that says so. The usual
 //! cause is a signal: [`terminated`].
 
@@ -25,6 +25,7 @@ use crate::failure::{Failure, Kind};
 /// How far the shutdown of a server has come. Shared by its threads and their requests.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
+    announced: Signal,
     begun: Signal,
     cut: Signal,
 }
@@ -42,6 +43,16 @@ struct Signal {
 }
 
 impl Drain {
+    /// Announces the shutdown: the server is not ready any more, but still serves.
+    pub(super) fn announce(&self) {
+        let _ = self.announced.give();
+    }
+
+    /// Whether balancers should send requests.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.announced.is_given() && self.is_serving()
+    }
+
     /// Begins the shutdown: no new requests.
     pub(super) fn begin(&self) {
         let _ = self.begun.give();

@@ -36,7 +36,7 @@ const MAX_MODELS: usize = 256;
 /// What was learned about upstreams. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Learned {
-    pub(super) means: LearnedMeans,
+    pub(super) means: Arc<LearnedMeans>,
     pub(super) servers: Servers,
 }
 
@@ -143,6 +143,11 @@ impl Subject {
 impl LearnedMeans {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         Self { memory: Mutex::default(), metrics }
+    }
+
+    /// Forgets what was learned about an upstream: it is another one now.
+    pub(super) fn forget(&self, upstream: &str) {
+        self.memory().0.remove(upstream);
     }
 
     /// Of the `means` of the upstream of `entry`, those that the model requested as `asked` does not lack.

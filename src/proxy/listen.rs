@@ -1,10 +1,11 @@
-//! Listening on one address with several sockets, one for each thread.
+//! Listening: on one address with several sockets, one for each thread, or on sockets that another process has opened.
 
 use std::{
     io,
     net::{SocketAddr, TcpListener},
 };
 
+use socket2::SockRef;
 use tokio::net::TcpSocket;
 
 /// Connections that may wait to be accepted.
@@ -26,6 +27,20 @@ pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener,
     let address = first.local_addr()?;
     let more = (0..more).map(|_| socket(address, true)).collect::<io::Result<_>>()?;
     Ok((first, more))
+}
+
+/// Sockets of another process that listen already, as many of them for each of `threads` threads. Connections of all threads wait
+/// in the same queue, which stays when this process ends.
+///
+/// # Errors
+/// If they cannot be used by several threads.
+pub(super) fn share(inherited: Vec<TcpListener>, threads: usize) -> io::Result<Vec<Vec<TcpListener>>> {
+    for listener in &inherited {
+        listener.set_nonblocking(true)?;
+        SockRef::from(listener).set_tcp_nodelay(true)?;
+    }
+    let clones = |_| inherited.iter().map(TcpListener::try_clone).collect();
+    (0..threads).map(clones).collect()
 }
 
 fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {

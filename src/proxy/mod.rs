@@ -20,6 +20,7 @@ mod catalogue;
 mod command;
 mod cors;
 mod count;
+mod current;
 mod deadlines;
 #[cfg(feature = "cli")]
 pub(crate) mod doctor;
@@ -38,6 +39,7 @@ mod permits;
 #[cfg(feature = "bench")]
 mod preview;
 mod programs;
+mod reload;
 mod reply;
 mod report;
 mod request;
@@ -57,4 +59,5 @@ pub use drain::terminated;
 pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
+pub use reload::{ReloadError, ReloadReason, Reloaded, Reloads};
 pub use server::{ServeError, Server};

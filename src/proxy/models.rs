@@ -7,32 +7,42 @@ use serde_json::{Value, json};
 use super::{
     ServeError,
     catalogue::{Catalogue, Entry, id},
+    service::unix_time,
 };
-use crate::config::{Config, Model};
+use crate::config::{Changes, Config, Model};
 
 /// See the module. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Models {
     config: Arc<Config>,
     /// The list of the wildcard model's upstream.
-    catalogue: Option<Catalogue>,
+    catalogue: Option<Arc<Catalogue>>,
     /// When the server started, in seconds since 1970: `created` of models that have none of their own.
     started: u64,
 }
 
 impl Models {
-    /// The models of `config`. Nothing is fetched yet.
+    /// The models of `config`. Nothing is fetched yet. `before` are those of the configuration that it replaces, with what
+    /// has changed since.
     ///
     /// # Errors
     /// If no request to an upstream can be written.
-    pub(super) fn new(config: Arc<Config>, started: u64) -> Result<Self, ServeError> {
+    pub(super) fn new(config: Arc<Config>, before: Option<(&Self, &Changes)>) -> Result<Self, ServeError> {
         let wildcard = config.models.iter().find(|model| model.is_wildcard());
         // With a configured upstream name, the upstream gets no other name.
         let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
-        let catalogue = upstream.map_or(Ok(None), |upstream| {
-            Catalogue::new(upstream)
-                .map_err(|error| ServeError::Upstream { name: upstream.name.clone(), error })
+        let known = |name: &str| {
+            let (before, changes) = before?;
+            let known = before.catalogue.as_ref().filter(|known| known.upstream().name == name);
+            known.filter(|_| !changes.touch_entry("upstreams", name)).cloned()
+        };
+        let catalogue = upstream.map_or(Ok(None), |upstream| match known(&upstream.name) {
+            Some(known) => Ok(Some(known)),
+            None => Catalogue::new(upstream)
+                .map(|catalogue| catalogue.map(Arc::new))
+                .map_err(|error| ServeError::Upstream { name: upstream.name.clone(), error }),
         })?;
+        let started = before.map_or_else(unix_time, |(before, _)| before.started);
         Ok(Self { config, catalogue, started })
     }
 
@@ -91,7 +101,7 @@ impl Models {
     fn listed<'e>(&self, model: &Model, name: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
         let catalogue = self.catalogue.as_ref()?;
         let theirs = model.upstream_name(name);
-        Arc::ptr_eq(catalogue.upstream(), &model.upstream)
+        (catalogue.upstream().name == model.upstream.name)
             .then(|| entries.iter().find(|entry| id(entry) == Some(theirs)))
             .flatten()
     }

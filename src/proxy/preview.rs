@@ -51,7 +51,7 @@ pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8])
 /// begin to find that out with the first request, and send that one without a constraint.
 #[cfg(feature = "cli")]
 pub(crate) async fn with_known_servers(mut config: Config) -> Config {
-    let Ok(servers) = Servers::new(&config) else { return config };
+    let Ok(servers) = Servers::new(&config, None) else { return config };
     servers.look_at_all().await;
     let known = |upstream: &Arc<Upstream>| {
         let options = servers.options(upstream).clone();

@@ -1,15 +1,29 @@
 //! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, thread};
+use std::{
+    fmt, io,
+    net::{SocketAddr, TcpListener},
+    pin::pin,
+    sync::Arc,
+    thread,
+};
 
 use tokio::{
     runtime,
     sync::oneshot,
-    time::{Instant, timeout_at},
+    task::JoinSet,
+    time::{Instant, sleep, timeout_at},
 };
 
-use super::{listen, service::Service, tap::Tap, worker::Worker};
-use crate::{config::Config, execute::Started};
+use super::{
+    current::CurrentService,
+    listen,
+    reload::{Reloader, Reloads, reloads},
+    service::Service,
+    tap::Tap,
+    worker::{AtEnd, Worker},
+};
+use crate::config::Config;
 
 /// Why a server cannot start.
 #[derive(Debug)]
@@ -21,6 +35,10 @@ pub enum ServeError {
         /// Why not.
         error: io::Error,
     },
+    /// A socket of another process cannot be used.
+    Inherited(io::Error),
+    /// Others than this machine can reach the address of an inherited socket, and clients need no key.
+    Open(SocketAddr),
     /// A thread or its runtime cannot be created.
     Thread(io::Error),
     /// No request to an upstream can be written: its key contains characters that no header may have, or its address is too
@@ -37,6 +55,13 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Inherited(error) => write!(f, "an inherited socket cannot be used: {error}"),
+            Self::Open(address) => {
+                write!(
+                    f,
+                    "the inherited socket listens on {address}, which others can reach; that needs `api_keys`"
+                )
+            }
             Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
             Self::Upstream { name, error } => write!(
                 f,
@@ -49,7 +74,8 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Bind { error, .. } | Self::Thread(error) => Some(error),
+            Self::Bind { error, .. } | Self::Inherited(error) | Self::Thread(error) => Some(error),
+            Self::Open(_) => None,
             Self::Upstream { error, .. } => Some(error),
         }
     }
@@ -64,7 +90,8 @@ impl std::error::Error for ServeError {
 pub struct Server {
     first: Worker,
     others: Vec<Worker>,
-    addresses: Vec<SocketAddr>,
+    current: Arc<CurrentService>,
+    reloader: Reloader,
 }
 
 impl Server {
@@ -73,75 +100,145 @@ impl Server {
     /// # Errors
     /// If an address cannot be listened on, or no request to an upstream can be written.
     pub fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
-        let mut addresses = Vec::new();
-        let mut first = Worker::new(Service::new(Arc::clone(&config), tap)?, config.drain_timeout);
-        let mut others: Vec<_> = (1..config.threads).map(|_| first.sibling()).collect();
-        for &address in &config.listen {
-            let failed = |error| ServeError::Bind { address, error };
-            let (one, more) = listen::bind(address, others.len()).map_err(failed)?;
-            addresses.push(one.local_addr().map_err(failed)?);
-            first.listeners.push(one);
-            others.iter_mut().zip(more).for_each(|(other, listener)| other.listeners.push(listener));
-        }
-        first.listens_on(&addresses);
-        Ok(Self { first, others, addresses })
+        Self::bind_or_inherit(config, tap, Vec::new())
+    }
+
+    /// The same on sockets that listen already, in place of the configured addresses. Without any, as [`Server::bind`].
+    ///
+    /// # Errors
+    /// As [`Server::bind`], or if the sockets cannot be used.
+    pub fn bind_or_inherit(
+        config: Arc<Config>,
+        tap: Option<Arc<dyn Tap>>,
+        inherited: Vec<TcpListener>,
+    ) -> Result<Self, ServeError> {
+        let (reloads, requests) = reloads();
+        let first = Service::new(Arc::clone(&config), tap, reloads.clone())?;
+        let others: Vec<_> = (1..config.threads).map(|_| first.sibling(None)).collect();
+        let services = std::iter::once(first).chain(others);
+        let services: Vec<_> = services.map(|service| Arc::new(CurrentService::new(service))).collect();
+        let at_end = if inherited.is_empty() { AtEnd::Accept } else { AtEnd::Leave };
+        let workers = services.iter().map(|service| Worker::new(Arc::clone(service), at_end));
+        let mut workers: Vec<_> = workers.collect();
+        let addresses = match at_end {
+            AtEnd::Accept => listen_on(&config.listen, &mut workers)?,
+            AtEnd::Leave => take_over(inherited, &config, &mut workers)?,
+        };
+        let mut workers = workers.into_iter();
+        let (Some(first), Some(current)) = (workers.next(), services.first().cloned()) else {
+            return Err(ServeError::Thread(io::Error::other("there are no threads")));
+        };
+        current.get().listens_on(&addresses);
+        let reloader = Reloader { reloads, requests, services, addresses, retiring: JoinSet::new() };
+        Ok(Self { first, others: workers.collect(), current, reloader })
     }
 
     /// The addresses on which it listens, with the actual ports where the configuration says 0.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.reloader.addresses
     }
 
     /// A new code with which a browser may sign in to the admin API once, within two minutes. `None`: there is no such API, or it
     /// needs no key.
     pub fn sign_in_code(&self) -> Option<String> {
-        self.first.service().sign_in_code()
+        self.current.get().sign_in_code()
+    }
+
+    /// Loads the configuration again while the server runs.
+    pub fn reloads(&self) -> Reloads {
+        self.reloader.reloads.clone()
     }
 
     /// The names of the hosted tools, and of the providers whose tools are not known yet.
     pub fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
-        self.first.service().hosted_tools()
+        self.current.get().hosted_tools()
     }
 
-    /// Serves until `shutdown` is ready, then drains: no new connections and requests, open responses go on for at most
+    /// Serves until `shutdown` is ready and `drain_delay` is over, then drains: no new connections and requests, open responses go on for at most
     /// `drain_timeout`, and what is left then ends with an error that says so. Deferred calls of hosted tools may finish within the
     /// same time. Dropping the future ends everything at once.
     ///
     /// # Errors
     /// If a thread cannot be started.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let drain = Arc::clone(self.first.drain());
+        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
+        let stage = StopOnDrop(Arc::clone(&self.current));
+        let drain = Arc::clone(self.current.drain());
         let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));
         let threads = threads.collect::<io::Result<Vec<_>>>().map_err(ServeError::Thread)?;
-        let limit = self.first.drain_timeout;
         let stop = async {
             shutdown.await;
+            let config = Arc::clone(self.current.get().config());
+            if let Some(delay) = config.drain_delay {
+                tracing::info!(?delay, "not ready any more: requests are still served");
+                drain.announce();
+                sleep(delay).await;
+            }
+            let limit = config.drain_timeout;
             tracing::info!(?limit, "shutting down: open responses may finish");
             drain.begin();
-            Ok(Instant::now())
+            Ok(Instant::now() + limit)
         };
-        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
-        let stage = StopOnDrop(self.first.execution().cloned());
-        let (begun, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
-        for thread in threads {
-            thread.ended().await;
+        let mut reloading = pin!(self.reloader.run());
+        let served = async {
+            let (deadline, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
+            for thread in threads {
+                thread.ended().await;
+            }
+            if let Some(execution) = stage.0.get().execution() {
+                // Calls that take longer are stopped, and the model is told.
+                let _ = timeout_at(deadline, execution.settled()).await;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            served = served => served,
+            never = &mut reloading => match never {},
         }
-        if let Some(execution) = &stage.0 {
-            // Calls that take longer are stopped, and the model is told.
-            let _ = timeout_at(begun + limit, execution.settled()).await;
-        }
-        Ok(())
     }
 }
 
-/// Stops the execution stage on drop, whatever else still refers to it.
+/// Gives each worker sockets on these addresses. Returns the addresses with the actual ports.
+fn listen_on(addresses: &[SocketAddr], workers: &mut [Worker]) -> Result<Vec<SocketAddr>, ServeError> {
+    let mut actual = Vec::new();
+    for &address in addresses {
+        let failed = |error| ServeError::Bind { address, error };
+        let (one, more) = listen::bind(address, workers.len().saturating_sub(1)).map_err(failed)?;
+        actual.push(one.local_addr().map_err(failed)?);
+        let listeners = std::iter::once(one).chain(more);
+        workers.iter_mut().zip(listeners).for_each(|(worker, listener)| worker.listeners.push(listener));
+    }
+    Ok(actual)
+}
+
+/// Gives each worker these sockets. Returns their addresses.
+fn take_over(
+    inherited: Vec<TcpListener>,
+    config: &Config,
+    workers: &mut [Worker],
+) -> Result<Vec<SocketAddr>, ServeError> {
+    let addresses = inherited.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>();
+    let addresses = addresses.map_err(ServeError::Inherited)?;
+    if let Some(address) = config.open_to_all(&addresses) {
+        return Err(ServeError::Open(address));
+    }
+    let shared = listen::share(inherited, workers.len()).map_err(ServeError::Inherited)?;
+    workers.iter_mut().zip(shared).for_each(|(worker, listeners)| worker.listeners = listeners);
+    Ok(addresses)
+}
+
+/// Stops the execution stage on drop, whatever else still refers to it, and closes the audit file.
 #[derive(Debug)]
-struct StopOnDrop(Option<Arc<Started>>);
+struct StopOnDrop(Arc<CurrentService>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        if let Some(stage) = &self.0 {
+        let service = self.0.get();
+        if let Some(stage) = service.execution() {
             stage.stop();
+        }
+        if let Some(audit) = service.audit() {
+            audit.close_file();
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::upstream::{Get, GetError};
 use crate::{
-    config::{Config, Upstream},
+    config::{Changes, Config, Upstream},
     dialect::UpstreamDialect,
 };
 
@@ -55,15 +55,27 @@ struct Search {
 }
 
 impl Servers {
-    /// For the upstreams of those models for which something may be enforced.
+    /// For the upstreams of those models for which something may be enforced. `before` are those of the configuration that
+    /// `config` replaces, with what has changed since.
     ///
     /// # Errors
     /// The name of an upstream to which no request can be written, and why.
-    pub(super) fn new(config: &Config) -> Result<Self, (String, http::Error)> {
+    pub(super) fn new(
+        config: &Config,
+        before: Option<(&Self, &Changes)>,
+    ) -> Result<Self, (String, http::Error)> {
+        let known = |name: &str| {
+            let (before, _) = before.filter(|(_, changes)| !changes.touch_entry("upstreams", name))?;
+            before.unknown.get(name).cloned()
+        };
         let mut unknown = HashMap::new();
         for model in config.models.iter().filter(|model| model.settings.enforce.uses_means()) {
             let upstream = &model.upstream;
             if upstream.options.side().probes().is_empty() || unknown.contains_key(&upstream.name) {
+                continue;
+            }
+            if let Some(known) = known(&upstream.name) {
+                unknown.insert(upstream.name.clone(), known);
                 continue;
             }
             let get =

@@ -1,5 +1,6 @@
 //! [`Service`]: the state that requests share, and how each is handled.
 
+mod assembly;
 mod management;
 
 use std::{
@@ -22,7 +23,7 @@ use crate::{
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Ids, Stamp},
     execute::{
-        Audit, Execution, Observer, Started, Surroundings,
+        Audit, Started,
         ask::Ask,
         key_mark,
         vision::{self, Vision},
@@ -35,10 +36,9 @@ use crate::{
 };
 
 use super::{
-    ServeError,
     admin::Admin,
     answer::{self, AnswerBody, Begun, Stage},
-    asking::ConfiguredModels,
+    asking::NewestModels,
     auth::{self, ClientKey},
     budget::Budget,
     command::{self, Command},
@@ -48,15 +48,14 @@ use super::{
     exchange::{self, Exchange, Known, Who},
     failover::{self, Attempts, Failover},
     images, intake,
-    learned::{Learned, LearnedMeans},
+    learned::Learned,
     models::Models,
     passthrough::{self, PassedBody, Prepared},
-    permits::Queue,
+    reload::Reloads,
     reply::{self, ReplyBody},
     report::{self, ExchangeReport},
     request as checks,
     routes::{self, Route},
-    servers::Servers,
     stored::{self, Part, ResponseKeeper, Responses},
     tap::{Opening, Tap},
     turn_states::TurnStates,
@@ -102,6 +101,8 @@ pub(super) struct Service {
     failover: Arc<Failover>,
     /// The stage that runs hosted tools, if there is one.
     execution: Option<Arc<Started>>,
+    /// The models that its tools ask, on its thread.
+    stage_models: Option<Arc<NewestModels>>,
     /// Describes images for models that cannot see.
     vision: Arc<Vision>,
     /// Asks models from inside, on this thread.
@@ -116,96 +117,10 @@ pub(super) struct Service {
     drain: Arc<Drain>,
     /// For request bodies.
     budget: Arc<Budget>,
+    reloads: Reloads,
 }
 
 impl Service {
-    /// A service for `config`.
-    ///
-    /// # Errors
-    /// If no request to an upstream can be written, or hosted tools have no thread.
-    pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
-        let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
-        let clients = config.upstreams.iter().map(|upstream| {
-            let name = upstream.name.clone();
-            let queue = Queue::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), Arc::new(queue), metrics.unsolicited(&name))
-                .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
-            Ok((name, Arc::new(client)))
-        });
-        let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
-        let redactor = Arc::new(Redactor::new(config.secrets()));
-        let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
-        let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
-        let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
-        let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
-        let asking = ConfiguredModels::new(&config, &learned, clients.clone());
-        let responses = Responses::new(&config, &metrics);
-        let failover = Arc::new(Failover::new(config.failover.clone(), Arc::clone(&metrics)));
-        let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
-        let audit = (config.execution.is_some() || config.admin.is_some()).then(|| {
-            let observed = Arc::clone(&metrics);
-            let observer: Observer = Box::new(move |record| observed.hosted(record));
-            Arc::new(Audit::new(Arc::clone(&redactor), Some(observer)))
-        });
-        let execution = config.execution.as_ref().zip(audit.clone()).map(|(settings, audit)| {
-            // The tools run on a thread of their own.
-            let own = clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
-            let models = ConfiguredModels::new(&config, &learned, own.collect());
-            let models: Option<Arc<dyn Ask>> = Some(Arc::new(models));
-            let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
-            let around = Surroundings { redactor, state_dir, images: metrics.images(), audit, models };
-            Execution::start(Arc::clone(settings), around)
-        });
-        let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
-        let started = execution.as_deref().map(|started| &**started);
-        let admin = Admin::new(&config, started, audit.as_ref()).map_err(ServeError::Thread)?.map(Arc::new);
-        Ok(Self {
-            config,
-            clients,
-            models,
-            learned,
-            responses,
-            states: Arc::new(states),
-            failover,
-            execution,
-            vision: Arc::default(),
-            asking: Arc::new(asking),
-            audit,
-            admin,
-            metrics,
-            tap,
-            redactor,
-            drain: Arc::default(),
-            budget,
-        })
-    }
-
-    /// A service for another thread, with its own connections to upstreams and everything else shared.
-    pub(super) fn sibling(&self) -> Self {
-        let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
-        let clients: HashMap<_, _> = clients.collect();
-        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
-        Self {
-            config: Arc::clone(&self.config),
-            clients,
-            vision: Arc::clone(&self.vision),
-            asking: Arc::new(asking),
-            metrics: Arc::clone(&self.metrics),
-            tap: self.tap.clone(),
-            redactor: Arc::clone(&self.redactor),
-            drain: Arc::clone(&self.drain),
-            models: Arc::clone(&self.models),
-            learned: Arc::clone(&self.learned),
-            responses: self.responses.clone(),
-            states: Arc::clone(&self.states),
-            failover: Arc::clone(&self.failover),
-            execution: self.execution.clone(),
-            audit: self.audit.clone(),
-            admin: self.admin.clone(),
-            budget: Arc::clone(&self.budget),
-        }
-    }
-
     /// The execution stage, if it is configured.
     pub(super) fn execution(&self) -> Option<&Arc<Started>> {
         self.execution.as_ref()
@@ -232,6 +147,33 @@ impl Service {
     /// The names of the hosted tools, and of the providers whose tools are not known yet.
     pub(super) fn hosted_tools(&self) -> (Vec<String>, Vec<String>) {
         self.execution.as_ref().map(|execution| execution.registry().names()).unwrap_or_default()
+    }
+
+    /// The configuration.
+    pub(super) fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// What happens, if anyone may hear it.
+    pub(super) fn audit(&self) -> Option<&Arc<Audit>> {
+        self.audit.as_ref()
+    }
+
+    /// Ends the connections on which events are read with admin keys.
+    pub(super) fn end_readers(&self) {
+        if let Some(admin) = &self.admin {
+            admin.end_readers();
+        }
+    }
+
+    /// What is counted.
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether exchanges are recorded.
+    pub(super) fn is_tapped(&self) -> bool {
+        self.tap.is_some()
     }
 
     /// The configured limits.
@@ -379,7 +321,7 @@ impl Service {
                 Box::pin(images::respond(files, name, access)).await
             }
             Route::Health => text(StatusCode::OK, "ok\n", access),
-            Route::Ready if self.drain.is_serving() => text(StatusCode::OK, "ready\n", access),
+            Route::Ready if self.drain.is_ready() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
             Route::Metrics => {
                 let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);

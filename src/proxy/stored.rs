@@ -43,6 +43,11 @@ impl Responses {
         Self { store, max_body: config.limits.max_body }
     }
 
+    /// The same responses, for requests of at most this many bytes.
+    pub(super) fn with_max_body(&self, max_body: usize) -> Self {
+        Self { store: self.store.clone(), max_body }
+    }
+
     /// The request `body` with the history that it refers to.
     ///
     /// # Errors

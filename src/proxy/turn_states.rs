@@ -21,7 +21,7 @@ const OVERHEAD: usize = 256;
 /// The state of all clients.
 #[derive(Debug)]
 pub(super) struct TurnStates {
-    memory: Mutex<Memory>,
+    memory: Arc<Mutex<Memory>>,
     /// Bytes of all records. `ttl` is how long one is kept; `None`: nothing is kept.
     max_bytes: usize,
     ttl: Option<Duration>,
@@ -78,7 +78,12 @@ pub(super) struct Keeper {
 
 impl TurnStates {
     pub(super) fn new(max_bytes: usize, ttl: Option<Duration>) -> Self {
-        Self { memory: Mutex::default(), max_bytes, ttl }
+        Self { memory: Arc::default(), max_bytes, ttl }
+    }
+
+    /// The same state under other limits.
+    pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
+        Self { memory: Arc::clone(&self.memory), max_bytes, ttl }
     }
 
     /// The state of `client` at `upstream`, which wants that back. `None`: there is nothing to keep.

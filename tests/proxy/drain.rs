@@ -1,6 +1,11 @@
 //! Shutdown: new requests are refused, open responses continue, and those open at the deadline end with an error.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::Notify;
 
@@ -46,6 +51,41 @@ async fn open_responses_finish_and_new_requests_are_refused() {
         assert!(open.rest().await.ends_with("data: [DONE]\n\n"));
         soon("the server to end", proxy.ended()).await;
     }
+}
+
+#[tokio::test]
+async fn connections_that_wait_to_be_accepted_are_answered() {
+    let upstream = Upstream::start(at_once).await;
+    let mut proxy = Setup::new(upstream.address).start().await;
+    // The server has the thread of this test, so it accepts nothing meanwhile.
+    let asked = |_| {
+        let mut client = TcpStream::connect(proxy.addresses[0]).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        client
+    };
+    let clients: Vec<_> = (0..32).map(asked).collect();
+    proxy.stop();
+    soon("the server to end", proxy.ended()).await;
+    for mut client in clients {
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn server_that_will_stop_is_not_ready_and_serves() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.drain_delay = Some(Duration::from_secs(600));
+    let mut proxy = setup.start().await;
+    let client = Client::new();
+    assert_eq!(client.get(&proxy, "/readyz").await.status(), 200);
+    proxy.stop();
+    let unready = async { while client.get(&proxy, "/readyz").await.status() == 200 {} };
+    soon("the server to be unready", unready).await;
+    assert!(client.chat(&proxy, STREAM).await.rest().await.ends_with("data: [DONE]\n\n"));
+    assert_eq!(Client::new().get(&proxy, "/healthz").await.status(), 200);
 }
 
 #[tokio::test]

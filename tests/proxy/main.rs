@@ -38,6 +38,7 @@ mod passthrough;
 mod persistence;
 mod prefill;
 mod profiles;
+mod reload;
 mod requests;
 mod responses;
 mod reuse;

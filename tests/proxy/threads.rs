@@ -1,6 +1,6 @@
 //! Several threads: all serve, all stop, and they are one server to everybody else.
 
-use std::{io::ErrorKind, sync::Arc};
+use std::{io::ErrorKind, net::TcpListener, sync::Arc};
 
 use toolwire::proxy::{ServeError, Server};
 
@@ -105,5 +105,24 @@ async fn second_server_on_a_port_is_an_error() {
         assert_eq!((address, error.kind()), (addresses[1], ErrorKind::AddrInUse));
         drop(first);
         bind(there, Some(addresses[1])).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn inherited_socket_that_others_can_reach_needs_keys() {
+    let upstream = Upstream::start(at_once).await;
+    for (address, keys, is_open) in
+        [("0.0.0.0:0", vec![], true), ("0.0.0.0:0", vec!["key"], false), ("127.0.0.1:0", vec![], false)]
+    {
+        let mut setup = Setup::new(upstream.address);
+        setup.keys = keys;
+        let socket = TcpListener::bind(address).unwrap();
+        let bound = socket.local_addr().unwrap();
+        match Server::bind_or_inherit(Arc::new(setup.config().0), None, vec![socket]) {
+            Ok(server) => assert_eq!((server.addresses(), is_open), (&[bound][..], false)),
+            Err(error) => {
+                assert!(matches!(error, ServeError::Open(open) if open == bound && is_open), "{error}")
+            }
+        }
     }
 }

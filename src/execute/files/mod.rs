@@ -179,6 +179,11 @@ impl ImageFiles {
         Some(Self { folder, settings: settings.clone(), gauges, base, known: Mutex::default() })
     }
 
+    /// Whether these are its settings.
+    pub(crate) fn is_by(&self, settings: &ImageSettings) -> bool {
+        self.settings == *settings
+    }
+
     /// Clients reach toolwire at `base`, such as `http://127.0.0.1:8787`, unless the settings say otherwise.
     pub(crate) fn reached_at(&self, base: &str) {
         let _ = self.base.set(base.trim_end_matches('/').to_owned());

@@ -40,6 +40,12 @@ const MAX_BASE: usize = 256;
 #[derive(Debug)]
 pub(super) struct Access {
     settings: Arc<AdminSettings>,
+    known: Arc<Known>,
+}
+
+/// What outlives a reload of the settings.
+#[derive(Debug)]
+struct Known {
     /// Tells the cookies of several instances on one host apart: cookies ignore ports.
     instance: String,
     /// The token of all who need no key.
@@ -69,7 +75,13 @@ impl Access {
         // Without random numbers there is no token, and nobody without a key can change anything.
         let anonymous_csrf = random().unwrap_or_default();
         let (code, tries) = (Mutex::default(), Mutex::default());
-        Self { settings, instance, anonymous_csrf, sessions, code, tries }
+        Self { settings, known: Arc::new(Known { instance, anonymous_csrf, sessions, code, tries }) }
+    }
+
+    /// The same with other settings. Sessions go on as long as their keys are there.
+    pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
+        self.sessions().set_idle(settings.session_ttl);
+        Self { settings, known: Arc::clone(&self.known) }
     }
 
     /// A new code with which a browser may sign in once, soon. `None`: no key is needed.
@@ -115,7 +127,7 @@ impl Access {
         let changes = !matches!(head.method, Method::GET | Method::HEAD);
         if self.is_open() {
             if changes {
-                self.check_origin(head, &self.anonymous_csrf)?;
+                self.check_origin(head, &self.known.anonymous_csrf)?;
             }
             return Ok(Visitor::Anonymous);
         }
@@ -245,7 +257,7 @@ impl Access {
                 let left = self.sessions().left(session, Instant::now());
                 self.session_json(&session.csrf, Some(left))
             }
-            Visitor::Anonymous if self.is_open() => self.session_json(&self.anonymous_csrf, None),
+            Visitor::Anonymous if self.is_open() => self.session_json(&self.known.anonymous_csrf, None),
             Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_milliseconds()}),
             // A script needs no token.
             Visitor::Script => self.session_json("", None),
@@ -262,7 +274,7 @@ impl Access {
             "expires_at": expires,
             "server_time": now,
             "version": env!("CARGO_PKG_VERSION"),
-            "instance": self.instance,
+            "instance": self.known.instance,
             "capture": self.settings.capture.word(),
         })
     }
@@ -277,7 +289,7 @@ impl Access {
     }
 
     fn cookie_name(&self) -> String {
-        format!("toolwire_{}", self.instance)
+        format!("toolwire_{}", self.known.instance)
     }
 
     /// The configured key that equals `shown`. Every key is compared, even after a match.
@@ -326,15 +338,15 @@ impl Access {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn code(&self) -> MutexGuard<'_, OneTimeCode> {
-        self.code.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tries(&self) -> MutexGuard<'_, Tries> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

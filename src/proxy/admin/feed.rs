@@ -59,6 +59,8 @@ struct Kept {
     /// The number of the last event on the bus. `None`: what came before is not known.
     on_bus: Option<u64>,
     readers: usize,
+    /// How often all readers were told to end.
+    endings: u64,
     is_collecting: bool,
     waiting: Vec<Waker>,
 }
@@ -91,7 +93,14 @@ impl Feed {
             Some(last) => self.resumed(&kept, last),
         };
         let next = next.unwrap_or(kept.last + 1);
-        Reader { feed: Arc::clone(self), next, reset }
+        Reader { feed: Arc::clone(self), next, reset, endings: kept.endings }
+    }
+
+    /// Ends the connections of all readers: their keys may not be valid any more.
+    pub(super) fn end_readers(&self) {
+        let mut kept = self.lock();
+        kept.endings += 1;
+        kept.wake();
     }
 
     /// The number of the next event of a reader that comes back, or why it has missed some.
@@ -183,11 +192,16 @@ pub(super) struct Reader {
     next: u64,
     /// Why it has missed events, until it has been told.
     reset: Option<&'static str>,
+    /// See [`Kept`], when it began.
+    endings: u64,
 }
 
 impl FeedSource for Reader {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let mut kept = self.feed.lock();
+        if kept.endings != self.endings {
+            return Poll::Ready(None);
+        }
         let next = self.next;
         if next <= kept.last && !kept.has(next) {
             self.reset = Some("too_slow");
@@ -304,6 +318,19 @@ mod tests {
         assert!(read(&mut reader).unwrap().contains("too_slow"));
         assert_eq!(read(&mut reader), None);
         assert!(read(&mut feed.open(None, Some(&id(&feed, 1)))).unwrap().contains("expired"));
+    }
+
+    #[test]
+    fn readers_end_when_they_are_told_to_and_new_ones_go_on() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.open(None, None);
+        feed.publish(&record(1));
+        feed.end_readers();
+        let polled = reader.poll_events(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(None)));
+        let mut reader = feed.open(None, None);
+        feed.publish(&record(2));
+        assert!(read(&mut reader).unwrap().contains("tool_2"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod error;
 mod feed;
 mod path;
 mod permissions;
+mod reload;
 mod sessions;
 mod settings;
 mod tools;
@@ -34,11 +35,12 @@ pub(super) use self::{error::AdminError, path::BASE};
 use super::{
     drain::Drain,
     feed_body::FeedBody,
+    reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
 };
 use crate::{
     config::Config,
-    execute::{Audit, AuditEvent, Execution, Runtime},
+    execute::{Audit, Execution, Runtime},
     observe::{Access, List, Outcome},
 };
 
@@ -57,9 +59,10 @@ pub(super) struct Admin {
     execution: Option<Arc<Execution>>,
     /// Where the feed's events come from.
     audit: Arc<Audit>,
-    /// Where they are collected if there is no stage for hosted tools.
-    runtime: Option<Runtime>,
+    /// Where they are collected.
+    runtime: Arc<Runtime>,
     feed: Arc<Feed>,
+    reloads: Reloads,
 }
 
 /// What a request asks for, as far as its head says.
@@ -110,25 +113,42 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of `config`, if it has one. It shows the events of `audit`.
+    /// The API of `config`, if it has one. It shows the events of `audit`. `before` is the API of the configuration that `config`
+    /// replaces: its sessions go on, and so do its readers of events.
     ///
     /// # Errors
     /// If there can be no thread for the event feed.
     pub(super) fn new(
         config: &Arc<Config>,
-        execution: Option<&Arc<Execution>>,
-        audit: Option<&Arc<Audit>>,
+        (execution, audit): (Option<&Arc<Execution>>, Option<&Arc<Audit>>),
+        reloads: Reloads,
+        before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
         let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
         audit.capture(settings.capture != crate::config::Capture::Off);
-        let runtime = if execution.is_none() { Some(Runtime::start()?) } else { None };
-        Ok(Some(Self {
-            settings: Arc::new(SavedSettings::new(config)),
-            door: Door::new(Arc::clone(settings), config),
-            execution: execution.cloned(),
-            audit: Arc::clone(audit),
-            runtime,
-            feed: Arc::default(),
+        let (settings, execution, audit) = (Arc::clone(settings), execution.cloned(), Arc::clone(audit));
+        Ok(Some(match before {
+            Some(before) => {
+                before.settings.reloaded(config);
+                Self {
+                    settings: Arc::clone(&before.settings),
+                    door: before.door.with_settings(settings),
+                    execution,
+                    audit,
+                    runtime: Arc::clone(&before.runtime),
+                    feed: Arc::clone(&before.feed),
+                    reloads,
+                }
+            }
+            None => Self {
+                settings: Arc::new(SavedSettings::new(config)),
+                door: Door::new(settings, config),
+                execution,
+                audit,
+                runtime: Arc::new(Runtime::start()?),
+                feed: Arc::default(),
+                reloads,
+            },
         }))
     }
 
@@ -164,6 +184,11 @@ impl Admin {
         Ok(Ok(Admitted { path, visitor }))
     }
 
+    /// Ends the connections of all readers of events.
+    pub(super) fn end_readers(&self) {
+        self.feed.end_readers();
+    }
+
     /// Whether the request opens the event feed.
     pub(super) fn is_feed(&self, admitted: &Admitted, method: &Method) -> bool {
         admitted.path == AdminPath::Events && *method == Method::GET
@@ -177,9 +202,7 @@ impl Admin {
         keep_alive: std::time::Duration,
         access: Access,
     ) -> Response<ReplyBody> {
-        let runtime = self.runtime.as_ref().or_else(|| self.execution.as_ref().map(|it| it.runtime()));
-        let bus = runtime.map(|runtime| (&*self.audit, runtime));
-        let reader = self.feed.open(bus, headers.get("last-event-id"));
+        let reader = self.feed.open(Some((&self.audit, &self.runtime)), headers.get("last-event-id"));
         let mut response =
             reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
         put_headers(response.headers_mut());
@@ -218,6 +241,8 @@ impl Admin {
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id).await,
             AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body).await,
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
+            AdminPath::Reload if *method == Method::POST => reload::reload(&self.reloads).await,
+            AdminPath::Reload => Ok(reload::status(&self.reloads)),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);
                 self.change_settings(patch, (&head.headers, peer)).await
@@ -232,7 +257,7 @@ impl Admin {
         }
     }
 
-    /// Changes the saved settings, on a thread that may wait for the disk.
+    /// Changes the saved settings, on a thread that may wait for the disk, and loads the configuration with them.
     async fn change_settings(
         &self,
         change: settings::Change,
@@ -243,14 +268,11 @@ impl Admin {
         let changed = changing.await.map_err(|_| {
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change was not made")
         })?;
-        let (said, mut paths) = changed?;
-        let count = paths.len();
-        paths.truncate(MAX_LOGGED);
-        let paths = List(paths);
-        let paths: &(dyn std::error::Error + 'static) = &paths;
-        tracing::info!(%peer, count, paths, "settings were saved over the admin API");
-        self.audit.publish(None, AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() });
-        Ok(said)
+        let paths = changed?;
+        log_saved(peer, &paths);
+        // If it fails, that was logged, and the answer says that the settings do not hold yet.
+        let _ = self.reloads.reload(ReloadReason::SettingsSaved).await;
+        Ok(self.settings.changed(&paths))
     }
 
     fn execution(&self) -> Result<&Arc<Execution>, AdminError> {
@@ -262,6 +284,12 @@ impl Admin {
             )
         })
     }
+}
+
+fn log_saved(peer: IpAddr, paths: &[String]) {
+    let listed = List(paths.iter().take(MAX_LOGGED).cloned().collect());
+    let listed: &(dyn std::error::Error + 'static) = &listed;
+    tracing::info!(%peer, count = paths.len(), paths = listed, "settings were saved over the admin API");
 }
 
 /// The response that says `said`.

@@ -47,6 +47,11 @@ impl Sessions {
         Self { sessions: HashMap::new(), idle }
     }
 
+    /// Sets how long a session lasts without a request.
+    pub(super) fn set_idle(&mut self, idle: Duration) {
+        self.idle = idle;
+    }
+
     /// Begins a session. Returns its token. `None`: the system has no random numbers.
     pub(super) fn begin(
         &mut self,

@@ -1,6 +1,6 @@
 //! `/admin/settings`: all settings, each with its value and its source, and those that are saved over the admin API.
 //!
-//! What is saved holds from the next start. Before, the whole configuration is checked with it, by the code that reads it then.
+//! The whole configuration is checked with what is to be saved, by the code that reads it when it is loaded again afterwards.
 
 use std::{
     path::PathBuf,
@@ -30,8 +30,6 @@ const MAX_MESSAGE: usize = 500;
 /// The settings.
 #[derive(Debug)]
 pub(super) struct SavedSettings {
-    /// The saved settings with which toolwire has started.
-    running: Overlay,
     /// `None`: there is no folder in which something could be saved.
     folder: Option<PathBuf>,
     saved: RwLock<Arc<Saved>>,
@@ -39,11 +37,21 @@ pub(super) struct SavedSettings {
     changing: Mutex<()>,
 }
 
-/// What holds from the next start.
+/// What is saved, and what holds. They differ only if the configuration could not be loaded again.
 #[derive(Debug)]
 struct Saved {
     overlay: Overlay,
+    /// The configuration with it.
     config: Arc<Config>,
+    /// The saved settings that hold.
+    running: Overlay,
+}
+
+impl Saved {
+    fn of(config: &Arc<Config>) -> Arc<Self> {
+        let (overlay, running) = (config.overlay(), config.overlay());
+        Arc::new(Self { overlay, config: Arc::clone(config), running })
+    }
 }
 
 /// A change of the saved settings.
@@ -59,20 +67,20 @@ pub(super) enum Change {
 
 impl SavedSettings {
     pub(super) fn new(config: &Arc<Config>) -> Self {
-        let saved = Saved { overlay: config.overlay(), config: Arc::clone(config) };
-        Self {
-            running: config.overlay(),
-            folder: config.state_dir.clone(),
-            saved: RwLock::new(Arc::new(saved)),
-            changing: Mutex::default(),
-        }
+        let saved = RwLock::new(Saved::of(config));
+        Self { folder: config.state_dir.clone(), saved, changing: Mutex::default() }
+    }
+
+    /// Takes note that `config` holds now.
+    pub(super) fn reloaded(&self, config: &Arc<Config>) {
+        self.replace(Saved::of(config));
     }
 
     /// All settings. Secrets are only said to be set or not.
     pub(super) fn list(&self) -> Said {
         let saved = self.saved();
         let settings = saved.config.settings().into_iter();
-        let settings: Vec<_> = settings.map(|setting| self.shown(setting, &saved.overlay)).collect();
+        let settings: Vec<_> = settings.map(|setting| saved.shown(setting)).collect();
         Said::json(json!({"settings": settings})).with(header::ETAG, etag(&saved.overlay))
     }
 
@@ -80,11 +88,7 @@ impl SavedSettings {
     ///
     /// # Errors
     /// 404, 409, 412 or 422. Nothing has changed then.
-    pub(super) fn change(
-        &self,
-        change: &Change,
-        condition: Option<&str>,
-    ) -> Result<(Said, Vec<String>), AdminError> {
+    pub(super) fn change(&self, change: &Change, condition: Option<&str>) -> Result<Vec<String>, AdminError> {
         let Some(folder) = &self.folder else {
             let message = "settings cannot be saved without `state_dir`";
             return Err(AdminError::new(StatusCode::CONFLICT, "no_state_dir", message));
@@ -115,33 +119,43 @@ impl SavedSettings {
             let message = format!("the settings cannot be saved: {error}");
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "not_saved", message)
         })?;
-        let saved = Saved { overlay, config: Arc::new(config) };
-        let said = self.changed(&saved, &paths);
-        *self.saved.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(saved);
-        Ok((said, paths))
+        let running = self.saved().running.clone();
+        self.replace(Arc::new(Saved { overlay, config: Arc::new(config), running }));
+        Ok(paths)
     }
 
     /// What a change of `paths` has led to.
-    fn changed(&self, saved: &Saved, paths: &[String]) -> Said {
+    pub(super) fn changed(&self, paths: &[String]) -> Said {
+        let saved = self.saved();
         let settings = saved.config.settings();
         let shown: Vec<_> = paths
             .iter()
             .map(|path| match settings.iter().find(|setting| setting.path == *path) {
-                Some(setting) => self.shown(setting.clone(), &saved.overlay),
+                Some(setting) => saved.shown(setting.clone()),
                 None => {
                     let mut shown = Map::from_iter([("path".to_owned(), path.as_str().into())]);
                     shown.insert("source".to_owned(), "default".into());
-                    self.mark_pending(path, &saved.overlay, &mut shown);
+                    saved.mark_pending(path, &mut shown);
                     Value::Object(shown)
                 }
             })
             .collect();
-        let needs_restart = paths.iter().any(|path| !self.running.agrees(&saved.overlay, path));
+        let needs_restart = paths.iter().any(|path| saved.is_pending(path));
         Said::json(json!({"settings": shown, "restart_required": needs_restart}))
             .with(header::ETAG, etag(&saved.overlay))
     }
 
-    fn shown(&self, setting: Setting, overlay: &Overlay) -> Value {
+    fn saved(&self) -> Arc<Saved> {
+        Arc::clone(&self.saved.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, saved: Arc<Saved>) {
+        *self.saved.write().unwrap_or_else(PoisonError::into_inner) = saved;
+    }
+}
+
+impl Saved {
+    fn shown(&self, setting: Setting) -> Value {
         let Setting { path, value, default, source, file_value, facts } = setting;
         let mut shown = Map::from_iter([("path".to_owned(), path.as_str().into())]);
         match value {
@@ -162,19 +176,19 @@ impl SavedSettings {
         put("file_value", file_value);
         put("where", place.map(Into::into));
         put("settable", (!facts.is_settable).then(|| false.into()));
-        self.mark_pending(&path, overlay, &mut shown);
+        self.mark_pending(&path, &mut shown);
         Value::Object(shown)
     }
 
     /// Says so if the value does not hold yet.
-    fn mark_pending(&self, path: &str, overlay: &Overlay, shown: &mut Map<String, Value>) {
-        if !self.running.agrees(overlay, path) {
+    fn mark_pending(&self, path: &str, shown: &mut Map<String, Value>) {
+        if self.is_pending(path) {
             shown.insert("restart_required".to_owned(), true.into());
         }
     }
 
-    fn saved(&self) -> Arc<Saved> {
-        Arc::clone(&self.saved.read().unwrap_or_else(PoisonError::into_inner))
+    fn is_pending(&self, path: &str) -> bool {
+        !self.running.agrees(&self.overlay, path)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
 /// What all requests share.
 #[derive(Debug)]
 pub(super) struct Failover {
-    health: Health,
+    health: Arc<Health>,
     settings: Settings,
     metrics: Arc<Metrics>,
 }
@@ -72,7 +72,12 @@ pub(super) struct Plan {
 
 impl Failover {
     pub(super) fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
-        Self { health: Health::default(), settings, metrics }
+        Self { health: Arc::default(), settings, metrics }
+    }
+
+    /// The same with other settings. What is known of targets stays known.
+    pub(super) fn with_settings(&self, settings: Settings) -> Self {
+        Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
     }
 
     /// Which entry answers, for a model that has alternatives.

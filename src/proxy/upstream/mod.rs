@@ -176,6 +176,16 @@ impl Client {
         }
     }
 
+    /// Whether both are clients of the same upstream with the same settings, perhaps on different threads.
+    pub(super) fn is_sibling(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.target, &other.target)
+    }
+
+    /// The queue.
+    pub(super) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
     /// Closes connections that have been idle for too long.
     pub(super) fn sweep(&self) {
         self.pool.sweep();

@@ -34,10 +34,14 @@ use std::{
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
+use tokio::{
+    io::AsyncReadExt,
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 use super::{
-    super::{answer::AnswerBody, drain::SignalFuture, reply::ReplyBody, service::Service},
+    super::{answer::AnswerBody, current::CurrentService, drain::SignalFuture, reply::ReplyBody},
     handover::{HandledBody, Handover, Served, until_handover},
     http2,
     rewind::Rewind,
@@ -70,16 +74,18 @@ type Handled = Response<HandledBody<ReplyBody, Answer>>;
 type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
 /// Serves `stream` to its end. When the server stops, it ends after the responses that are open.
-pub(super) async fn serve((mut stream, peer): (TcpStream, SocketAddr), service: Arc<Service>) {
+pub(super) async fn serve((mut stream, peer): (TcpStream, SocketAddr), service: Arc<CurrentService>) {
     let peer = peer.ip();
     let mut stopped = pin!(service.drain().when_begun());
     let first = tokio::select! {
-        () = &mut stopped => return,
+        biased;
         first = timeout(IDLE, read_first(&mut stream)) => first,
+        // A request that is on its way is answered, if only with a refusal.
+        () = async { stopped.as_mut().await; sleep(GOODBYE).await } => return,
     };
     let Ok(Ok(first)) = first else { return };
     let is_http2 = first.starts_with(HTTP2_PREFACE);
-    let stream = Rewind::new(stream, service.limits().write_timeout).put_back(&first);
+    let stream = Rewind::new(stream, service.get().limits().write_timeout).put_back(&first);
     drop(first);
     let stalled = stream.stalled();
     if is_http2 {
@@ -89,7 +95,7 @@ pub(super) async fn serve((mut stream, peer): (TcpStream, SocketAddr), service: 
         serve_http1((stream, peer), &service, stopped).await;
     }
     if stalled.load(Ordering::Relaxed) {
-        service.client_stalled();
+        service.get().client_stalled();
     }
 }
 
@@ -112,7 +118,7 @@ async fn read_first(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 
 async fn serve_http1(
     (mut client, peer): (Rewind, IpAddr),
-    service: &Arc<Service>,
+    service: &Arc<CurrentService>,
     mut stopped: Pin<&mut SignalFuture>,
 ) {
     loop {
@@ -144,7 +150,7 @@ async fn serve_http1(
 }
 
 /// Closes a connection on which the client may still be sending.
-async fn close(mut client: Rewind, service: &Service, stopped: Pin<&mut SignalFuture>) {
+async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut SignalFuture>) {
     let closed = poll_fn(|cx| client.poll_closed(cx));
     if service.drain().is_serving() {
         tokio::select! {
@@ -158,7 +164,7 @@ async fn close(mut client: Rewind, service: &Service, stopped: Pin<&mut SignalFu
 
 /// Handles requests. Responses that come from an upstream are handed over.
 fn handler(
-    (service, peer): (Arc<Service>, IpAddr),
+    (service, peer): (Arc<CurrentService>, IpAddr),
     handover: Handover<Answer>,
 ) -> impl Fn(Request<Incoming>) -> Handling {
     move |request| {
@@ -166,7 +172,7 @@ fn handler(
         handover.request_begins();
         // Boxed, so that its memory is free while the response is written.
         Box::pin(async move {
-            let response = match service.begin(request, peer).await {
+            let response = match service.get().begin(request, peer).await {
                 Err(response) => response,
                 Ok(answer) => {
                     handover.hand_over(answer).await;

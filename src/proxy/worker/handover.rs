@@ -154,6 +154,11 @@ where
     let served = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
+            // A request that was received already is handled, if only to be refused.
+            if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
+                super::connection::log_end(served);
+                return Poll::Ready(Served::Over);
+            }
             if handover.is_idle() {
                 return Poll::Ready(Served::Idle);
             }

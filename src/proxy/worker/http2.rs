@@ -26,7 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    super::{drain::SignalFuture, reply, service::Service},
+    super::{current::CurrentService, drain::SignalFuture, reply},
     FAREWELL,
     connection::{BUFFER, GOODBYE, IDLE},
     rewind::Rewind,
@@ -40,12 +40,12 @@ const MAX_STREAMS: u32 = 256;
 /// connection without any is closed.
 pub(super) async fn serve(
     (stream, peer): (Rewind, IpAddr),
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     mut stopped: Pin<&mut SignalFuture>,
 ) -> hyper::Result<()> {
     let streams = Arc::new(Streams::new(&stream, Arc::clone(&service)));
     let handler = service_fn(move |request| {
-        let mut handled = Box::pin(Arc::clone(&service).handle(request, peer));
+        let mut handled = Box::pin(service.get().handle(request, peer));
         async move {
             let response = poll_fn(|cx| Waits::noted(handled.as_mut().poll(cx))).await?;
             Ok::<_, Infallible>(response.map(Http2Body))
@@ -148,7 +148,7 @@ enum Until {
 /// The tasks of a connection's streams. They are aborted with it.
 #[derive(Debug)]
 struct Streams {
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     /// The client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
     tasks: Mutex<JoinSet<()>>,
@@ -157,7 +157,7 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(connection: &Rewind, service: Arc<Service>) -> Self {
+    fn new(connection: &Rewind, service: Arc<CurrentService>) -> Self {
         let is_stalled = connection.stalled();
         Self { service, is_stalled, tasks: Mutex::default(), begun: AtomicUsize::new(0) }
     }
@@ -215,7 +215,7 @@ where
     fn execute(&self, future: F) {
         let Some(streams) = self.0.upgrade() else { return };
         streams.begun.fetch_add(1, Ordering::Relaxed);
-        let stall = Stall::new(streams.service.limits().write_timeout);
+        let stall = Stall::new(streams.service.get().limits().write_timeout);
         let (service, is_stalled) = (Arc::clone(&streams.service), Arc::clone(&streams.is_stalled));
         streams.tasks().spawn(Stream { future: Some(Box::pin(future)), stall, service, is_stalled });
     }
@@ -226,7 +226,7 @@ struct Stream<F> {
     /// `None`: the task has ended.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
-    service: Arc<Service>,
+    service: Arc<CurrentService>,
     /// The client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
 }
@@ -247,7 +247,7 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
             return Poll::Pending;
         }
         if this.stall.poll_expired(cx).is_ready() {
-            this.service.client_stalled();
+            this.service.get().client_stalled();
             this.end(true);
             return Poll::Ready(());
         }

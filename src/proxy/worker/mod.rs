@@ -24,8 +24,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{drain::Drain, service::Service};
-use crate::execute::Started;
+use super::current::CurrentService;
 
 /// Pause after a failed `accept`, so that file descriptors may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -34,6 +33,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// drain timeout.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// Connections of a listener that are accepted when the server stops. Others may be opened all the while.
+const MAX_WAITING: usize = 4096;
+
 /// How often idle connections to upstreams are checked.
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -41,39 +43,23 @@ const SWEEP: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
-    service: Arc<Service>,
-    pub(super) drain_timeout: Duration,
+    service: Arc<CurrentService>,
+    at_end: AtEnd,
+}
+
+/// What happens at the end to connections that wait to be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtEnd {
+    /// They are accepted, so that their requests are refused with a status: the sockets close, which would reset them.
+    Accept,
+    /// They are left to the next process, which has the same sockets.
+    Leave,
 }
 
 impl Worker {
     /// A worker without listeners.
-    pub(super) fn new(service: Service, drain_timeout: Duration) -> Self {
-        Self { listeners: Vec::new(), service: Arc::new(service), drain_timeout }
-    }
-
-    /// A worker for another thread, also without listeners.
-    pub(super) fn sibling(&self) -> Self {
-        Self::new(self.service.sibling(), self.drain_timeout)
-    }
-
-    /// The execution stage, if it is configured.
-    pub(super) fn execution(&self) -> Option<&Arc<Started>> {
-        self.service.execution()
-    }
-
-    /// The server's shutdown.
-    pub(super) fn service(&self) -> &Service {
-        &self.service
-    }
-
-    /// The server's shutdown.
-    pub(super) fn drain(&self) -> &Arc<Drain> {
-        self.service.drain()
-    }
-
-    /// Takes note of the addresses on which the server listens.
-    pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
-        self.service.listens_on(addresses);
+    pub(super) fn new(service: Arc<CurrentService>, at_end: AtEnd) -> Self {
+        Self { listeners: Vec::new(), service, at_end }
     }
 
     /// Serves until the drain begins, then drains. Dropping the future ends everything at once.
@@ -100,16 +86,35 @@ impl Worker {
                     }
                 },
                 Some(_) = connections.join_next() => {}
-                _ = sweep.tick() => self.service.sweep(),
+                _ = sweep.tick() => self.service.get().sweep(),
             }
         }
-        drop(listeners);
-        drain(&self.service, connections, self.drain_timeout).await;
+        for listener in listeners {
+            if self.at_end == AtEnd::Leave {
+                continue;
+            }
+            for accepted in waiting(listener) {
+                connections.spawn(connection::serve(accepted, Arc::clone(&self.service)));
+            }
+        }
+        drain(&self.service, connections).await;
         Ok(())
     }
 }
 
-async fn drain(service: &Service, mut connections: JoinSet<()>, limit: Duration) {
+/// The connections that wait to be accepted. The listener closes with the iterator.
+fn waiting(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    // The runtime may not know of them yet.
+    let listener = listener.into_std().ok();
+    let accepted = std::iter::from_fn(move || listener.as_ref()?.accept().ok());
+    accepted.take(MAX_WAITING).filter_map(|(stream, peer)| {
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, peer))
+    })
+}
+
+async fn drain(service: &CurrentService, mut connections: JoinSet<()>) {
+    let limit = service.get().config().drain_timeout;
     let mut closed = pin!(async { while connections.join_next().await.is_some() {} });
     let farewell = FAREWELL.min(limit / 4);
     if timeout(limit - farewell, &mut closed).await.is_ok() {

@@ -1,4 +1,4 @@
-//! Settings that are saved over the admin API, and that hold from the next start.
+//! Settings that are saved over the admin API, and that hold at once.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::{Ask, KEY, WITH_KEY, event};
 use crate::support::{
-    proxy::{Proxy, Setup},
+    proxy::Proxy,
     upstream::{Upstream, at_once},
 };
 
@@ -34,12 +34,17 @@ name = "scrape"
 label = "Reads"
 "#;
 
-/// A proxy that keeps its state in `folder`, as it starts anew.
+/// A proxy that keeps its state in `folder`, where its configuration is too, as it starts anew.
 async fn start(folder: &Path) -> (Upstream, Proxy) {
     let upstream = Upstream::start(at_once).await;
-    let execution = format!("state_dir = {:?}\n{STAGE}{WITH_KEY}", folder.display().to_string());
-    let setup = Setup { execution, state_dir: Some(folder.to_owned()), ..Setup::new(upstream.address) };
-    (upstream, setup.start().await)
+    let (file, state, address) =
+        (folder.join("toolwire.toml"), folder.display().to_string(), upstream.address);
+    let served = format!(
+        "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://{address}/v1\"\n[[models]]\nname = \"m\"\n"
+    );
+    let top = format!("listen = \"127.0.0.1:0\"\nthreads = 1\nstate_dir = {state:?}\n");
+    fs::write(&file, format!("{top}{STAGE}{WITH_KEY}{served}")).unwrap();
+    (upstream, Proxy::of_file(&file))
 }
 
 async fn patch(proxy: &Proxy, body: &Value) -> (u16, Value) {
@@ -73,7 +78,7 @@ async fn saved_setting_survives_a_restart_and_can_be_reset() {
     assert_eq!((&before["default"], &before["min"], &before["max"]), (&json!(5), &json!(1), &json!(20)));
 
     let (status, said) = patch(&proxy, &json!({path: 8, "execution": {"deadline": "90s"}})).await;
-    assert_eq!((status, &said["restart_required"]), (200, &json!(true)), "{said}");
+    assert_eq!((status, &said["restart_required"]), (200, &json!(false)), "{said}");
     for proxy in [&proxy, &start(folder.path()).await.1] {
         let after = setting(proxy, path).await.0;
         assert_eq!((&after["value"], &after["source"]), (&json!(8), &json!("overlay")), "{after}");
@@ -83,7 +88,7 @@ async fn saved_setting_survives_a_restart_and_can_be_reset() {
         assert_eq!((&deadline["value"], &deadline["source"]), (&json!("90s"), &json!("overlay")));
         assert_eq!(deadline.get("file_value"), None);
     }
-    assert_eq!(setting(&proxy, path).await.0["restart_required"], true);
+    assert_eq!(setting(&proxy, path).await.0.get("restart_required"), None);
     let mode = fs::metadata(folder.path().join("settings.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
@@ -92,7 +97,7 @@ async fn saved_setting_survives_a_restart_and_can_be_reset() {
     assert_eq!(delete(&again, &format!("/admin/settings/{path}")).await.0, 200);
     let (reset, _) = setting(&again, path).await;
     assert_eq!((&reset["value"], &reset["source"]), (&json!(4), &json!("file")));
-    assert_eq!(reset["restart_required"], true, "toolwire runs with the other value still");
+    assert_eq!(reset.get("restart_required"), None);
     assert_eq!(delete(&again, &format!("/admin/settings/{path}")).await.0, 404);
     assert_eq!(delete(&again, "/admin/settings").await.0, 200);
     assert_eq!(saved(folder.path()), json!({}));
@@ -124,7 +129,7 @@ async fn patch_takes_paths_parts_and_null() {
     assert_eq!(setting(&again, "providers.draw.request.quality").await.0["source"], "overlay");
 
     let (status, said) = patch(&again, &json!({"providers.serper": {"timeout": null}, "tools": null})).await;
-    assert_eq!((status, &said["restart_required"]), (200, &json!(true)));
+    assert_eq!((status, &said["restart_required"]), (200, &json!(false)));
     let changed: Vec<_> =
         said["settings"].as_array().unwrap().iter().map(|setting| &setting["path"]).collect();
     assert_eq!(changed, ["providers.serper.timeout", "tools.web_search.description"]);

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -17,7 +17,7 @@ use toolwire::{
         SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
-    proxy::{Server, tap::Tap},
+    proxy::{Reloads, Server, tap::Tap},
     rules::Rules,
     template::ChatTemplate,
 };
@@ -38,6 +38,7 @@ pub(crate) struct Setup {
     pub(crate) passthrough: Passthrough,
     pub(crate) metrics: Metrics,
     pub(crate) drain_timeout: Duration,
+    pub(crate) drain_delay: Option<Duration>,
     pub(crate) threads: usize,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) tap: Option<Arc<dyn Tap>>,
@@ -80,6 +81,7 @@ impl Setup {
             passthrough: Passthrough::default(),
             metrics: Metrics::default(),
             drain_timeout: NEVER,
+            drain_delay: None,
             threads: 1,
             listen: vec![ANY, ANY],
             tap: None,
@@ -127,6 +129,7 @@ impl Setup {
             passthrough: self.passthrough,
             metrics: self.metrics,
             drain_timeout: self.drain_timeout,
+            drain_delay: self.drain_delay,
             threads: self.threads,
             execution: read.execution,
             admin: read.admin,
@@ -149,10 +152,11 @@ impl Proxy {
         Self::start(config, None)
     }
 
-    fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
+    /// Serves with this configuration.
+    pub(crate) fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
         let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
-        let code = server.sign_in_code();
+        let (code, reloads) = (server.sign_in_code(), server.reloads());
         let (stop, stopped) = oneshot::channel::<()>();
         let mut task = JoinSet::new();
         task.spawn(async {
@@ -161,7 +165,7 @@ impl Proxy {
             });
             served.await.unwrap();
         });
-        Self { addresses, code, stop: Some(stop), task }
+        Self { addresses, code, reloads, stop: Some(stop), task }
     }
 }
 
@@ -184,11 +188,19 @@ pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Signs in to the admin API once, if it needs keys.
     pub(crate) code: Option<String>,
+    /// Loads its configuration again.
+    pub(crate) reloads: Reloads,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<()>,
 }
 
 impl Proxy {
+    /// Serves with the configuration in this file.
+    pub(crate) fn of_file(file: &Path) -> Self {
+        let overrides = Overrides { file: Some(file.to_owned()), ..Overrides::default() };
+        Self::start(load(&overrides, &|name| std::env::var(name).ok()).unwrap().config, None)
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addresses[0])
     }

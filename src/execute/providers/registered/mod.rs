@@ -280,6 +280,11 @@ impl Registrations {
         Ok(())
     }
 
+    /// Removes all registrations, and ends the streams of their calls.
+    pub(crate) fn end_all(&self) {
+        self.entries().clear();
+    }
+
     /// Opens the stream on which a program gets its calls. It takes the place of the one before.
     ///
     /// # Errors

@@ -1,0 +1,54 @@
+//! When `serve` loads its configuration again: on SIGHUP, and when the file has changed.
+
+use std::{future::pending, time::Duration};
+
+use tokio::{
+    signal::unix::Signal,
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::systemd::Notifier;
+use crate::{
+    config::FileWatch,
+    proxy::{ReloadReason, Reloads},
+};
+
+/// How often the file is looked at. A change is loaded after it was seen twice.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Loads the configuration again whenever there is a reason to, until it is dropped. What comes of it is logged by the server.
+pub(super) async fn run(
+    reloads: &Reloads,
+    (hangups, watch): (Signal, Option<FileWatch>),
+    systemd: &Notifier,
+) {
+    tokio::join!(on_signal(reloads, hangups, systemd), on_change(reloads, watch));
+}
+
+async fn on_signal(reloads: &Reloads, mut hangups: Signal, systemd: &Notifier) {
+    while hangups.recv().await.is_some() {
+        systemd.reloading();
+        let _ = reloads.reload(ReloadReason::Signal).await;
+        systemd.ready(reloads.generation());
+    }
+    pending().await
+}
+
+async fn on_change(reloads: &Reloads, watch: Option<FileWatch>) {
+    let mut watch = watch;
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while let Some(mut looking) = watch.take() {
+        looks.tick().await;
+        // The disk may be slow.
+        let looked = spawn_blocking(move || (looking.has_changed(), looking)).await;
+        if let Ok((has_changed, looked)) = looked {
+            watch = Some(looked);
+            if has_changed {
+                let _ = reloads.reload(ReloadReason::FileChanged).await;
+            }
+        }
+    }
+    pending().await
+}

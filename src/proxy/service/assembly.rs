@@ -1,0 +1,270 @@
+//! How a [`Service`] is put together: when the server starts, for a configuration that was loaded again, and for each thread.
+//!
+//! There is one way for the first two. Each part is made for the configuration, from what was there before: what clients and
+//! people rely on goes on ([`Before`]), and so do connections to upstreams that have not changed.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::Service;
+use crate::{
+    config::{Changes, Config},
+    execute::{Audit, Execution, Observer, Started, Surroundings, ask::Ask},
+    observe::Metrics,
+    proxy::{
+        ServeError,
+        admin::Admin,
+        asking::{ConfiguredModels, NewestModels},
+        budget::Budget,
+        failover::Failover,
+        learned::{Learned, LearnedMeans},
+        models::Models,
+        permits::Queue,
+        reload::Reloads,
+        servers::Servers,
+        stored::Responses,
+        tap::Tap,
+        turn_states::TurnStates,
+        upstream::Client,
+    },
+    redact::Redactor,
+};
+
+/// The tables that the execution stage is made of. It is started anew if one of them changes.
+const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
+
+/// Clients by the upstreams' names.
+type Clients = HashMap<String, Arc<Client>>;
+
+/// The execution stage, and the models that its tools ask.
+type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
+
+/// The service whose place another one takes, and the settings that the other one has otherwise.
+///
+/// Everything that counts, learns or remembers is taken from it: metrics, stored responses, state of turns, what was learned of
+/// upstreams, their queues, the memory that requests take, the bus of events, sessions of the admin API.
+#[derive(Debug, Clone, Copy)]
+struct Before<'b> {
+    service: &'b Service,
+    changes: &'b Changes,
+}
+
+impl Service {
+    /// A service for `config`.
+    ///
+    /// # Errors
+    /// If no request to an upstream can be written, or hosted tools have no thread.
+    pub(in crate::proxy) fn new(
+        config: Arc<Config>,
+        tap: Option<Arc<dyn Tap>>,
+        reloads: Reloads,
+    ) -> Result<Self, ServeError> {
+        let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
+        let status = reloads.status();
+        metrics.config_loaded(status.generation, status.loaded_at);
+        Self::assembled(config, (metrics, tap, reloads), None)
+    }
+
+    /// The service that takes the place of this one, on the same thread. `changes` are the settings that `config` has otherwise.
+    ///
+    /// # Errors
+    /// As [`Service::new`]. Requests that this service handles notice nothing.
+    pub(in crate::proxy) fn renewed(
+        &self,
+        config: Arc<Config>,
+        changes: &Changes,
+    ) -> Result<Self, ServeError> {
+        let kept = (Arc::clone(&self.metrics), self.tap.clone(), self.reloads.clone());
+        Self::assembled(config, kept, Some(Before { service: self, changes }))
+    }
+
+    fn assembled(
+        config: Arc<Config>,
+        (metrics, tap, reloads): (Arc<Metrics>, Option<Arc<dyn Tap>>, Reloads),
+        before: Option<Before<'_>>,
+    ) -> Result<Self, ServeError> {
+        let (earlier, limits) = (before.map(|before| before.service), &config.limits);
+        let clients = clients(&config, &metrics, before)?;
+        let listed = before.map(|before| (&*before.service.models, before.changes));
+        let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
+        let learned = learned(&config, &metrics, before)?;
+        // Requests that have begun still have the secrets of before.
+        let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
+        let redactor = Arc::new(Redactor::new(config.secrets().chain(old_secrets)));
+        let audit = audit(&config, &metrics, &redactor, earlier);
+        let (execution, stage_models) =
+            stage(&config, (&clients, &learned), (&redactor, &metrics, audit.as_ref()), before)?;
+        let started = execution.as_deref().map(|started| &**started);
+        let known = earlier.and_then(|earlier| earlier.admin.as_deref());
+        let admin = Admin::new(&config, (started, audit.as_ref()), reloads.clone(), known);
+        let states = match earlier {
+            Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
+            None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl),
+        };
+        let failover = match earlier {
+            Some(earlier) => earlier.failover.with_settings(config.failover.clone()),
+            None => Failover::new(config.failover.clone(), Arc::clone(&metrics)),
+        };
+        let budget = match earlier {
+            Some(earlier) => earlier.budget.with_limit(limits.max_pending_bodies),
+            None => Budget::new(limits.max_pending_bodies),
+        };
+        let responses = match earlier {
+            Some(earlier) => earlier.responses.with_max_body(limits.max_body),
+            None => Responses::new(&config, &metrics),
+        };
+        Ok(Self {
+            admin: admin.map_err(ServeError::Thread)?.map(Arc::new),
+            asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone())),
+            config,
+            clients,
+            models,
+            learned,
+            responses,
+            states: Arc::new(states),
+            failover: Arc::new(failover),
+            execution,
+            stage_models,
+            vision: earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default(),
+            audit,
+            metrics,
+            tap,
+            redactor,
+            drain: earlier.map(|earlier| Arc::clone(&earlier.drain)).unwrap_or_default(),
+            budget: Arc::new(budget),
+            reloads,
+        })
+    }
+
+    /// A service for another thread, with its own connections to upstreams and everything else shared. `before` is the service of that
+    /// thread whose place it takes, if there is one.
+    pub(in crate::proxy) fn sibling(&self, before: Option<&Self>) -> Self {
+        let own = before.map(|before| &before.clients);
+        let clients = clients_of_thread(&self.clients, own);
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
+        Self {
+            config: Arc::clone(&self.config),
+            clients,
+            vision: Arc::clone(&self.vision),
+            asking: Arc::new(asking),
+            metrics: Arc::clone(&self.metrics),
+            tap: self.tap.clone(),
+            redactor: Arc::clone(&self.redactor),
+            drain: Arc::clone(&self.drain),
+            models: Arc::clone(&self.models),
+            learned: Arc::clone(&self.learned),
+            responses: self.responses.clone(),
+            states: Arc::clone(&self.states),
+            failover: Arc::clone(&self.failover),
+            execution: self.execution.clone(),
+            stage_models: self.stage_models.clone(),
+            audit: self.audit.clone(),
+            admin: self.admin.clone(),
+            budget: Arc::clone(&self.budget),
+            reloads: self.reloads.clone(),
+        }
+    }
+}
+
+/// The clients of the upstreams: those of before where nothing has changed, and the queues of before where their limits have not.
+fn clients(config: &Config, metrics: &Metrics, before: Option<Before<'_>>) -> Result<Clients, ServeError> {
+    let clients = config.upstreams.iter().map(|upstream| {
+        let name = upstream.name.clone();
+        let known = before.and_then(|before| Some((before.service.clients.get(&name)?, before.changes)));
+        if let Some((client, changes)) = known
+            && !changes.touch_entry("upstreams", &name)
+        {
+            return Ok((name, Arc::clone(client)));
+        }
+        let queue = known.filter(|(client, _)| client.upstream().queue == upstream.queue);
+        let queue = match queue {
+            Some((client, _)) => Arc::clone(client.queue()),
+            None => Arc::new(Queue::new(upstream.queue.clone(), metrics.waiting(&name))),
+        };
+        let client = Client::new(Arc::clone(upstream), queue, metrics.unsolicited(&name))
+            .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
+        Ok((name, Arc::new(client)))
+    });
+    clients.collect()
+}
+
+/// Clients of the same upstreams for another thread: `own` ones of this thread where they are, otherwise without connections.
+fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
+    let of_thread = |(name, client): (&String, &Arc<Client>)| {
+        let own = own.and_then(|own| own.get(name)).filter(|own| own.is_sibling(client));
+        (name.clone(), own.map_or_else(|| Arc::new(client.sibling()), Arc::clone))
+    };
+    clients.iter().map(of_thread).collect()
+}
+
+/// What was learned about upstreams, unless they have changed.
+fn learned(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    before: Option<Before<'_>>,
+) -> Result<Arc<Learned>, ServeError> {
+    let known = before.map(|before| (&before.service.learned.servers, before.changes));
+    let servers =
+        Servers::new(config, known).map_err(|(name, error)| ServeError::Upstream { name, error })?;
+    let means = match before {
+        Some(Before { service, changes }) => {
+            let names = service.clients.keys().filter(|name| changes.touch_entry("upstreams", name));
+            names.for_each(|name| service.learned.means.forget(name));
+            Arc::clone(&service.learned.means)
+        }
+        None => Arc::new(LearnedMeans::new(Arc::clone(metrics))),
+    };
+    Ok(Arc::new(Learned { means, servers }))
+}
+
+/// The bus of events, if anyone may hear them.
+fn audit(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    redactor: &Arc<Redactor>,
+    before: Option<&Service>,
+) -> Option<Arc<Audit>> {
+    if let Some(audit) = before.and_then(|before| before.audit.clone()) {
+        audit.know_secrets(redactor);
+        return Some(audit);
+    }
+    (config.execution.is_some() || config.admin.is_some()).then(|| {
+        let observed = Arc::clone(metrics);
+        let observer: Observer = Box::new(move |record| observed.hosted(record));
+        Arc::new(Audit::new(Arc::clone(redactor), Some(observer)))
+    })
+}
+
+/// The execution stage, if there is one, and the models that it asks. It is that of before if its tables are the same.
+fn stage(
+    config: &Arc<Config>,
+    (clients, learned): (&Clients, &Arc<Learned>),
+    (redactor, metrics, audit): (&Arc<Redactor>, &Metrics, Option<&Arc<Audit>>),
+    before: Option<Before<'_>>,
+) -> Result<Stage, ServeError> {
+    let (Some(settings), Some(audit)) = (&config.execution, audit) else { return Ok((None, None)) };
+    let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
+    if let Some((stage, Before { service, changes })) = known
+        && !STAGE.iter().any(|table| changes.touch(table))
+    {
+        stage.know_secrets(redactor);
+        if let Some(models) = &service.stage_models {
+            let clients = clients_of_thread(clients, Some(&models.clients()));
+            models.replace(ConfiguredModels::new(config, learned, clients));
+        }
+        return Ok((Some(Arc::clone(stage)), service.stage_models.clone()));
+    }
+    // The tools run on a thread of their own.
+    let own = clients_of_thread(clients, None);
+    let models = Arc::new(NewestModels::new(ConfiguredModels::new(config, learned, own)));
+    let asked: Arc<dyn Ask> = Arc::clone(&models) as _;
+    let around = Surroundings {
+        redactor: Arc::clone(redactor),
+        state_dir: config.state_dir.clone(),
+        audit: Arc::clone(audit),
+        images: metrics.images(),
+        models: Some(asked),
+        before: known.map(|(stage, _)| Arc::clone(&***stage)),
+    };
+    let started = Execution::start(Arc::clone(settings), around).map_err(ServeError::Thread)?;
+    Ok((Some(Arc::new(started)), Some(models)))
+}

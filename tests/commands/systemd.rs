@@ -1,0 +1,194 @@
+//! `serve` under systemd: sockets that were opened before, and notifications. `python3` takes the place of systemd.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixDatagram,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use crate::support::{Server, toolwire};
+
+/// Opens a socket and starts the program with it; for each line of its input, stops the program and starts it again.
+const LAUNCHER: &str = r#"
+import os, signal, socket, sys
+program, config = sys.argv[1:3]
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(4096)
+def start():
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(listener.fileno(), 3)
+        os.set_inheritable(3, True)
+        variables = dict(os.environ, LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="http")
+        os.execve(program, [program, "serve", "--config", config], variables)
+    return pid
+pid = start()
+print(listener.getsockname()[1], flush=True)
+for _ in sys.stdin:
+    os.kill(pid, signal.SIGTERM)
+    _, status = os.waitpid(pid, 0)
+    print("stopped", status, flush=True)
+    pid = start()
+os.kill(pid, signal.SIGKILL)
+"#;
+
+/// The launcher, which is ended with the test.
+struct Launcher {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<std::process::ChildStdout>,
+    address: String,
+}
+
+impl Launcher {
+    fn start(config: &str) -> Self {
+        let program = env!("CARGO_BIN_EXE_toolwire");
+        let mut child = Command::new("python3")
+            .args(["-c", LAUNCHER, program, config])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut launcher = Self { child, input, output, address: String::new() };
+        launcher.address = format!("127.0.0.1:{}", launcher.line());
+        launcher
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Stops the program and starts it again. Returns its status.
+    fn restart(&mut self) -> String {
+        self.input.as_mut().unwrap().write_all(b"restart\n").unwrap();
+        self.line()
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        // It ends the program when its input ends.
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn file(folder: &TempDir) -> String {
+    let file = folder.path().join("toolwire.toml");
+    // The address is taken, so that listening on it would fail.
+    let text = "listen = \"127.0.0.1:1\"\nstore = \"off\"\nthreads = 2\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
+        base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+    fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+/// The status line of the answer to a request on a new connection.
+fn ask(address: &str) -> Result<String, ErrorKind> {
+    let asked = || {
+        let mut socket = TcpStream::connect(address)?;
+        socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply)?;
+        Ok(reply.lines().next().unwrap_or_default().to_owned())
+    };
+    asked().map_err(|error: std::io::Error| error.kind())
+}
+
+#[test]
+fn restart_with_an_inherited_socket_loses_no_connection() {
+    let folder = TempDir::new().unwrap();
+    let mut launcher = Launcher::start(&file(&folder));
+    let address = launcher.address.clone();
+    assert_eq!(ask(&address).as_deref(), Ok("HTTP/1.1 200 OK"));
+    let (is_over, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let load = || {
+        let mut others = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            match ask(&address) {
+                Ok(line) if line == "HTTP/1.1 200 OK" => _ = answers.fetch_add(1, Ordering::SeqCst),
+                other => others.push(other),
+            }
+        }
+        others
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(load)).collect();
+        for _ in 0..3 {
+            let before = answers.load(Ordering::SeqCst);
+            assert_eq!(launcher.restart(), "stopped 0");
+            // The new program serves.
+            while answers.load(Ordering::SeqCst) < before + 50 {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
+        for client in clients {
+            assert_eq!(client.join().unwrap(), [], "all requests are answered");
+        }
+    });
+}
+
+#[test]
+fn inherited_socket_of_another_kind_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let datagrams = LAUNCHER.replace("socket.socket()", "socket.socket(type=socket.SOCK_DGRAM)");
+    let datagrams =
+        datagrams.replace("listener.listen(4096)\n", "").replace("for _ in sys.stdin:", "if False:");
+    let datagrams = datagrams.replace(
+        "os.kill(pid, signal.SIGKILL)",
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", &datagrams, env!("CARGO_BIN_EXE_toolwire"), &file(&folder)]);
+    let (status, _, stderr) = crate::support::run(command.stdin(Stdio::null()));
+    assert_eq!(status, 1);
+    assert!(stderr.contains("inherited socket 0 is not a TCP socket"), "{stderr}");
+}
+
+/// The messages up to one that begins like this, which is returned.
+fn message(socket: &UnixDatagram, begin: &str) -> String {
+    loop {
+        let mut bytes = [0; 1024];
+        let length = socket.recv(&mut bytes).unwrap();
+        let message = String::from_utf8(bytes[..length].to_vec()).unwrap();
+        if message.starts_with(begin) {
+            return message;
+        }
+    }
+}
+
+#[test]
+fn systemd_is_notified() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let text = fs::read_to_string(file(&folder)).unwrap();
+    let file = folder.path().join("toolwire.toml");
+    fs::write(&file, text.replace("127.0.0.1:1\"\nstore", "127.0.0.1:0\"\nstore")).unwrap();
+    let mut command = toolwire(&["serve", "--config", &file.display().to_string()]);
+    let server = Server::start(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000"));
+    assert!(message(&socket, "READY=1\n").contains("STATUS="));
+    message(&socket, "WATCHDOG=1");
+    let pid = server.pid().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    let reloading = message(&socket, "RELOADING=1\n");
+    let at = reloading.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
+    assert!(at.parse::<u64>().unwrap() > 0);
+    assert!(message(&socket, "READY=1\n").contains("configuration 2"));
+    let (status, _) = server.stop();
+    assert_eq!(status, Some(0));
+    assert!(message(&socket, "STOPPING=1\n").contains("EXTEND_TIMEOUT_USEC=30000000\n"));
+}
