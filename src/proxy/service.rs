@@ -399,6 +399,11 @@ impl Service {
         auth::owner(&self.config.api_keys, headers)
     }
 
+    /// The limits of a request's body; see [`intake::Bounds`].
+    fn bounds(&self, own_max: Option<usize>) -> intake::Bounds<'_> {
+        intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
+    }
+
     /// A request for a stored response, or for its input.
     async fn stored(
         &self,
@@ -439,8 +444,7 @@ impl Service {
         if !self.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-        let (body, memory) = match intake::read(headers, body, bounds).await {
+        let (body, memory) = match intake::read(headers, body, self.bounds(None)).await {
             Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
@@ -469,8 +473,7 @@ impl Service {
         rest: &mut Rest,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-        let (body, _memory) = match intake::read(headers, body, bounds).await {
+        let (body, _memory) = match intake::read(headers, body, self.bounds(None)).await {
             Ok(read) => read,
             Err(failure) => return reply::error(failure, dialect, access),
         };
@@ -508,8 +511,7 @@ impl Service {
         if let Err(failure) = passthrough::check(head) {
             return fail(failure, access);
         }
-        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-        let (body, memory) = match intake::read(&head.headers, body, bounds).await {
+        let (body, memory) = match intake::read(&head.headers, body, self.bounds(None)).await {
             Ok(read) => read,
             Err(failure) => return fail(failure, access),
         };
