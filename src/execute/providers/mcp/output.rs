@@ -7,7 +7,13 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::execute::{Output, files::ImageFiles};
+use crate::{
+    execute::{
+        Output,
+        files::{ImageFiles, UnclaimedImage},
+    },
+    untrusted::is_unprintable,
+};
 
 /// Images of one result that are kept.
 const MAX_IMAGES: usize = 8;
@@ -15,13 +21,13 @@ const MAX_IMAGES: usize = 8;
 /// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. Images
 /// are kept in `files`, and the model gets their URLs. Of other files it is told that they exist.
 pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
-    let (mut texts, mut urls) = (Vec::new(), Vec::new());
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
     for block in result.content {
-        if let (ContentBlock::Image(image), Some(files), ..MAX_IMAGES) = (&block, files, urls.len())
-            && let Some(url) = kept(files, image.data.clone()).await
+        if let (ContentBlock::Image(image), Some(files), ..MAX_IMAGES) = (&block, files, images.len())
+            && let Some((image, url)) = kept(files, image.data.clone()).await
         {
             texts.push(format!("![image]({url})"));
-            urls.push(url);
+            images.push((image, url));
         } else {
             texts.extend(text(block));
         }
@@ -32,6 +38,11 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
             texts.push(structured.to_string());
         }
     }
+    let urls = images.into_iter().map(|(image, url)| {
+        image.claim();
+        url
+    });
+    let urls: Vec<_> = urls.collect();
     let content = texts.join("\n");
     if result.is_error == Some(true) {
         return Output::failed(content);
@@ -44,11 +55,16 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
     Output { content, summary, details, ..Output::default() }
 }
 
-/// The URL of an image that was kept. `None`: it is not an image of a known format, or cannot be kept.
-async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<String> {
-    let folder = Arc::clone(files);
-    let keeping = spawn_blocking(move || folder.save(&BASE64_STANDARD.decode(base64).ok()?, SystemTime::now()).ok());
-    keeping.await.ok()?.map(|name| files.url(&name))
+/// The image that was kept, and its URL. `None`: it is not an image of a known format, or cannot be kept.
+async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<(UnclaimedImage, String)> {
+    let files = Arc::clone(files);
+    let keeping = spawn_blocking(move || {
+        let bytes = BASE64_STANDARD.decode(base64).ok()?;
+        UnclaimedImage::save(&files, &bytes, SystemTime::now()).ok()
+    });
+    let image = keeping.await.ok()??;
+    let url = image.url()?;
+    Some((image, url))
 }
 
 fn text(block: ContentBlock) -> Option<String> {
