@@ -83,10 +83,36 @@ fn text(block: ContentBlock) -> Option<String> {
         ContentBlock::ResourceLink(link) => {
             let about = link.description.or(link.title).unwrap_or_default();
             let separator = if about.is_empty() { "" } else { ": " };
-            Some(format!("[{}]({}){separator}{about}", link.name, link.uri))
+            Some(format!("[{}]({}){separator}{about}", escaped_name(&link.name), escaped_url(&link.uri)))
         }
         _ => None,
     }
+}
+
+/// `name` as the text of a link in Markdown, on one line.
+fn escaped_name(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for char in name.chars() {
+        if matches!(char, '\\' | '[' | ']' | '`' | '<') {
+            escaped.push('\\');
+        }
+        escaped.push(if char.is_whitespace() || is_unprintable(char) { ' ' } else { char });
+    }
+    escaped
+}
+
+/// `url` as the destination of a link in Markdown, which ends at a space or a closing parenthesis.
+fn escaped_url(url: &str) -> String {
+    let mut escaped = String::with_capacity(url.len());
+    for char in url.chars() {
+        if char.is_whitespace() || is_unprintable(char) || matches!(char, '(' | ')' | '<' | '>' | '\\' | '"') {
+            let mut bytes = [0; 4];
+            escaped.extend(char.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
 }
 
 /// A note about a file that is not shown.
@@ -140,6 +166,21 @@ mod tests {
                         [a](file:///a): the file\nfile:///b:\nb's text\n\
                         file:///c: [file application/octet-stream, 3 bytes, not shown]";
         assert_eq!(output(json!({"content": content})).content, expected);
+    }
+
+    #[test]
+    fn links_cannot_leave_their_place_in_markdown() {
+        let link = |name: &str, uri: &str| {
+            let link = json!({"type": "resource_link", "uri": uri, "name": name});
+            output(json!({"content": [link]})).content
+        };
+        assert_eq!(link("Q3 report.pdf", "https://a.example/q3?x=1&y=2"), "[Q3 report.pdf](https://a.example/q3?x=1&y=2)");
+        assert_eq!(
+            link("a](https://evil.example) [b\n# c", "file:///a b).md"),
+            "[a\\](https://evil.example) \\[b # c](file:///a%20b%29.md)"
+        );
+        assert_eq!(link("![x]\\", "https://a.example/)\n![x](https://b"), "[!\\[x\\]\\\\](https://a.example/%29%0A![x]%28https://b)");
+        assert_eq!(link("é\u{202e}", "https://a.example/é\u{202e}<x>"), "[é ](https://a.example/é%E2%80%AE%3Cx%3E)");
     }
 
     #[tokio::test]
