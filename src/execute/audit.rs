@@ -251,8 +251,10 @@ mod tests {
         let audit = audit("secret-word");
         let mut live = audit.subscribe();
         let call = CallRecord::new("call_1", "web_search", "{\"query\":\"x\"}", None);
-        audit
-            .publish(Some(&subject()), AuditEvent::ToolUse { call: call.clone(), provider: "serper".into() });
+        audit.publish(
+            Some(&subject()),
+            AuditEvent::ToolUse { call: call.clone(), provider: "serper".into(), progress: None },
+        );
         audit.publish(
             Some(&subject()),
             AuditEvent::ToolResult {

@@ -19,6 +19,7 @@ use super::{
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
     permission::Asked,
+    progress,
     provider::{GivenUp, Invocation},
     registry::Hosted,
     shrink::shrink,
@@ -52,7 +53,8 @@ impl HostedCall {
     pub(super) async fn run(self) -> Finished {
         let audit = Arc::clone(self.turn.execution.audit());
         let provider = Arc::clone(&self.hosted.provider_name);
-        audit.publish(Some(&self.subject), AuditEvent::ToolUse { call: self.record(), provider });
+        let event = AuditEvent::ToolUse { call: self.record(), provider, progress: self.progress() };
+        audit.publish(Some(&self.subject), event);
         let mut reporting = Reporting { call: &self, began: Instant::now(), outcome: None };
         let span = tracing::info_span!(
             "hosted_call",
@@ -235,6 +237,15 @@ impl HostedCall {
             }
         };
         Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
+    }
+
+    /// What the tool does, as an event may say it.
+    fn progress(&self) -> Option<String> {
+        let (audit, template) = (self.turn.execution.audit(), &self.hosted.spec.progress);
+        if template.is_empty() || !audit.is_captured() {
+            return None;
+        }
+        audit.content(&progress::line(template, &self.arguments, |text| audit.redacted(text)))
     }
 
     fn record(&self) -> CallRecord {

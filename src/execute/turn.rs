@@ -19,6 +19,7 @@ use super::{
     call::HostedCall,
     deferred::Record,
     inject::Offered,
+    progress,
     registry::{Hosted, Snapshot},
     settings::{ExecutionSettings, Visibility},
     shrink::shrink,
@@ -226,6 +227,17 @@ impl HostedTurn {
         self.tool(called).map_or_else(|| "".into(), |hosted| Arc::clone(&hosted.provider_name))
     }
 
+    /// One line for people: what the tool of this call does while it runs. `None`: nothing is known of that.
+    pub(crate) fn progress(&self, call: &Call) -> Option<String> {
+        let template = self.tool(&call.name).map(|hosted| &hosted.spec.progress)?;
+        if template.is_empty() {
+            return None;
+        }
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let secrets = self.execution.secrets();
+        Some(progress::line(template, &arguments, |text| secrets.text(text).into_owned()))
+    }
+
     /// The images that these calls made, as far as they have at most `room` bytes together. Each has the id of its call.
     pub(crate) fn images(
         &self,
@@ -337,7 +349,8 @@ impl HostedTurn {
         let call =
             CallRecord::new(&call.id, clipped(&call.name), &call.arguments, audit.json(&call.arguments));
         if let Some(provider) = provider.clone() {
-            audit.publish(Some(subject), AuditEvent::ToolUse { call: call.clone(), provider });
+            let event = AuditEvent::ToolUse { call: call.clone(), provider, progress: None };
+            audit.publish(Some(subject), event);
         }
         let result = audit.content(&error.message);
         let (code, millis, is_cached) = (Some(error.code), 0, false);

@@ -96,6 +96,8 @@ pub(crate) enum AuditEvent {
         call: CallRecord,
         /// The name of its provider.
         provider: Arc<str>,
+        /// One line for people: what the tool does now.
+        progress: Option<String>,
     },
     /// A hosted call has a result.
     ToolResult {
@@ -236,7 +238,11 @@ impl AuditEvent {
                 }
                 fields
             }
-            Self::ToolUse { call, provider } => json!({"toolCall": call.json(), "provider": **provider}),
+            Self::ToolUse { call, provider, progress } => with_content(
+                json!({"toolCall": call.json(), "provider": **provider}),
+                "progress",
+                progress.as_deref(),
+            ),
             Self::ToolResult { call, provider, result, code, millis, is_cached } => {
                 let mut fields =
                     json!({"toolCall": call.json(), "ok": code.is_none(), "ms": millis, "cached": is_cached});

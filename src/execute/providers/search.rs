@@ -89,6 +89,7 @@ impl Options {
             description: "Searches the web. Returns an answer with the pages that it comes from. Use it for current events, for facts \
                           that may have changed, and for whatever you are not sure of."
                 .to_owned(),
+            progress: "Searching for: {query}".to_owned(),
             parameters: Raw::from(parameters),
             is_idempotent: true,
             timeout: self.timeout,

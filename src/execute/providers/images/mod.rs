@@ -213,6 +213,7 @@ impl Options {
             aliases: &["generate_image", "image_generation"],
             label: "Image Generation".to_owned(),
             description,
+            progress: "Generating images: {prompt}".to_owned(),
             parameters: Raw::from(wish::schema(self.max_count)),
             is_idempotent: false,
             url_argument: None,
