@@ -12,6 +12,7 @@ use tokio::{
     task::{JoinSet, spawn_blocking},
     time::Instant,
 };
+use tracing::Span;
 
 use super::{
     arguments,
@@ -119,11 +120,11 @@ impl HostedTurn {
         hop: usize,
         calls: Vec<Call>,
     ) -> impl Future<Output = Vec<Ran>> + Send + use<> {
-        let turn = Arc::clone(self);
+        let (turn, span) = (Arc::clone(self), Span::current());
         turn.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
-            let running = turn.execution.runtime().run(async move { own.all(&copy, hop).await });
+            let running = turn.execution.runtime().run(async move { own.all(&copy, hop, span).await });
             match running.await {
                 Some(ran) => ran,
                 None => calls.into_iter().map(|call| turn.ran(call, Err(lost()))).collect(),
@@ -261,12 +262,12 @@ impl HostedTurn {
         Subject { exchange: Arc::clone(&self.asker.exchange), hop }
     }
 
-    async fn all(self: &Arc<Self>, calls: &[Call], hop: usize) -> Vec<Ran> {
+    async fn all(self: &Arc<Self>, calls: &[Call], hop: usize, span: Span) -> Vec<Ran> {
         let subject = self.subject(hop);
         let mut running = JoinSet::new();
         let mut finished: Vec<Option<Finished>> = calls.iter().map(|_| None).collect();
         for (place, call) in calls.iter().enumerate() {
-            match self.admit(call, &subject) {
+            match self.admit(call, (&subject, &span)) {
                 Ok(admitted) => {
                     // The permits are fair, so calls begin in their order.
                     running.spawn(async move { (place, admitted.run().await) });
@@ -288,7 +289,11 @@ impl HostedTurn {
     }
 
     /// Counts a call, and checks what can be checked at once.
-    fn admit(self: &Arc<Self>, call: &Call, subject: &Subject) -> Result<HostedCall, ToolError> {
+    fn admit(
+        self: &Arc<Self>,
+        call: &Call,
+        (subject, hop): (&Subject, &Span),
+    ) -> Result<HostedCall, ToolError> {
         let settings = self.execution.settings();
         let hosted = self.tool(&call.name);
         let unknown =
@@ -339,6 +344,7 @@ impl HostedTurn {
             arguments,
             canonical,
             subject: subject.clone(),
+            hop: hop.clone(),
         })
     }
 
@@ -346,8 +352,9 @@ impl HostedTurn {
     fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
         let audit = self.execution.audit();
         let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
-        let call =
-            CallRecord::new(&call.id, clipped(&call.name), &call.arguments, audit.json(&call.arguments));
+        // What the model wrote in its place is not one of the tools' names, which metrics show.
+        let name = self.own_name(&call.name);
+        let call = CallRecord::new(&call.id, clipped(&name), &call.arguments, audit.json(&call.arguments));
         if let Some(provider) = provider.clone() {
             let event = AuditEvent::ToolUse { call: call.clone(), provider, progress: None };
             audit.publish(Some(subject), event);

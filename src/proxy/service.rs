@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
+use tracing::Instrument;
 
 use crate::{
     config::{Config, Limits},
@@ -38,7 +39,7 @@ use super::{
     ServeError,
     admin::Admin,
     answer::{self, AnswerBody, Begun, Stage},
-    asking::ConfiguredModels,
+    asking::{ConfiguredModels, Witness},
     auth::{self, ClientKey},
     budget::Budget,
     command::{self, Command},
@@ -136,7 +137,6 @@ impl Service {
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
-        let asking = ConfiguredModels::new(&config, &learned, clients.clone());
         let responses = Responses::new(&config, &metrics);
         let states = TurnStates::new(config.limits.max_turn_state, config.limits.turn_state_ttl);
         let audit = (config.execution.is_some() || config.admin.is_some()).then(|| {
@@ -144,10 +144,12 @@ impl Service {
             let observer: Observer = Box::new(move |record| observed.hosted(record));
             Arc::new(Audit::new(Arc::clone(&redactor), Some(observer)))
         });
+        let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
+        let asking = ConfiguredModels::new(&config, &learned, clients.clone(), witness.clone());
         let execution = config.execution.as_ref().zip(audit.clone()).map(|(settings, audit)| {
             // The tools run on a thread of their own.
             let own = clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
-            let models = ConfiguredModels::new(&config, &learned, own.collect());
+            let models = ConfiguredModels::new(&config, &learned, own.collect(), witness);
             let models: Option<Arc<dyn Ask>> = Some(Arc::new(models));
             let (redactor, state_dir) = (Arc::clone(&redactor), config.state_dir.clone());
             let around = Surroundings { redactor, state_dir, images: metrics.images(), audit, models };
@@ -180,7 +182,8 @@ impl Service {
     pub(super) fn sibling(&self) -> Self {
         let clients = self.clients.iter().map(|(name, client)| (name.clone(), Arc::new(client.sibling())));
         let clients: HashMap<_, _> = clients.collect();
-        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
+        let witness = Witness { metrics: Arc::clone(&self.metrics), audit: self.audit.clone() };
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone(), witness);
         Self {
             config: Arc::clone(&self.config),
             clients,
@@ -582,7 +585,8 @@ impl Service {
             let answering = Answering::new(&asked.conversation, self.stamp());
             let pipeline = command::pipeline(model, dialect, &asked.conversation, &answering);
             let (own, id) = (Arc::clone(self), access.id().to_owned());
-            let preparing = Box::pin(async move { own.begin_exchange(&id, asked).await });
+            let preparing = async move { own.begin_exchange(&id, asked).await };
+            let preparing = Box::pin(preparing.instrument(access.span().clone()));
             Begun::preparing(preparing, pipeline.redacting(self.redactor.clone()))
         } else {
             self.begin_exchange(access.id(), asked).await?
@@ -604,7 +608,7 @@ impl Service {
             Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
         };
-        let is_described = self.describe_images(&mut conversation, owner).await;
+        let is_described = self.describe_images(&mut conversation, owner, id).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
@@ -629,9 +633,9 @@ impl Service {
     }
 
     /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
-    async fn describe_images(&self, conversation: &mut Conversation, client: Owner) -> bool {
+    async fn describe_images(&self, conversation: &mut Conversation, client: Owner, id: &str) -> bool {
         let Some(describer) = self.describer(conversation) else { return false };
-        self.vision.describe(conversation, (&self.asking, describer), client).await;
+        self.vision.describe(conversation, (&self.asking, describer), (client, id)).await;
         true
     }
 
@@ -675,7 +679,8 @@ impl Service {
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
         // What no upstream was asked cannot be replayed.
-        let tap = self.tap.as_ref().filter(|_| command.is_none());
+        let asks_upstream = command.is_none();
+        let tap = self.tap.as_ref().filter(|_| asks_upstream);
         let watch = tap.and_then(|tap| {
             tap.begin(&Opening {
                 id,
@@ -700,7 +705,7 @@ impl Service {
                 upstream_model: model.upstream_name(&conversation.model),
                 tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
             };
-            ExchangeReport::new(audit, opening, command.is_none())
+            ExchangeReport::new(audit, opening, asks_upstream)
         });
         let begun = Instant::now();
         let prefill = request.prefill.clone();
@@ -727,7 +732,7 @@ impl Service {
             pipeline.observe_text(report.kept_text());
         }
         let stage = Stage::Opening(opening);
-        Begun { begun, stage, hops, store, keeper, pipeline, watch, report }
+        Begun { begun, asks_upstream, stage, hops, store, keeper, pipeline, watch, report }
     }
 }
 

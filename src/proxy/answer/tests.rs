@@ -101,6 +101,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     let (decide, decided) = oneshot::channel();
     let exchange = Begun {
         begun: std::time::Instant::now(),
+        asks_upstream: true,
         stage: Stage::Opening(Arc::clone(client).begin(request()).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
         store: None,

@@ -18,3 +18,4 @@ mod script;
 mod search;
 mod serper;
 mod vision;
+mod watched;
