@@ -19,7 +19,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tracing::Instrument;
 
 use crate::{
-    config::{Config, Limits},
+    config::{Config, Limits, Model},
     conversation::Conversation,
     dialect::{Answering, ClientDialect, Ids, Stamp},
     execute::{
@@ -85,6 +85,8 @@ struct Asked {
     body: Bytes,
     /// What the body says.
     conversation: Conversation,
+    /// The model that describes its images, if it has any that its own model cannot see.
+    describer: Option<String>,
     /// When it arrived, in seconds of Unix time.
     now: u64,
 }
@@ -578,9 +580,21 @@ impl Service {
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", upstream.name))
         })?;
-        let must_wait = self.must_wait(&conversation, owner);
-        let asked =
-            Asked { dialect, key, owner, reasoning, client: Arc::clone(client), body, conversation, now };
+        let describer = self.describer(model, &conversation);
+        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
+        // It takes other requests before the upstream can be asked, and that may be long.
+        let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
+        let asked = Asked {
+            dialect,
+            key,
+            owner,
+            reasoning,
+            client: Arc::clone(client),
+            body,
+            conversation,
+            describer,
+            now,
+        };
         let begun = if must_wait {
             let answering = Answering::new(&asked.conversation, self.stamp());
             let pipeline = command::pipeline(model, dialect, &asked.conversation, &answering);
@@ -595,20 +609,16 @@ impl Service {
         Ok((Arc::clone(client), stream, begun))
     }
 
-    /// Whether a request takes others before its upstream can be asked, which may be long.
-    fn must_wait(&self, conversation: &Conversation, owner: Owner) -> bool {
-        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(conversation, owner);
-        self.execution.as_ref().is_some_and(is_awaited) || self.describer(conversation).is_some()
-    }
-
     /// Prepares a request and asks its upstream. `id` is the request's id.
     async fn begin_exchange(&self, id: &str, asked: Asked) -> Result<Begun, Failure> {
-        let Asked { dialect, key, owner, reasoning, client, body, mut conversation, now } = asked;
+        let Asked { dialect, key, owner, reasoning, client, body, mut conversation, describer, now } = asked;
         let is_completed = match &self.execution {
             Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
         };
-        let is_described = self.describe_images(&mut conversation, owner, id).await;
+        if let Some(describer) = &describer {
+            self.vision.describe(&mut conversation, (&self.asking, describer), (owner, id)).await;
+        }
         let known = Known {
             config: &self.config,
             learned: &self.learned,
@@ -616,7 +626,7 @@ impl Service {
             execution: self.execution.as_deref().map(|started| &**started),
         };
         // Later hops must find what was added, too, and the images not again.
-        let own = (!is_completed && !is_described).then_some(&body);
+        let own = (!is_completed && describer.is_none()).then_some(&body);
         let how = (reasoning, self.stamp());
         let who = Who { key, owner, request: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
@@ -632,20 +642,13 @@ impl Service {
         Ok(self.open(exchange, (client, keeper, owner), &body, id).await)
     }
 
-    /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
-    async fn describe_images(&self, conversation: &mut Conversation, client: Owner, id: &str) -> bool {
-        let Some(describer) = self.describer(conversation) else { return false };
-        self.vision.describe(conversation, (&self.asking, describer), (client, id)).await;
-        true
-    }
-
-    /// The model that is to describe the images of the conversation, if there are any and its own model cannot see.
-    fn describer(&self, conversation: &Conversation) -> Option<&str> {
-        let describer = self.config.model(&conversation.model)?.vision.as_deref()?;
+    /// The model that is to describe the images of the conversation, if there are any and `model` cannot see.
+    fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
+        let describer = model.vision.as_ref()?;
         let execution = self.execution.as_ref();
         let is_command =
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
-        (vision::has_images(conversation) && !is_command()).then_some(describer)
+        (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
     }
 
     /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found

@@ -30,8 +30,9 @@ pub(super) struct QuestionReport<'c> {
     purpose: &'static str,
     record: HopRecord,
     begun: Instant,
-    tally: Tally,
-    /// Why there is no answer. Without it and without a finish reason, nobody waited for the answer.
+    /// `None`: the upstream's response has not been read to its end.
+    tally: Option<Tally>,
+    /// Why there is no answer.
     failure: Option<Failure>,
 }
 
@@ -47,13 +48,12 @@ impl<'c> QuestionReport<'c> {
             audit.publish(Some(&subject), event);
         }
         let record = HopRecord::begin(&Span::current(), name);
-        let (begun, tally) = (Instant::now(), Tally::default());
-        Self { witness, model, subject, purpose, record, begun, tally, failure: None }
+        Self { witness, model, subject, purpose, record, begun: Instant::now(), tally: None, failure: None }
     }
 
     /// The upstream's response has been read, to its end or until it failed.
     pub(super) fn counted(&mut self, tally: Tally) {
-        self.tally = tally;
+        self.tally = Some(tally);
     }
 
     /// There is no answer.
@@ -74,14 +74,14 @@ fn hop_name<'n>(subject: &'n Subject, model: &'n Model, purpose: &'static str) -
 
 impl Drop for QuestionReport<'_> {
     fn drop(&mut self) {
-        let finish = match (&self.failure, self.tally.finish) {
+        let finish = match (&self.failure, &self.tally) {
             (Some(failure), _) => failure_name(failure),
-            (None, Some(finish)) => finish_name(finish),
+            (None, Some(tally)) => tally.finish.map_or("none", finish_name),
             (None, None) => "cancelled",
         };
-        let (upstream, tally) = (&self.model.upstream.name, &self.tally);
+        let (upstream, tally) = (&self.model.upstream.name, self.tally.clone().unwrap_or_default());
         self.record.end(hop_name(&self.subject, self.model, self.purpose), &finish);
-        self.witness.metrics.tokens(&self.model.name, upstream, tally);
+        self.witness.metrics.tokens(&self.model.name, upstream, &tally);
         if let Some(audit) = &self.witness.audit {
             let event = AuditEvent::HopEnd {
                 finish: finish.to_owned(),
