@@ -156,10 +156,10 @@ impl Access {
         &self.span
     }
 
-    /// A request to the upstream begins.
-    pub(crate) fn hop_begun(&mut self) {
+    /// A request to the upstream has begun.
+    pub(crate) fn hop_begun(&mut self, begun: Instant) {
         self.hops += 1;
-        self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name));
+        self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, begun));
     }
 
     /// The request to the upstream has ended, if one is under way. `outcome` is its finish reason, or why it has none.

@@ -36,8 +36,8 @@ pub(crate) struct HopRecord {
 }
 
 impl HopRecord {
-    /// A hop that begins now, in the span `parent`.
-    pub(crate) fn begin(parent: &Span, name: HopName<'_>) -> Self {
+    /// A hop that began at `begun`, in the span `parent`.
+    pub(crate) fn begin(parent: &Span, name: HopName<'_>, begun: Instant) -> Self {
         let HopName { request, number, model, upstream, purpose } = name;
         let span = tracing::debug_span!(
             parent: parent,
@@ -48,7 +48,7 @@ impl HopRecord {
             purpose,
             outcome = Empty
         );
-        Self { span, begun: Instant::now(), is_ended: false }
+        Self { span, begun, is_ended: false }
     }
 
     /// The span, in which the tools that the hop calls run.

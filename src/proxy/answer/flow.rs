@@ -140,7 +140,7 @@ impl ExchangeState {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { client, stream, mut access, memory, exchange } = parts;
         if exchange.asks_upstream {
-            access.hop_begun();
+            access.hop_begun(exchange.begun);
         }
         Self {
             begun: exchange.begun,
@@ -250,7 +250,7 @@ impl ExchangeState {
         match prepared {
             Ok(exchange) => {
                 if exchange.asks_upstream {
-                    self.access.hop_begun();
+                    self.access.hop_begun(exchange.begun);
                 }
                 self.begun = exchange.begun;
                 self.stage = exchange.stage;
@@ -424,7 +424,7 @@ impl ExchangeState {
         if let Some(report) = &mut self.report {
             report.hop_started();
         }
-        self.access.hop_begun();
+        self.access.hop_begun(Instant::now());
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));

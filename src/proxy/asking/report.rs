@@ -47,8 +47,9 @@ impl<'c> QuestionReport<'c> {
             let event = AuditEvent::HopStart { upstream, model: asked, purpose: Some(purpose) };
             audit.publish(Some(&subject), event);
         }
-        let record = HopRecord::begin(&Span::current(), name);
-        Self { witness, model, subject, purpose, record, begun: Instant::now(), tally: None, failure: None }
+        let begun = Instant::now();
+        let record = HopRecord::begin(&Span::current(), name, begun);
+        Self { witness, model, subject, purpose, record, begun, tally: None, failure: None }
     }
 
     /// The upstream's response has been read, to its end or until it failed.
