@@ -436,7 +436,8 @@ async fn client_that_leaves_while_images_are_generated_leaves_no_file_behind() {
         let (left, state) = (Arc::<Notify>::default(), tempfile::tempdir().unwrap());
         let go = state.path().join("go");
         let (service, asked) = slow_service(go.clone(), Arc::clone(&left)).await;
-        let (upstream, _) = upstream(drawing().into_iter().chain(drawing())).await;
+        let [calls, answer] = drawing();
+        let (upstream, _) = upstream([calls.clone(), calls, answer]).await;
         let mut setup = setup(&upstream, &service, state.path(), "");
         setup.limits.keep_alive = Duration::from_millis(40);
         let proxy = setup.start().await;

@@ -6,6 +6,7 @@ mod clients;
 mod hops;
 mod images;
 mod limits;
+mod mcp;
 mod mixed;
 mod mixed_clients;
 mod model_search;
