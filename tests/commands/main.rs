@@ -19,4 +19,5 @@ mod record;
 mod replay;
 mod rewrite;
 mod saved;
+mod sign_in;
 mod support;
