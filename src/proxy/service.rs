@@ -74,7 +74,7 @@ enum Rest {
 }
 
 /// A client's request for a model's response.
-struct Asked {
+struct ModelRequest {
     dialect: ClientDialect,
     key: ClientKey,
     owner: Owner,
@@ -584,7 +584,7 @@ impl Service {
         let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
         // It takes other requests before the upstream can be asked, and that may be long.
         let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
-        let asked = Asked {
+        let asked = ModelRequest {
             dialect,
             key,
             owner,
@@ -610,8 +610,9 @@ impl Service {
     }
 
     /// Prepares a request and asks its upstream. `id` is the request's id.
-    async fn begin_exchange(&self, id: &str, asked: Asked) -> Result<Begun, Failure> {
-        let Asked { dialect, key, owner, reasoning, client, body, mut conversation, describer, now } = asked;
+    async fn begin_exchange(&self, id: &str, asked: ModelRequest) -> Result<Begun, Failure> {
+        let ModelRequest { dialect, key, owner, reasoning, client, body, mut conversation, describer, now } =
+            asked;
         let is_completed = match &self.execution {
             Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
