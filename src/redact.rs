@@ -112,6 +112,15 @@ impl Redactor {
 
     /// The ranges of secrets. Ranges may overlap.
     pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut found = self.find_written(bytes);
+        if let Some(unescaped) = Unescaped::of(bytes) {
+            let ranges = self.find_written(&unescaped.bytes);
+            found.extend(ranges.into_iter().map(|range| unescaped.original(range)));
+        }
+        found
+    }
+
+    fn find_written(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let matches = |pattern: &Regex| -> Vec<Range<usize>> {
             let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
             groups.map(|range| behind_escape(bytes, range)).collect()
@@ -126,7 +135,82 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// A pattern for a secret in every form it takes in JSON, in JSON inside a JSON string, and in a URL.
+/// A text with its `\u` escapes replaced by the characters that they stand for. Any character of a secret may be written as one, in
+/// JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.
+struct Unescaped {
+    bytes: Vec<u8>,
+    /// The escapes: where they are in `bytes`, and where in the text.
+    escapes: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Unescaped {
+    /// `None`: there are no escapes.
+    fn of(text: &[u8]) -> Option<Self> {
+        memchr::memmem::find(text, br"\u")?;
+        let mut unescaped = Self { bytes: Vec::with_capacity(text.len()), escapes: Vec::new() };
+        let mut at = 0;
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            let plain = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
+            unescaped.bytes.extend_from_slice(rest.get(..plain).unwrap_or_default());
+            let escape = rest.get(plain..).unwrap_or_default();
+            at += plain;
+            if let Some((char, length)) = escaped_char(escape) {
+                let start = unescaped.bytes.len();
+                unescaped.bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                unescaped.escapes.push((start..unescaped.bytes.len(), at..at + length));
+                at += length;
+            } else {
+                // All of them, so that each is looked at once.
+                let backslashes = escape.iter().take_while(|byte| **byte == b'\\').count();
+                unescaped.bytes.extend_from_slice(escape.get(..backslashes).unwrap_or_default());
+                at += backslashes;
+            }
+        }
+        (!unescaped.escapes.is_empty()).then_some(unescaped)
+    }
+
+    /// The part of the text that `range` was. Of an escape, it is all or nothing.
+    fn original(&self, range: Range<usize>) -> Range<usize> {
+        let place = |at: usize, is_end: bool| {
+            let before = self.escapes.partition_point(|(own, _)| own.start < at);
+            match before.checked_sub(1).and_then(|before| self.escapes.get(before)) {
+                None => at,
+                Some((own, written)) if at < own.end => {
+                    if is_end {
+                        written.end
+                    } else {
+                        written.start
+                    }
+                }
+                Some((own, written)) => written.end + (at - own.end),
+            }
+        };
+        place(range.start, false)..place(range.end, true)
+    }
+}
+
+/// The character that the escape at the beginning of `bytes` stands for, and the length of the escape.
+fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
+    let (first, length) = escaped_unit(bytes)?;
+    if let Some(char) = char::from_u32(first.into()) {
+        return Some((char, length));
+    }
+    let (second, more) = escaped_unit(bytes.get(length..)?)?;
+    let char = char::decode_utf16([first, second]).next()?.ok()?;
+    Some((char, length + more))
+}
+
+/// One unit of UTF-16 that is written as `\uXXXX`, with any number of backslashes.
+fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
+    let backslashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
+    let digits = bytes.get(backslashes..)?.strip_prefix(b"u")?.get(..4)?;
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| backslashes > 0 && digits.iter().all(u8::is_ascii_hexdigit))?;
+    Some((u16::from_str_radix(digits, 16).ok()?, backslashes + 5))
+}
+
+/// A pattern for a secret in every form it takes in JSON, in JSON inside a JSON string, and in a URL, but for `\u` escapes.
 fn pattern_of(secret: &str) -> String {
     let byte = |byte: u8| {
         let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
@@ -136,7 +220,7 @@ fn pattern_of(secret: &str) -> String {
             0x80.. => format!(r"\x{byte:02x}"),
             _ => plain,
         };
-        format!(r"(?:{written}|\\+u00(?i:{byte:02x})|%(?i:{byte:02x}))")
+        format!(r"(?:{written}|%(?i:{byte:02x}))")
     };
     format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
 }
@@ -232,6 +316,25 @@ mod tests {
         ] {
             let covered = redactor.text(&format!("<{written}>")).into_owned();
             assert_eq!(covered, format!("<{}>", "x".repeat(written.len())), "{written}");
+        }
+    }
+
+    #[test]
+    fn secrets_with_unicode_escapes_are_covered() {
+        let redactor = Redactor::new(["pässword-😀-1", "plain-secret"]);
+        for (before, secret, behind) in [
+            (r#"{"a":""#, r"p\u00e4ssword-\uD83D\ude00-1", r#""}"#),
+            (r#"{"a":"{\"b\":\""#, r"p\\u00E4ssword-😀-1", r#"\"}"}"#),
+            (r"\u0041", r"plain\u002dsecret", r"\u0042"),
+            (r"é\u00e9 ", r"plain-secre\u0074", ""),
+            ("key ", r"s\u006b-proj-abcdefghijkl", "."),
+            (r#"{"pass\u0077ord":""#, "hunter2", r#""}"#),
+            // Not escapes of a character.
+            (r"\uD83D\u0041 \u00g1 \u00", "", ""),
+            (r"\\\", "", ""),
+        ] {
+            let covered = format!("{before}{}{behind}", "x".repeat(secret.len()));
+            assert_eq!(redactor.text(&format!("{before}{secret}{behind}")), covered);
         }
     }
 

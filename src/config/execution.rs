@@ -340,6 +340,21 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
         Key::new("label", "for people: its name").or("the provider's"),
         Field::OptionalText(&mut rules.label),
     );
+    keys.key(
+        Key::new(
+            "progress",
+            "for people: the line that they see while it runs, such as `\"Searching for: {query}\"`",
+        )
+        .or("the provider's"),
+        Field::OptionalText(&mut rules.progress),
+    );
+    keys.key(
+        Key::new(
+            "prompt",
+            "for the model: a text for the system instructions of requests in which it gets the tool",
+        ),
+        Field::OptionalText(&mut rules.prompt),
+    );
     tool_limits(keys, rules);
 }
 

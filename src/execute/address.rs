@@ -19,7 +19,9 @@ const MAX_URL: usize = 2048;
 /// The ports that may be reached if the rules name no others.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Names that only resolve inside a network. Names below them are meant too.
+/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones (RFC 2606, section 2;
+/// RFC 6761, section 6; RFC 8375, section 3). Names below them are meant too. `.box` is a public suffix, but far more often the name of
+/// a router.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "localdomain",
@@ -28,8 +30,11 @@ const PRIVATE_NAMES: &[&str] = &[
     "intranet",
     "private",
     "corp",
+    "svc",
     "lan",
     "home",
+    "box",
+    "invalid",
     "home.arpa",
     "in-addr.arpa",
     "ip6.arpa",
@@ -492,6 +497,9 @@ mod tests {
             "http://db.internal/",
             "http://wiki.corp/",
             "http://nas.lan/",
+            "http://fritz.box/",
+            "http://api.default.svc/",
+            "http://x.invalid./",
             "http://router.home.arpa/",
             "http://router.home/",
             "http://a.localdomain/",

@@ -5,7 +5,10 @@
 
 use std::{fmt, pin::Pin};
 
-use super::tool::{ErrorCode, ToolError};
+use super::{
+    audit::Subject,
+    tool::{ErrorCode, ToolError},
+};
 use crate::{
     conversation::{Conversation, Turn},
     failure::{Failure, Kind},
@@ -31,16 +34,37 @@ pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Fai
 pub(crate) struct Question {
     /// The messages, and the model's name.
     pub(crate) conversation: Conversation,
-    /// The upstream's own web search is enabled.
-    pub(crate) search: bool,
+    /// What the answer is for.
+    pub(crate) purpose: Purpose,
+    /// The client's request that needs it.
+    pub(crate) subject: Subject,
+}
+
+/// What a question is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A search, which the upstream's own makes.
+    Search,
+    /// The description of an image.
+    Vision,
+}
+
+impl Purpose {
+    /// Its name in events and log lines.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Search => "search",
+            Self::Vision => "vision",
+        }
+    }
 }
 
 impl Question {
     /// A question in these turns.
-    pub(crate) fn new(model: &str, turns: Vec<Turn>) -> Self {
+    pub(crate) fn new((model, purpose): (&str, Purpose), turns: Vec<Turn>, subject: Subject) -> Self {
         let conversation =
             Conversation { model: model.to_owned(), turns, parallel_calls: true, ..Conversation::default() };
-        Self { conversation, search: false }
+        Self { conversation, purpose, subject }
     }
 }
 

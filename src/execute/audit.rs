@@ -251,7 +251,10 @@ pub(crate) fn unix_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::ErrorCode;
+    use crate::execute::{
+        ErrorCode,
+        permission::{Asked, By, Question, Settled},
+    };
 
     fn audit(secret: &str) -> Audit {
         Audit::new(Arc::new(Redactor::new([secret])), None)
@@ -266,8 +269,10 @@ mod tests {
         let audit = audit("secret-word");
         let mut live = audit.subscribe();
         let call = CallRecord::new("call_1", "web_search", "{\"query\":\"x\"}", None);
-        audit
-            .publish(Some(&subject()), AuditEvent::ToolUse { call: call.clone(), provider: "serper".into() });
+        audit.publish(
+            Some(&subject()),
+            AuditEvent::ToolUse { call: call.clone(), provider: "serper".into(), progress: None },
+        );
         audit.publish(
             Some(&subject()),
             AuditEvent::ToolResult {
@@ -292,6 +297,108 @@ mod tests {
             (&result["ok"], &result["code"], &result["ms"]),
             (&false.into(), &"timeout".into(), &30_000.into())
         );
+    }
+
+    /// The kind of event behind this one; `None` is before the first and behind the last.
+    fn next(event: Option<&AuditEvent>) -> Option<AuditEvent> {
+        let call = || CallRecord::new("call_1", "web_search", "{}", None);
+        let asked = Asked { key: None, model: "m", tool: "web_search", aliases: &[], domain: None };
+        let question = || Question::new(&asked, ("Web Search", "{}"), None, tokio::time::Instant::now());
+        let text = String::new;
+        Some(match event {
+            None => AuditEvent::MessageStart {
+                model: text(),
+                key: None,
+                client: "chat",
+                upstream: text(),
+                tools: Vec::new(),
+            },
+            Some(AuditEvent::MessageStart { .. }) => {
+                AuditEvent::HopStart { upstream: text(), model: text(), purpose: None }
+            }
+            Some(AuditEvent::HopStart { .. }) => {
+                AuditEvent::MessageUpdate { content: None, bytes: 1, tokens: 1, held: 0 }
+            }
+            Some(AuditEvent::MessageUpdate { .. }) => {
+                AuditEvent::HopEnd { finish: text(), usage: Value::Null, millis: 1, purpose: None }
+            }
+            Some(AuditEvent::HopEnd { .. }) => AuditEvent::PermissionRequest(question()),
+            Some(AuditEvent::PermissionRequest(question)) => AuditEvent::PermissionResult(Settled {
+                request_id: question.id.clone(),
+                tool: Arc::clone(&question.tool),
+                granted: true,
+                by: By::Rule,
+                subject: None,
+            }),
+            Some(AuditEvent::PermissionResult(_)) => {
+                AuditEvent::ToolUse { call: call(), provider: "p".into(), progress: None }
+            }
+            Some(AuditEvent::ToolUse { .. }) => AuditEvent::CacheHit { call: call() },
+            Some(AuditEvent::CacheHit { .. }) => {
+                AuditEvent::Retry { call: call(), attempt: 2, delay_millis: 1, code: ErrorCode::Timeout }
+            }
+            Some(AuditEvent::Retry { .. }) => AuditEvent::ToolResult {
+                call: call(),
+                provider: None,
+                result: None,
+                code: None,
+                millis: 1,
+                is_cached: true,
+            },
+            Some(AuditEvent::ToolResult { .. }) => AuditEvent::MessageComplete {
+                content: None,
+                finish: text(),
+                usage: Value::Null,
+                millis: 1,
+                first_byte_millis: None,
+            },
+            Some(AuditEvent::MessageComplete { .. }) => {
+                AuditEvent::Error { code: text(), message: text(), is_retryable: false }
+            }
+            Some(AuditEvent::Error { .. }) => AuditEvent::RegistryChanged { tools: Vec::new() },
+            Some(AuditEvent::RegistryChanged { .. }) => {
+                AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() }
+            }
+            Some(AuditEvent::ConfigLoaded { .. }) => {
+                AuditEvent::ProviderStatus { name: "p".into(), state: "ready", since: 1, tools: 1 }
+            }
+            Some(AuditEvent::ProviderStatus { .. }) => return None,
+        })
+    }
+
+    #[test]
+    fn every_kind_of_event_reaches_the_file_but_updates_of_the_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let audit = audit("secret-word");
+        audit.write_to(Some(&path));
+        let events: Vec<_> = std::iter::successors(next(None), |event| next(Some(event))).collect();
+        let mut expected: Vec<_> = events.iter().map(AuditEvent::name).collect();
+        expected.retain(|name| *name != "message_update");
+        events.into_iter().for_each(|event| audit.publish(Some(&subject()), event));
+        audit.close_file();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let names: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(names, expected);
+        assert!(lines.iter().all(|line| line["exchange"] == "ex_1" && line["hop"] == 2), "{lines:?}");
+        let hop = lines.iter().find(|line| line["event"] == "hop_end").unwrap();
+        assert_eq!(hop["id"], "ex_1:hop2");
+    }
+
+    #[test]
+    fn exchanges_whose_events_nobody_reads_stay_bounded() {
+        let audit = audit("secret-word");
+        let mut live = audit.subscribe();
+        let events = || std::iter::successors(next(None), |event| next(Some(event)));
+        for _ in 0..10_000 {
+            events().for_each(|event| audit.publish(Some(&subject()), event));
+        }
+        let published = 10_000 * events().count();
+        let Err(TryRecvError::Lagged(lost)) = live.try_recv() else { panic!("events are missing") };
+        let kept = std::iter::from_fn(|| live.try_recv().ok()).count();
+        assert!(kept <= LIVE.next_power_of_two(), "{kept} events are kept");
+        assert_eq!(usize::try_from(lost).unwrap() + kept, published);
     }
 
     #[test]

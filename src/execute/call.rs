@@ -12,13 +12,14 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::Instrument;
+use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     address::Domain,
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
     permission::Asked,
+    progress,
     provider::{GivenUp, Invocation},
     registry::Hosted,
     shrink::shrink,
@@ -45,6 +46,8 @@ pub(super) struct HostedCall {
     pub(super) arguments: Map<String, Value>,
     pub(super) canonical: String,
     pub(super) subject: Subject,
+    /// The span of the hop that has the call.
+    pub(super) hop: Span,
 }
 
 impl HostedCall {
@@ -52,14 +55,20 @@ impl HostedCall {
     pub(super) async fn run(self) -> Finished {
         let audit = Arc::clone(self.turn.execution.audit());
         let provider = Arc::clone(&self.hosted.provider_name);
-        audit.publish(Some(&self.subject), AuditEvent::ToolUse { call: self.record(), provider });
-        let mut reporting = Reporting { call: &self, began: Instant::now(), outcome: None };
+        let event = AuditEvent::ToolUse { call: self.record(), provider, progress: self.progress() };
+        audit.publish(Some(&self.subject), event);
         let span = tracing::info_span!(
+            parent: &self.hop,
             "hosted_call",
             request_id = &*self.subject.exchange,
+            hop = self.subject.hop,
+            call_id = self.id,
             tool = &*self.hosted.name,
-            provider = &*self.hosted.provider_name
+            provider = &*self.hosted.provider_name,
+            outcome = Empty
         );
+        let mut reporting =
+            Reporting { call: &self, span: span.clone(), began: Instant::now(), outcome: None };
         let late = |_| out_of_time();
         let found = timeout_at(self.turn.deadline, self.found().instrument(span)).await.map_err(late);
         let found = found.and_then(|found| found).map_err(|error| self.covered(error));
@@ -154,6 +163,7 @@ impl HostedCall {
             tool: self.hosted.spec.name.clone(),
             arguments: self.arguments.clone(),
             client,
+            subject: self.subject.clone(),
             deadline: self.turn.deadline,
             given_up: GivenUp::default(),
         };
@@ -237,6 +247,15 @@ impl HostedCall {
         Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
     }
 
+    /// What the tool does, as an event may say it.
+    fn progress(&self) -> Option<String> {
+        let (audit, template) = (self.turn.execution.audit(), &self.hosted.spec.progress);
+        if template.is_empty() || !audit.is_captured() {
+            return None;
+        }
+        audit.content(&progress::line(template, &self.arguments, |text| audit.redacted(text)))
+    }
+
     fn record(&self) -> CallRecord {
         let input = self.turn.execution.audit().json(&self.written);
         CallRecord::new(&self.id, &self.hosted.name, &self.written, input)
@@ -262,6 +281,7 @@ fn seconds(duration: Duration) -> String {
 /// Publishes the end of a call, also of one that was cancelled or panicked.
 struct Reporting<'c> {
     call: &'c HostedCall,
+    span: Span,
     began: Instant,
     /// The result if it is captured, why it failed, whether it is an equal call's.
     outcome: Option<(Option<String>, Option<ErrorCode>, bool)>,
@@ -274,6 +294,7 @@ impl Drop for Reporting<'_> {
             false => (None, Some(ErrorCode::Cancelled), false),
         };
         let (result, code, is_cached) = self.outcome.take().unwrap_or_else(unfinished);
+        self.span.record("outcome", code.map_or("ok", ErrorCode::name));
         let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (call, provider) = (self.call.record(), Some(Arc::clone(&self.call.hosted.provider_name)));
         let event = AuditEvent::ToolResult { call, provider, result, code, millis, is_cached };

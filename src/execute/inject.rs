@@ -76,11 +76,34 @@ pub(super) fn inject(
         offered.insert(name, place);
         offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
     }
+    instruct(conversation, &offered, snapshot);
     // Calls by other names are hosted too. The model is not given these names.
     let aliases: Vec<_> =
         offered.keys().filter(|name| !conversation.hosted_tools.contains(name)).cloned().collect();
     conversation.hosted_tools.extend(aliases);
     offered
+}
+
+/// Adds what the rules for these tools tell the model, each text once: several tools may have one rule.
+fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snapshot) {
+    let mut prompts: Vec<&str> = Vec::new();
+    for hosted in
+        conversation.hosted_tools.iter().filter_map(|name| snapshot.tools().get(*offered.get(name)?))
+    {
+        let prompt = hosted.rules.prompt.as_deref().unwrap_or_default();
+        if !prompt.is_empty() && !prompts.contains(&prompt) {
+            prompts.push(prompt);
+        }
+    }
+    if prompts.is_empty() {
+        return;
+    }
+    let text = prompts.join("\n\n");
+    let is_system = |turn: &&mut Turn| matches!(turn.role, Role::System | Role::Developer);
+    match conversation.turns.iter_mut().find(is_system) {
+        Some(system) => system.add_text("\n\n", &text),
+        None => conversation.turns.insert(0, Turn::text(Role::System, text)),
+    }
 }
 
 /// Whether the client's choice leaves room for the tool that the model has under this name: it may have chosen other ones.

@@ -24,6 +24,7 @@ mod inject;
 mod intent;
 pub(crate) mod permission;
 mod process;
+mod progress;
 mod provider;
 mod rates;
 mod registry;

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{
     Registrations,
     ask::Ask,
-    audit::{Audit, AuditEvent, unix_millis},
+    audit::{Audit, AuditEvent, Subject, unix_millis},
     files::ImageFiles,
     http::HttpClient,
     tool::{Output, ToolError, ToolSpec},
@@ -137,6 +137,8 @@ pub(crate) struct Invocation {
     pub(crate) arguments: Map<String, Value>,
     /// Whose request it is.
     pub(crate) client: Owner,
+    /// The request, and the hop that has the call.
+    pub(crate) subject: Subject,
     /// When the turn ends.
     pub(crate) deadline: Instant,
     /// Who is not asked again when the call is tried again. Its attempts share this.

@@ -342,7 +342,8 @@ fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
 /// The tool as the rules have it, with texts of a bearable size.
 fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
     let is_short = spec.description.len() <= MAX_DESCRIPTION && spec.label.len() <= MAX_LABEL;
-    if is_short && rules.description.is_none() && rules.label.is_none() && rules.timeout.is_none() {
+    let texts = [&rules.description, &rules.label, &rules.progress];
+    if is_short && texts.iter().all(|text| text.is_none()) && rules.timeout.is_none() {
         return spec;
     }
     let cut = |own: &Option<String>, given: &str, most: usize| {
@@ -353,6 +354,7 @@ fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
     Arc::new(ToolSpec {
         description: cut(&rules.description, &spec.description, MAX_DESCRIPTION),
         label: cut(&rules.label, &spec.label, MAX_LABEL),
+        progress: cut(&rules.progress, &spec.progress, MAX_LABEL),
         timeout: rules.timeout.unwrap_or(spec.timeout),
         ..ToolSpec::clone(&spec)
     })

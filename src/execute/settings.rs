@@ -192,6 +192,10 @@ pub(crate) struct ToolRules {
     pub(crate) description: Option<String>,
     /// For people, in place of the provider's label.
     pub(crate) label: Option<String>,
+    /// For people while it runs, in place of the provider's.
+    pub(crate) progress: Option<String>,
+    /// For the model, in the system instructions of requests in which it gets the tool.
+    pub(crate) prompt: Option<String>,
     /// How long one attempt may take.
     pub(crate) timeout: Option<Duration>,
     /// How often a call is tried again.
@@ -220,6 +224,8 @@ impl Default for ToolRules {
             permission: None,
             description: None,
             label: None,
+            progress: None,
+            prompt: None,
             timeout: None,
             retries: None,
             cache: CacheRule::Default,

@@ -17,6 +17,8 @@ pub(crate) struct ToolSpec {
     pub(crate) label: String,
     /// For the model: what it does, and when to call it.
     pub(crate) description: String,
+    /// For people while it runs: `Searching for: {query}`, with arguments in braces. Empty: nothing.
+    pub(crate) progress: String,
     /// JSON Schema of the arguments object.
     pub(crate) parameters: Raw,
     /// A call may be repeated, and its result kept for equal calls.
@@ -37,6 +39,7 @@ impl Default for ToolSpec {
             aliases: &[],
             label: String::new(),
             description: String::new(),
+            progress: String::new(),
             parameters: Raw::from(json!({"type": "object", "properties": {}})),
             is_idempotent: false,
             url_argument: None,

@@ -12,6 +12,7 @@ use tokio::{
     task::{JoinSet, spawn_blocking},
     time::Instant,
 };
+use tracing::Span;
 
 use super::{
     arguments,
@@ -19,6 +20,7 @@ use super::{
     call::HostedCall,
     deferred::Record,
     inject::Offered,
+    progress,
     registry::{Hosted, Snapshot},
     settings::{ExecutionSettings, Visibility},
     shrink::shrink,
@@ -118,11 +120,11 @@ impl HostedTurn {
         hop: usize,
         calls: Vec<Call>,
     ) -> impl Future<Output = Vec<Ran>> + Send + use<> {
-        let turn = Arc::clone(self);
+        let (turn, span) = (Arc::clone(self), Span::current());
         turn.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
-            let running = turn.execution.runtime().run(async move { own.all(&copy, hop).await });
+            let running = turn.execution.runtime().run(async move { own.all(&copy, hop, span).await });
             match running.await {
                 Some(ran) => ran,
                 None => calls.into_iter().map(|call| turn.ran(call, Err(lost()))).collect(),
@@ -226,6 +228,17 @@ impl HostedTurn {
         self.tool(called).map_or_else(|| "".into(), |hosted| Arc::clone(&hosted.provider_name))
     }
 
+    /// One line for people: what the tool of this call does while it runs. `None`: nothing is known of that.
+    pub(crate) fn progress(&self, call: &Call) -> Option<String> {
+        let template = self.tool(&call.name).map(|hosted| &hosted.spec.progress)?;
+        if template.is_empty() {
+            return None;
+        }
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let secrets = self.execution.secrets();
+        Some(progress::line(template, &arguments, |text| secrets.text(text).into_owned()))
+    }
+
     /// The images that these calls made, as far as they have at most `room` bytes together. Each has the id of its call.
     pub(crate) fn images(
         &self,
@@ -249,12 +262,12 @@ impl HostedTurn {
         Subject { exchange: Arc::clone(&self.asker.exchange), hop }
     }
 
-    async fn all(self: &Arc<Self>, calls: &[Call], hop: usize) -> Vec<Ran> {
+    async fn all(self: &Arc<Self>, calls: &[Call], hop: usize, span: Span) -> Vec<Ran> {
         let subject = self.subject(hop);
         let mut running = JoinSet::new();
         let mut finished: Vec<Option<Finished>> = calls.iter().map(|_| None).collect();
         for (place, call) in calls.iter().enumerate() {
-            match self.admit(call, &subject) {
+            match self.admit(call, (&subject, &span)) {
                 Ok(admitted) => {
                     // The permits are fair, so calls begin in their order.
                     running.spawn(async move { (place, admitted.run().await) });
@@ -276,7 +289,11 @@ impl HostedTurn {
     }
 
     /// Counts a call, and checks what can be checked at once.
-    fn admit(self: &Arc<Self>, call: &Call, subject: &Subject) -> Result<HostedCall, ToolError> {
+    fn admit(
+        self: &Arc<Self>,
+        call: &Call,
+        (subject, hop): (&Subject, &Span),
+    ) -> Result<HostedCall, ToolError> {
         let settings = self.execution.settings();
         let hosted = self.tool(&call.name);
         let unknown =
@@ -327,6 +344,7 @@ impl HostedTurn {
             arguments,
             canonical,
             subject: subject.clone(),
+            hop: hop.clone(),
         })
     }
 
@@ -334,10 +352,12 @@ impl HostedTurn {
     fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
         let audit = self.execution.audit();
         let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
-        let call =
-            CallRecord::new(&call.id, clipped(&call.name), &call.arguments, audit.json(&call.arguments));
+        // What the model wrote in its place is not one of the tools' names, which metrics show.
+        let name = self.own_name(&call.name);
+        let call = CallRecord::new(&call.id, clipped(&name), &call.arguments, audit.json(&call.arguments));
         if let Some(provider) = provider.clone() {
-            audit.publish(Some(subject), AuditEvent::ToolUse { call: call.clone(), provider });
+            let event = AuditEvent::ToolUse { call: call.clone(), provider, progress: None };
+            audit.publish(Some(subject), event);
         }
         let result = audit.content(&error.message);
         let (code, millis, is_cached) = (Some(error.code), 0, false);

@@ -16,8 +16,12 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
+use tracing::Instrument;
 
-use super::ask::{Ask, Question};
+use super::{
+    ask::{Ask, Purpose, Question},
+    audit::Subject,
+};
 use crate::{
     conversation::{Conversation, Part, Role, Turn},
     store::Owner,
@@ -75,13 +79,15 @@ pub(crate) fn has_images(conversation: &Conversation) -> bool {
 }
 
 impl Vision {
-    /// Puts texts in place of all images: the descriptions by `model`, or that there is none.
+    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. `request` is the id of the client's
+    /// request.
     pub(crate) async fn describe(
         self: &Arc<Self>,
         conversation: &mut Conversation,
         (ask, model): (&Arc<dyn Ask>, &str),
-        owner: Owner,
+        (owner, request): (Owner, &str),
     ) {
+        let subject = Subject { exchange: request.into(), hop: 1 };
         let images: Vec<_> =
             images(conversation).map(|(turn, image)| (digest(owner, model, image), turn, image)).collect();
         let undescribed = images.len().saturating_sub(MAX_IMAGES);
@@ -89,9 +95,10 @@ impl Vision {
         let mut tasks = JoinSet::new();
         for (digest, turn, image) in images.iter().skip(undescribed) {
             if asked.insert(*digest, None).is_none() {
-                let question = question(model, turn, image);
+                let question = question(model, (turn, image), subject.clone());
                 let (own, ask, digest) = (Arc::clone(self), Arc::clone(ask), *digest);
-                tasks.spawn(async move { (digest, own.description(digest, &*ask, question).await) });
+                let describing = async move { (digest, own.description(digest, &*ask, question).await) };
+                tasks.spawn(describing.in_current_span());
             }
         }
         let digests: Vec<_> = images.iter().map(|(digest, ..)| *digest).collect();
@@ -160,7 +167,7 @@ fn digest(owner: Owner, model: &str, image: &Part) -> ImageDigest {
     digest
 }
 
-fn question(model: &str, turn: &Turn, image: &Part) -> Question {
+fn question(model: &str, (turn, image): (&Turn, &Part), subject: Subject) -> Question {
     let text: String = turn.joined_text().chars().take(MAX_TEXT).collect();
     let text = if text.trim().is_empty() {
         "Describe this image.".to_owned()
@@ -168,7 +175,8 @@ fn question(model: &str, turn: &Turn, image: &Part) -> Question {
         format!("The message with the image: {text}")
     };
     let asked = Turn::of(Role::User, vec![Part::Text(text), image.clone()]);
-    Question::new(model, vec![Turn::text(Role::System, INSTRUCTIONS), asked])
+    let turns = vec![Turn::text(Role::System, INSTRUCTIONS), asked];
+    Question::new((model, Purpose::Vision), turns, subject)
 }
 
 /// Puts the next texts in place of the turn's images. An image of a tool's result becomes part of the result.
@@ -260,7 +268,7 @@ mod tests {
         mut conversation: Conversation,
     ) -> String {
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(describer);
-        vision.describe(&mut conversation, (&ask, "eyes"), Owner::default()).await;
+        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), "req_1")).await;
         assert!(!has_images(&conversation));
         conversation.turns.iter().map(Turn::joined_text).collect::<Vec<_>>().join("|")
     }
@@ -291,8 +299,8 @@ mod tests {
         }
         assert_eq!(describer.questions.lock().unwrap().len(), 1);
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(&describer);
-        vision.describe(&mut with_images(["a"]), (&ask, "eyes"), Owner([1; 32])).await;
-        vision.describe(&mut with_images(["a"]), (&ask, "others"), Owner::default()).await;
+        vision.describe(&mut with_images(["a"]), (&ask, "eyes"), (Owner([1; 32]), "req_1")).await;
+        vision.describe(&mut with_images(["a"]), (&ask, "others"), (Owner::default(), "req_1")).await;
         assert_eq!(describer.questions.lock().unwrap().len(), 3);
     }
 
@@ -360,7 +368,7 @@ mod tests {
         let turn = Turn::of(Role::Tool, vec![Part::Result(output), image("a")]);
         let mut conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         let ask: Arc<dyn Ask> = describer;
-        vision.describe(&mut conversation, (&ask, "eyes"), Owner::default()).await;
+        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), "req_1")).await;
         let [Part::Result(output)] = conversation.turns[0].parts.as_slice() else { panic!("one result") };
         assert_eq!(output.content, "shot\n[image 1: a picture of a]");
     }

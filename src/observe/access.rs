@@ -9,9 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::{
+    Span,
+    field::{Empty, display},
+};
+
 use crate::{dialect::Dialect, event::Finish, failure::Failure, pipeline::Tally};
 
 use super::{
+    hop::{HopName, HopRecord},
     metrics::{Metrics, kind_name},
     untrusted::clip,
 };
@@ -69,6 +75,11 @@ pub(crate) struct Access {
     bytes_out: u64,
     tally: Option<Tally>,
     outcome: Outcome,
+    span: Span,
+    /// Requests to the upstream so far.
+    hops: usize,
+    /// The last of them.
+    hop: Option<HopRecord>,
 }
 
 /// Where a request was routed, in the names of the configuration.
@@ -88,6 +99,8 @@ impl Access {
         path: &str,
         route: &'static str,
     ) -> Self {
+        let span =
+            tracing::debug_span!("request", id, route, model = Empty, upstream = Empty, outcome = Empty);
         Self {
             metrics,
             started: Instant::now(),
@@ -103,6 +116,9 @@ impl Access {
             bytes_out: 0,
             tally: None,
             outcome: Outcome::default(),
+            span,
+            hops: 0,
+            hop: None,
         }
     }
 
@@ -130,12 +146,49 @@ impl Access {
     /// Records that an exchange with an upstream begins. `model` is the name of the configuration entry.
     pub(crate) fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
         self.metrics.streams().inc();
+        self.span.record("model", model);
+        self.span.record("upstream", upstream);
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
     /// Records that the exchange goes on with another model.
     pub(crate) fn moved(&mut self, model: &str, upstream: &str, dialect: Dialect) {
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
+    }
+
+    /// The request's span. It is never entered while a response is read.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// A request to the upstream has begun.
+    pub(crate) fn hop_begun(&mut self, begun: Instant) {
+        self.hops += 1;
+        self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, begun));
+    }
+
+    /// The request to the upstream has ended, if one is under way. `outcome` is its finish reason, or why it has none.
+    pub(crate) fn hop_ended(&mut self, outcome: &str) {
+        if let Some(mut hop) = self.hop.take() {
+            if let Some(name) = self.hop_name() {
+                hop.end(name, &outcome);
+            }
+            // What the hop has called runs in its span.
+            self.hop = Some(hop);
+        }
+    }
+
+    /// Calls `begin` in the span of the hop.
+    pub(crate) fn in_hop<T>(&self, begin: impl FnOnce() -> T) -> T {
+        match &self.hop {
+            Some(hop) => hop.span().in_scope(begin),
+            None => begin(),
+        }
+    }
+
+    fn hop_name(&self) -> Option<HopName<'_>> {
+        let Target { model, upstream, .. } = self.target.as_ref()?;
+        Some(HopName { request: &self.id, number: self.hops, model, upstream, purpose: None })
     }
 
     /// Sets the status of the response.
@@ -178,6 +231,7 @@ impl Access {
             self.metrics.tally(tally);
             if let Some(target) = &self.target {
                 self.metrics.skipped(&target.upstream, &tally.skipped);
+                self.metrics.tokens(&target.model, &target.upstream, tally);
             }
         }
         if self.outcome == Outcome::Cancelled {
@@ -201,6 +255,7 @@ impl Access {
             ttfb_ms = self.first_byte.map(milliseconds),
             duration_ms = milliseconds(self.elapsed()),
             calls = tally.map(|tally| tally.calls.len()),
+            hops = (self.hops > 1).then_some(self.hops),
             bytes_out = self.bytes_out,
             end = %self.outcome,
         );
@@ -218,6 +273,11 @@ impl Access {
 
 impl Drop for Access {
     fn drop(&mut self) {
+        let mut hop = self.hop.take();
+        if let (Some(hop), Some(name)) = (&mut hop, self.hop_name()) {
+            hop.end(name, &self.outcome);
+        }
+        self.span.record("outcome", display(&self.outcome));
         self.count();
         self.write_line();
         self.write_skipped();
@@ -247,6 +307,6 @@ pub(crate) fn finish_name(finish: Finish) -> &'static str {
 }
 
 /// Milliseconds with three decimals: the proxy's own share is far below one.
-fn milliseconds(duration: Duration) -> f64 {
+pub(super) fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

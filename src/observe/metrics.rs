@@ -65,6 +65,9 @@ pub(crate) struct Metrics {
     hosted_retries: Counter,
     images: ImageGauges,
     config: ConfigGauges,
+    tokens: Family<TokenLabels, Counter>,
+    /// The tools that are labels of hosted calls.
+    hosted_names: Names,
     /// `None` if tool names are not a label.
     names: Option<Names>,
 }
@@ -159,6 +162,13 @@ struct SkipLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    direction: &'static str,
+    model: String,
+    upstream: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HostedLabels {
     tool: String,
     provider: String,
@@ -202,6 +212,8 @@ impl Metrics {
             hosted_retries: Counter::default(),
             images: ImageGauges::default(),
             config: ConfigGauges::default(),
+            tokens: Family::default(),
+            hosted_names: Names::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -256,6 +268,11 @@ impl Metrics {
             "image_bytes",
             "Bytes of the generated images that are kept",
             self.images.bytes.clone(),
+        );
+        registry.register(
+            "tokens",
+            "Tokens as upstreams count them, of all requests to them, by direction (input, output)",
+            self.tokens.clone(),
         );
         registry.register("requests", "Finished requests", self.requests.clone());
         registry.register("streams_in_flight", "Responses in progress", self.streams.clone());
@@ -423,6 +440,17 @@ impl Metrics {
         self.held_peak.observe(tally.held_peak as f64);
     }
 
+    /// Adds the tokens of a response by `upstream`, of all its hops. `model` is the name of the configuration entry.
+    pub(crate) fn tokens(&self, model: &str, upstream: &str, tally: &Tally) {
+        for (direction, count) in [("input", tally.input_tokens), ("output", tally.output_tokens)] {
+            if let Some(count) = count.filter(|count| *count > 0) {
+                let labels =
+                    TokenLabels { direction, model: model.to_owned(), upstream: upstream.to_owned() };
+                self.tokens.get_or_create(&labels).inc_by(count);
+            }
+        }
+    }
+
     /// Counts fields of a request that the dialect of `upstream` could not express. Fields that the API does
     /// not define are counted as `other`.
     pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
@@ -478,12 +506,12 @@ impl Metrics {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
-    /// Counts what happens in the execution stage. Names of tools come from the configuration and its providers, which the registry
-    /// limits; names that only a model has written are counted as `other`.
+    /// Counts what happens in the execution stage. Names of tools come from providers, which may offer others all the time; those that
+    /// only a model has written are counted as `other`.
     pub(crate) fn hosted(&self, record: &Record) {
         match &record.event {
             AuditEvent::ToolResult { call, provider, code, millis, .. } => {
-                let tool = provider.as_ref().map_or(OTHER, |_| &call.name).to_owned();
+                let tool = self.hosted_names.label(provider.as_ref().map(|_| call.name.as_str()));
                 let provider = provider.as_deref().unwrap_or_default().to_owned();
                 let seconds = Duration::from_millis(*millis).as_secs_f64();
                 self.hosted_seconds.get_or_create(&ToolLabel { tool: tool.clone() }).observe(seconds);
@@ -618,7 +646,7 @@ impl fmt::Debug for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::CallTally;
+    use crate::{execute::audit::CallRecord, pipeline::CallTally};
 
     #[test]
     fn tool_names_are_bounded() {
@@ -630,6 +658,34 @@ mod tests {
         let text = metrics.text();
         assert_eq!(text.matches("toolwire_calls_total{").count(), MAX_NAMES + 1);
         assert!(text.contains("toolwire_calls_total{format=\"native\",name=\"other\"} 10\n"), "{text}");
+    }
+
+    #[test]
+    fn names_of_hosted_tools_are_bounded() {
+        let metrics = Metrics::new(false);
+        let ran = |name: &str, provider: Option<&str>| Record {
+            sequence: 1,
+            t: 1,
+            subject: None,
+            event: AuditEvent::ToolResult {
+                call: CallRecord::new("c", name, "{}", None),
+                provider: provider.map(Into::into),
+                result: None,
+                code: None,
+                millis: 1,
+                is_cached: false,
+            },
+        };
+        for number in 0..MAX_NAMES + 10 {
+            metrics.hosted(&ran(&format!("tool_{number}"), Some("p")));
+            metrics.hosted(&ran(&format!("invented_{number}"), None));
+        }
+        let text = metrics.text();
+        let own = "toolwire_hosted_calls_total{tool=\"tool_";
+        assert_eq!(text.matches(own).count(), MAX_NAMES);
+        assert!(text.contains("{tool=\"other\",provider=\"p\",code=\"ok\"} 10\n"), "{text}");
+        assert!(!text.contains("invented"), "{text}");
+        assert_eq!(text.matches("toolwire_hosted_call_seconds_count{").count(), MAX_NAMES + 1);
     }
 
     #[test]

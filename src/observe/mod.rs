@@ -5,6 +5,7 @@
 //! or a secret.
 
 mod access;
+mod hop;
 mod list;
 #[cfg(feature = "cli")]
 pub(crate) mod log;
@@ -14,5 +15,6 @@ pub(crate) mod terminal;
 
 pub(crate) use crate::untrusted;
 pub(crate) use access::{Access, Outcome, failure_name, finish_name, tools_left_out};
+pub(crate) use hop::{HopName, HopRecord};
 pub(crate) use list::List;
 pub(crate) use metrics::Metrics;

@@ -335,6 +335,12 @@ impl Pipeline {
         self.stages.calls.pending.as_ref().map(|pending| pending.finish)
     }
 
+    /// The finish reason of the response, as soon as it is known.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn finish_given(&self) -> Option<Finish> {
+        self.stages.calls.tally.finish
+    }
+
     /// Why the response failed, if it did.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()

@@ -1,7 +1,9 @@
 //! [`ConfiguredModels`]: asks models from inside, for tools that need one.
 //!
 //! A question takes the way of a client's request without the sockets: the model's entry, its upstream's queue and connections, the
-//! pipeline. It gets no hosted tools, and nothing of it is recorded or stored.
+//! pipeline. It gets no hosted tools, and nothing of it is recorded or stored. Events and log lines say that it was asked.
+
+mod report;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,13 +22,16 @@ use super::{
     upstream::{Admission, BodyRead, Client, Opened},
 };
 use crate::{
-    config::Config,
+    config::{Config, Model},
     dialect::{Answering, ClientDialect, ReaderRules, Stamp},
-    execute::ask::{Ask, Asking, Citation, ModelAnswer, Question},
+    execute::ask::{Ask, Asking, Citation, ModelAnswer, Purpose, Question},
     failure::{self, Failure, Kind},
     pipeline::{Pipeline, State},
     rules::Reasoning,
 };
+
+use report::QuestionReport;
+pub(super) use report::Witness;
 
 /// The models of the configuration.
 #[derive(Debug)]
@@ -35,6 +40,7 @@ pub(super) struct ConfiguredModels {
     learned: Arc<Learned>,
     /// By the upstreams' names. Their connections belong to the thread on which questions are asked.
     clients: HashMap<String, Arc<Client>>,
+    witness: Witness,
 }
 
 /// The dialect in which answers are written, before they are taken apart. It shows the pages that searches found, with their titles.
@@ -49,20 +55,35 @@ impl ConfiguredModels {
         config: &Arc<Config>,
         learned: &Arc<Learned>,
         clients: HashMap<String, Arc<Client>>,
+        witness: Witness,
     ) -> Self {
-        Self { config: Arc::clone(config), learned: Arc::clone(learned), clients }
+        Self { config: Arc::clone(config), learned: Arc::clone(learned), clients, witness }
     }
 
     async fn answer(&self, question: Question) -> Result<ModelAnswer, Failure> {
-        let Question { mut conversation, search } = question;
-        let model = exchange::model(&self.config, DIALECT, &conversation)?;
+        let model = exchange::model(&self.config, DIALECT, &question.conversation)?;
+        let mut report = QuestionReport::begin(&self.witness, &question, model);
+        let answer = self.answer_of(model, question, &mut report).await;
+        answer.inspect_err(|failure| report.failed(failure))
+    }
+
+    async fn answer_of(
+        &self,
+        model: &Model,
+        question: Question,
+        report: &mut QuestionReport<'_>,
+    ) -> Result<ModelAnswer, Failure> {
+        let Question { mut conversation, purpose, .. } = question;
         let client = self.clients.get(&model.upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", model.upstream.name))
         })?;
         let now = service::unix_time();
         let stamp = Stamp { seed: service::seed(), created: now };
         let (options, means) = self.learned.about(model, &conversation.model);
-        let options = if search { options.searching(&mut conversation) } else { options.clone() };
+        let options = match purpose {
+            Purpose::Search => options.searching(&mut conversation),
+            Purpose::Vision => options.clone(),
+        };
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
         let mut sent = exchange::sent(model, &conversation, (&means, now))?;
@@ -79,7 +100,9 @@ impl ConfiguredModels {
         pipeline.expect_prefill(request.prefill.clone());
         let opened = Arc::clone(client).open(request, Admission::New).await.map_err(|error| error.failure)?;
         let mut out = BytesMut::new();
-        read(opened, &mut pipeline, &mut out, client).await?;
+        let read = read(opened, &mut pipeline, &mut out, client).await;
+        report.counted(pipeline.tally());
+        read?;
         if let Some(failure) = pipeline.failure() {
             return Err(failure.clone());
         }

@@ -56,7 +56,10 @@ impl Command {
             let text = self.answer(seed).await;
             let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
             let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+            // No model was asked. Clients that want token counts wait for them.
+            let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+            let usage = json!({"choices": [], "usage": usage});
+            let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
             Ok(client.made(stream.into()))
         })
     }

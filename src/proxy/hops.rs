@@ -250,12 +250,7 @@ fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
 fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility) -> Vec<Event<'static>> {
     match visibility {
         Visibility::Off => Vec::new(),
-        // One piece of reasoning, which is not the model's.
-        Visibility::Reasoning if ran.is_empty() => Vec::new(),
-        Visibility::Reasoning => {
-            let notes: String = ran.iter().flat_map(|ran| [&ran.note, "\n"]).collect();
-            vec![Event::Reasoning(Reasoning::text(notes))]
-        }
+        Visibility::Reasoning => lined(ran.iter().map(|ran| &*ran.note)).into_iter().collect(),
         Visibility::Items => {
             let mut events = Vec::new();
             for ran in ran {
@@ -266,6 +261,12 @@ fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility)
             events
         }
     }
+}
+
+/// These lines as one piece of reasoning, which is not the model's.
+fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
 }
 
 /// The result of a call.
@@ -395,14 +396,20 @@ impl DecideHop for AskAgain {
     }
 
     fn announced(&self) -> Vec<Event<'static>> {
-        let Some(hosted) = self.hosted.as_ref().filter(|hosted| hosted.visibility() == Visibility::Items)
-        else {
-            return Vec::new();
-        };
+        let Some(hosted) = &self.hosted else { return Vec::new() };
         let running = self.running.iter().flat_map(|running| &running.hosted);
-        let announced =
-            |call: &Call| announced(call, &hosted.own_name(&call.name), &hosted.provider(&call.name));
-        running.map(|call| Event::ServerCall(announced(call))).collect()
+        match hosted.visibility() {
+            Visibility::Off => Vec::new(),
+            Visibility::Reasoning => {
+                let lines: Vec<_> = running.filter_map(|call| hosted.progress(call)).collect();
+                lined(lines.iter().map(String::as_str)).into_iter().collect()
+            }
+            Visibility::Items => {
+                let announced =
+                    |call: &Call| announced(call, &hosted.own_name(&call.name), &hosted.provider(&call.name));
+                running.map(|call| Event::ServerCall(announced(call))).collect()
+            }
+        }
     }
 
     fn deferred(&mut self, mut turn: DeferredTurn) {

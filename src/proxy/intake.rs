@@ -28,6 +28,8 @@ const ROOM: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     pub(super) limits: &'a Limits,
+    /// The bytes that a body of this kind may have at most, if no setting changes that.
+    pub(super) own_max: Option<usize>,
     pub(super) budget: &'a Arc<Budget>,
     pub(super) drain: &'a Drain,
 }
@@ -35,7 +37,7 @@ pub(super) struct Bounds<'a> {
 /// Reads the whole body. Returns it with the memory that is reserved for it.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] beyond `limits.max_body` bytes, [`Kind::Request`] if it is compressed, incomplete or takes longer
+/// [`Kind::TooLarge`] beyond `limits.max_body` or `own_max` bytes, [`Kind::Request`] if it is compressed, incomplete or takes longer
 /// than `limits.body_timeout`, [`Kind::Overloaded`] if there is no memory for it, [`Kind::Draining`] if the server stops
 /// before it is complete.
 pub(super) async fn read(
@@ -47,14 +49,15 @@ pub(super) async fn read(
         let failure = Failure::new(Kind::Request, "compressed request bodies are not supported");
         return Err(failure.with_status(415).with_param("content-encoding"));
     }
-    let Bounds { limits, budget, drain } = bounds;
-    let max = limits.max_body;
+    let Bounds { limits, own_max, budget, drain } = bounds;
+    let max = own_max.map_or(limits.max_body, |own| own.min(limits.max_body));
+    let too_large = || too_large(max, max == limits.max_body);
     // A client that waits for `100 Continue` has not sent anything that would have to be discarded.
     if body.size_hint().lower() > max as u64 {
         if !headers.contains_key(header::EXPECT) {
             discard(body, drain).await;
         }
-        return Err(too_large(max));
+        return Err(too_large());
     }
     let mut body = Pieces { body, deadline: Instant::now().checked_add(limits.body_timeout), limits, drain };
     let mut reservation = Reservation::new(budget);
@@ -63,7 +66,7 @@ pub(super) async fn read(
         let length = read.len() + data.len();
         if length > max {
             discard(body.body, drain).await;
-            return Err(too_large(max));
+            return Err(too_large());
         }
         if read.is_empty() && body.body.is_end_stream() {
             reservation.grow(length)?;
@@ -124,8 +127,10 @@ async fn discard(mut body: Incoming, drain: &Drain) {
     }
 }
 
-fn too_large(max: usize) -> Failure {
-    let message = format!("the request's body is larger than {max} bytes (limits.max_body)");
+/// `is_setting`: the limit is the one of the configuration.
+fn too_large(max: usize, is_setting: bool) -> Failure {
+    let setting = if is_setting { " (limits.max_body)" } else { "" };
+    let message = format!("the request's body is larger than {max} bytes{setting}");
     Failure::new(Kind::TooLarge, message).with_param("body")
 }
 

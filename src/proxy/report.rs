@@ -191,7 +191,7 @@ impl ExchangeReport {
         if let Some(hop) = self.hop.as_mut().filter(|hop| !hop.is_published) {
             hop.is_published = true;
             let (upstream, model) = (self.upstream.clone(), self.upstream_model.clone());
-            self.publish(AuditEvent::HopStart { upstream, model });
+            self.publish(AuditEvent::HopStart { upstream, model, purpose: None });
         }
         true
     }
@@ -206,7 +206,7 @@ impl ExchangeReport {
         self.counted = total;
         if is_heard {
             let millis = millis(hop.begun.elapsed());
-            self.publish(AuditEvent::HopEnd { finish: finish.to_owned(), usage, millis });
+            self.publish(AuditEvent::HopEnd { finish: finish.to_owned(), usage, millis, purpose: None });
         }
     }
 
@@ -295,12 +295,13 @@ fn left(code: &str, message: &str) -> AuditEvent {
 }
 
 /// Token counts, as far as they are known.
-fn usage(input: Option<u64>, output: Option<u64>) -> Value {
+pub(super) fn usage(input: Option<u64>, output: Option<u64>) -> Value {
     let counts = [("input_tokens", input), ("output_tokens", output)];
     let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
     Value::Object(known.collect::<Map<String, Value>>())
 }
 
-fn millis(duration: Duration) -> u64 {
+/// Whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
+use tracing::Instrument;
 
 use crate::{
     config::{Config, Limits, Model, Upstream},
@@ -74,7 +75,7 @@ enum Rest {
 
 /// A client's request for a model's response.
 #[derive(Clone)]
-struct Asked {
+struct ModelRequest {
     /// The request's id.
     id: String,
     dialect: ClientDialect,
@@ -346,6 +347,11 @@ impl Service {
         auth::owner(&self.config.api_keys, headers)
     }
 
+    /// The limits of a request's body; see [`intake::Bounds`].
+    fn bounds(&self, own_max: Option<usize>) -> intake::Bounds<'_> {
+        intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
+    }
+
     /// A request for a stored response, or for its input.
     async fn stored(
         &self,
@@ -386,8 +392,7 @@ impl Service {
         if !self.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-        let (body, memory) = match intake::read(headers, body, bounds).await {
+        let (body, memory) = match intake::read(headers, body, self.bounds(None)).await {
             Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
@@ -416,8 +421,7 @@ impl Service {
         rest: &mut Rest,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-        let (body, _memory) = match intake::read(headers, body, bounds).await {
+        let (body, _memory) = match intake::read(headers, body, self.bounds(None)).await {
             Ok(read) => read,
             Err(failure) => return reply::error(failure, dialect, access),
         };
@@ -455,8 +459,7 @@ impl Service {
         if let Err(failure) = passthrough::check(head) {
             return fail(failure, access);
         }
-        let bounds = intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-        let (body, memory) = match intake::read(&head.headers, body, bounds).await {
+        let (body, memory) = match intake::read(&head.headers, body, self.bounds(None)).await {
             Ok(read) => read,
             Err(failure) => return fail(failure, access),
         };
@@ -517,7 +520,7 @@ impl Service {
         access.asked(&conversation.model, stream);
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let plan = self.failover.plan(&self.config, model, (&conversation, owner));
-        let asked = Asked { id: access.id().to_owned(), dialect, key, owner, reasoning, body, now };
+        let asked = ModelRequest { id: access.id().to_owned(), dialect, key, owner, reasoning, body, now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {
@@ -533,12 +536,16 @@ impl Service {
         let target =
             attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
         let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
-        let begun = if self.must_wait(model, &conversation, owner) {
+        let describer = self.describer(model, &conversation);
+        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
+        // It takes other requests before the upstream can be asked, and that may be long.
+        let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
+        let begun = if must_wait {
             let answering = Answering::new(&conversation, self.stamp());
             let pipeline = command::pipeline(model, dialect, &conversation, &answering);
             let (own, target) = (Arc::clone(self), target.map(str::to_owned));
-            let preparing =
-                Box::pin(async move { own.begin_exchange(&asked, conversation, target.as_deref()).await });
+            let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
+            let preparing = Box::pin(preparing.instrument(access.span().clone()));
             let client = Arc::clone(self.client(&model.upstream)?);
             Begun::preparing(client, preparing, pipeline.redacting(self.redactor.clone()))
         } else {
@@ -557,32 +564,29 @@ impl Service {
         self.clients.get(&upstream.name).ok_or_else(|| Failure::new(Kind::Internal, missing()))
     }
 
-    /// Whether a request takes others before its upstream can be asked, which may be long.
-    fn must_wait(&self, model: &Model, conversation: &Conversation, owner: Owner) -> bool {
-        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(conversation, owner);
-        self.execution.as_ref().is_some_and(is_awaited) || self.describer(model, conversation).is_some()
-    }
-
     /// Prepares a request, of which `conversation` was read, and asks its upstream. `target`: the entry that answers, if it is not that
     /// of the model that the request names.
     async fn begin_exchange(
         &self,
-        asked: &Asked,
+        asked: &ModelRequest,
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<Begun, Failure> {
-        let Asked { id, dialect, key, owner, reasoning, body, now } = asked;
+        let ModelRequest { id, dialect, key, owner, reasoning, body, now } = asked;
         let (dialect, owner, now) = (*dialect, *owner, *now);
         if let Some(target) = target {
             target.clone_into(&mut conversation.model);
         }
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let client = Arc::clone(self.client(&model.upstream)?);
+        let describer = self.describer(model, &conversation);
         let is_completed = match &self.execution {
             Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
         };
-        let is_described = self.describe_images(model, &mut conversation, owner).await;
+        if let Some(describer) = &describer {
+            self.vision.describe(&mut conversation, (&self.asking, describer), (owner, id)).await;
+        }
         let known = Known {
             config: &self.config,
             learned: &self.learned,
@@ -590,7 +594,7 @@ impl Service {
             execution: self.execution.as_deref().map(|started| &**started),
         };
         // Later hops must find what was added, too, and the images not again.
-        let own = (!is_completed && !is_described && target.is_none()).then_some(body);
+        let own = (!is_completed && describer.is_none() && target.is_none()).then_some(body);
         let how = (*reasoning, self.stamp());
         let who = Who { key: *key, owner, request: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
@@ -606,20 +610,13 @@ impl Service {
         Ok(self.open(exchange, (client, keeper, owner), body, id).await)
     }
 
-    /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
-    async fn describe_images(&self, model: &Model, conversation: &mut Conversation, client: Owner) -> bool {
-        let Some(describer) = self.describer(model, conversation) else { return false };
-        self.vision.describe(conversation, (&self.asking, describer), client).await;
-        true
-    }
-
-    /// The model that is to describe the images of the conversation, if there are any and its own model cannot see.
-    fn describer<'m>(&self, model: &'m Model, conversation: &Conversation) -> Option<&'m str> {
-        let describer = model.vision.as_deref()?;
+    /// The model that is to describe the images of the conversation, if there are any and `model` cannot see.
+    fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
+        let describer = model.vision.as_ref()?;
         let execution = self.execution.as_ref();
         let is_command =
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
-        (vision::has_images(conversation) && !is_command()).then_some(describer)
+        (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
     }
 
     /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
@@ -653,7 +650,8 @@ impl Service {
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
         // What no upstream was asked cannot be replayed.
-        let tap = self.tap.as_ref().filter(|_| command.is_none());
+        let asks_upstream = command.is_none();
+        let tap = self.tap.as_ref().filter(|_| asks_upstream);
         let watch = tap.and_then(|tap| {
             tap.begin(&Opening {
                 id,
@@ -678,7 +676,7 @@ impl Service {
                 upstream_model: model.upstream_name(&conversation.model),
                 tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
             };
-            ExchangeReport::new(audit, opening, command.is_none())
+            ExchangeReport::new(audit, opening, asks_upstream)
         });
         let begun = Instant::now();
         let prefill = request.prefill.clone();
@@ -705,7 +703,7 @@ impl Service {
             pipeline.observe_text(report.kept_text());
         }
         let stage = Stage::Opening(opening);
-        Begun { client, begun, stage, hops, store, keeper, pipeline, watch, report }
+        Begun { client, begun, asks_upstream, stage, hops, store, keeper, pipeline, watch, report }
     }
 }
 

@@ -22,5 +22,6 @@ mod reload;
 mod replay;
 mod rewrite;
 mod saved;
+mod sign_in;
 mod support;
 mod systemd;

@@ -11,12 +11,19 @@ use crate::execute::{
 use crate::untrusted::printable_json;
 
 /// Which exchange and hop an event belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// The id of the client's request.
     pub(crate) exchange: Arc<str>,
     /// The hop, counted from 1.
     pub(crate) hop: usize,
+}
+
+impl Subject {
+    /// The hop's id, as log lines and spans have it.
+    fn id(&self) -> String {
+        format!("{}:hop{}", self.exchange, self.hop)
+    }
 }
 
 /// An event, when it happened, and its number on the bus.
@@ -96,6 +103,8 @@ pub(crate) enum AuditEvent {
         call: CallRecord,
         /// The name of its provider.
         provider: Arc<str>,
+        /// One line for people: what the tool does now.
+        progress: Option<String>,
     },
     /// A hosted call has a result.
     ToolResult {
@@ -140,6 +149,8 @@ pub(crate) enum AuditEvent {
         upstream: String,
         /// The model's name there.
         model: String,
+        /// Why toolwire itself asks the model; `None`: it answers the client.
+        purpose: Option<&'static str>,
     },
     /// A hop has ended.
     HopEnd {
@@ -149,6 +160,8 @@ pub(crate) enum AuditEvent {
         usage: Value,
         /// How long it took.
         millis: u64,
+        /// Why toolwire itself asked; `None`: the model answered the client.
+        purpose: Option<&'static str>,
     },
     /// A person is asked whether a call may run.
     PermissionRequest(Question),
@@ -236,7 +249,11 @@ impl AuditEvent {
                 }
                 fields
             }
-            Self::ToolUse { call, provider } => json!({"toolCall": call.json(), "provider": **provider}),
+            Self::ToolUse { call, provider, progress } => with_content(
+                json!({"toolCall": call.json(), "provider": **provider}),
+                "progress",
+                progress.as_deref(),
+            ),
             Self::ToolResult { call, provider, result, code, millis, is_cached } => {
                 let mut fields =
                     json!({"toolCall": call.json(), "ok": code.is_none(), "ms": millis, "cached": is_cached});
@@ -256,8 +273,12 @@ impl AuditEvent {
             Self::Error { code, message, is_retryable } => {
                 json!({"error": {"code": code, "message": message, "retryable": is_retryable}})
             }
-            Self::HopStart { upstream, model } => json!({"upstream": upstream, "model": model}),
-            Self::HopEnd { finish, usage, millis } => json!({"finish": finish, "usage": usage, "ms": millis}),
+            Self::HopStart { upstream, model, purpose } => {
+                with_content(json!({"upstream": upstream, "model": model}), "purpose", *purpose)
+            }
+            Self::HopEnd { finish, usage, millis, purpose } => {
+                with_content(json!({"finish": finish, "usage": usage, "ms": millis}), "purpose", *purpose)
+            }
             Self::PermissionRequest(question) => question.json(),
             Self::PermissionResult(settled) => settled.json(),
             Self::CacheHit { call } => json!({"toolCall": call.json()}),
@@ -273,6 +294,7 @@ impl AuditEvent {
     }
 }
 
+/// `fields` with `content`, if there is any.
 fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
     if let (Value::Object(fields), Some(content)) = (&mut fields, content) {
         fields.insert(key.to_owned(), content.into());
@@ -292,6 +314,9 @@ impl Record {
         if let Some(subject) = &self.subject {
             data.insert("exchange".to_owned(), (*subject.exchange).into());
             data.insert("hop".to_owned(), subject.hop.into());
+            if matches!(self.event, AuditEvent::HopStart { .. } | AuditEvent::HopEnd { .. }) {
+                data.insert("id".to_owned(), subject.id().into());
+            }
         }
         if let Value::Object(fields) = self.event.fields() {
             data.extend(fields);

@@ -168,6 +168,44 @@ impl From<rustix::io::Errno> for SaveError {
     }
 }
 
+/// An image that has been saved for a result. If there is no such result in the end, because the call was cancelled or failed, nobody
+/// learns of the image, and it is removed.
+#[derive(Debug)]
+pub(crate) struct UnclaimedImage {
+    files: Arc<ImageFiles>,
+    /// `None`: it belongs to a result.
+    name: Option<String>,
+}
+
+impl UnclaimedImage {
+    /// Saves an image; see [`ImageFiles::save`].
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(crate) fn save(files: &Arc<ImageFiles>, image: &[u8], now: SystemTime) -> Result<Self, SaveError> {
+        let name = files.save(image, now)?;
+        Ok(Self { files: Arc::clone(files), name: Some(name) })
+    }
+
+    /// The address of the image.
+    pub(crate) fn url(&self) -> Option<String> {
+        self.name.as_ref().map(|name| self.files.url(name))
+    }
+
+    /// The image's name. It is in a result now.
+    pub(crate) fn claim(mut self) -> Option<String> {
+        self.name.take()
+    }
+}
+
+impl Drop for UnclaimedImage {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.files.remove(name);
+        }
+    }
+}
+
 impl ImageFiles {
     /// The folder of these settings; it is not touched yet. `None`: they name none.
     pub(crate) fn new(settings: &ImageSettings, gauges: ImageGauges) -> Option<Self> {
@@ -236,6 +274,15 @@ impl ImageFiles {
         known.add(name.clone(), size);
         self.show(known);
         Ok(name)
+    }
+
+    /// Removes an image, if it exists.
+    fn remove(&self, name: &str) {
+        let Ok(folder) = self.open_folder() else { return };
+        if let Some(known) = self.known().as_mut() {
+            known.remove(name, &folder);
+            self.show(known);
+        }
     }
 
     /// The image `name`; `None` if it does not exist.

@@ -182,3 +182,18 @@ fn images_for_a_response_are_bounded_together() {
     let unknown = vec![("call".to_owned(), "../x.png".to_owned()), ("call".to_owned(), NAME.to_owned())];
     assert_eq!(files.media(unknown, 1200), []);
 }
+
+#[test]
+fn image_that_no_result_claims_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = Arc::new(files(folder.path(), |_| {}));
+    let save = || UnclaimedImage::save(&files, &png(100), at(1_795_421_700)).unwrap();
+    let claimed = save().claim().unwrap();
+    let dropped = save();
+    let name = dropped.name.clone().unwrap();
+    assert_eq!(files.gauges.count.get(), 2);
+    drop(dropped);
+    assert_eq!(files.read(&name).unwrap(), None);
+    assert_eq!(files.read(&claimed).unwrap(), Some(png(100)));
+    assert_eq!((files.gauges.count.get(), files.gauges.bytes.get()), (1, 4096));
+}

@@ -81,6 +81,49 @@ fn selective_tool_is_offered_while_the_chain_asks_for_it() {
 }
 
 #[test]
+fn prompt_of_a_tool_is_told_in_the_system_instructions_while_it_is_offered() {
+    let told = |settings: ExecutionSettings, turns: Vec<Turn>| {
+        let mut conversation = saying(turns);
+        offered(settings, &mut conversation);
+        let system = conversation.turns.iter().filter(|turn| turn.role != Role::User);
+        system.map(|turn| (turn.role, turn.joined_text())).collect::<Vec<_>>()
+    };
+    let rules = |prompt: &str, injection| ToolRules {
+        prompt: Some(prompt.to_owned()),
+        injection,
+        ..ToolRules::default()
+    };
+    let with = |web: &str, calc: &str, injection| ExecutionSettings {
+        tools: [
+            ("web_search".to_owned(), rules(web, injection)),
+            ("calc".to_owned(), rules(calc, Injection::Force)),
+        ]
+        .into(),
+        ..ExecutionSettings::default()
+    };
+    let hello = || vec![user("hello")];
+    assert_eq!(
+        told(with("Search first.", "Never guess.", Injection::Force), hello()),
+        [(Role::System, "Search first.\n\nNever guess.".to_owned())]
+    );
+    // A rule for several tools says it once.
+    assert_eq!(
+        told(with("Be brief.", "Be brief.", Injection::Force), hello()),
+        [(Role::System, "Be brief.".to_owned())]
+    );
+    assert_eq!(
+        told(
+            with("Search first.", "", Injection::Force),
+            [vec![Turn::text(Role::Developer, "Be kind.")], hello()].concat()
+        ),
+        [(Role::Developer, "Be kind.\n\nSearch first.".to_owned())]
+    );
+    // The search is not offered.
+    assert_eq!(told(with("Search first.", "", Injection::Selective), hello()), []);
+    assert_eq!(told(ExecutionSettings::default(), hello()), []);
+}
+
+#[test]
 fn own_intent_replaces_the_default() {
     let mut settings = selective();
     settings.tools.get_mut("web_search").unwrap().intent = vec![Intent::parse("oracle").unwrap()];

@@ -41,7 +41,7 @@ pub(crate) struct QuestionContext {
 }
 
 impl Question {
-    pub(super) fn new(
+    pub(in crate::execute) fn new(
         asked: &Asked<'_>,
         (label, params): (&str, &str),
         subject: Option<&Subject>,

@@ -10,7 +10,7 @@ use crate::{
     conversation::{Role, Turn},
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec,
-        ask::{Ask, Question},
+        ask::{Ask, Purpose, Question},
         engines::{cleaned, recency},
         providers::Fault,
     },
@@ -89,6 +89,7 @@ impl Options {
             description: "Searches the web. Returns an answer with the pages that it comes from. Use it for current events, for facts \
                           that may have changed, and for whatever you are not sure of."
                 .to_owned(),
+            progress: "Searching for: {query}".to_owned(),
             parameters: Raw::from(parameters),
             is_idempotent: true,
             timeout: self.timeout,
@@ -139,7 +140,8 @@ impl ModelSearch {
             Turn::text(Role::System, &self.options.instructions),
             Turn::text(Role::User, format!("{query}{age}")),
         ];
-        let question = Question { search: true, ..Question::new(&self.options.model, turns) };
+        let question =
+            Question::new((&self.options.model, Purpose::Search), turns, call.subject.clone());
         let answer = self.models.ask(question).await.map_err(|failure| {
             tracing::warn!(provider = %self.name, %failure, "the model gave no answer");
             ToolError::from(failure)

@@ -370,6 +370,30 @@ fn configured_secrets_leave_results_and_events() {
 }
 
 #[test]
+fn events_say_what_a_tool_does_while_contents_are_captured() {
+    run(async {
+        let provided = ToolSpec { progress: "Asking: {q}".to_owned(), ..spec("tool") };
+        for (own, expected) in [
+            (None, Some("Asking: a xxxxxxxxxxx")),
+            (Some("Looking up {q}, {q}"), Some("Looking up a xxxxxxxxxxx, a xxxxxxxxxxx")),
+            (Some(""), None),
+        ] {
+            let own = ToolRules { progress: own.map(str::to_owned), ..ToolRules::default() };
+            let provider = Scripted::new(vec![provided.clone()], []);
+            let execution = stage(rules(own), &[("p", &provider)]);
+            for is_captured in [true, false] {
+                let mut live = execution.audit().subscribe();
+                execution.audit().capture(is_captured);
+                turn(&execution).run(vec![call("a", "tool", "a secret-word")]).await;
+                let data = live.try_recv().unwrap().data();
+                let progress = data.get("progress").and_then(Value::as_str);
+                assert_eq!(progress, expected.filter(|_| is_captured), "{data:?}");
+            }
+        }
+    });
+}
+
+#[test]
 fn denied_calls_and_addresses_do_not_run() {
     run(async {
         let page = ToolSpec {

@@ -334,6 +334,28 @@ mod tests {
     }
 
     #[test]
+    fn large_events_that_nobody_reads_stay_bounded() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.open(None, None);
+        assert_eq!(read(&mut reader), None);
+        for sequence in 1..=10_000 {
+            let content = Some("x".repeat(4 << 10));
+            let event = AuditEvent::MessageComplete {
+                content,
+                finish: "stop".to_owned(),
+                usage: serde_json::Value::Null,
+                millis: 1,
+                first_byte_millis: None,
+            };
+            feed.publish(&Record { sequence, t: 1, subject: None, event });
+            let kept = feed.lock();
+            assert!(kept.bytes <= MAX_BYTES && kept.events.len() <= MAX_EVENTS);
+            assert_eq!(kept.bytes, kept.events.iter().map(|(_, event)| event.len()).sum::<usize>());
+        }
+        assert!(read(&mut reader).unwrap().contains("too_slow"));
+    }
+
+    #[test]
     fn gap_in_the_numbers_is_a_reset() {
         let feed = Arc::new(Feed::default());
         let mut reader = feed.open(None, None);

@@ -14,7 +14,7 @@ use crate::{
     dialect::UpstreamRequest,
     event::Event,
     failure::{self, Failure, Kind},
-    observe::{Access, Outcome},
+    observe::{Access, Outcome, failure_name, finish_name},
     pipeline::{Pipeline, SLICE, State},
 };
 
@@ -50,6 +50,8 @@ pub(in crate::proxy) struct Begun {
     /// The upstream's client.
     pub(in crate::proxy) client: Arc<Client>,
     pub(in crate::proxy) begun: Instant,
+    /// The response begins with a request to the upstream.
+    pub(in crate::proxy) asks_upstream: bool,
     pub(in crate::proxy) stage: Stage,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
@@ -75,6 +77,7 @@ impl Begun {
         Self {
             client,
             begun: Instant::now(),
+            asks_upstream: false,
             stage: Stage::Preparing(preparing),
             hops: None,
             store: None,
@@ -143,7 +146,10 @@ pub(in crate::proxy) enum Stage {
 impl ExchangeState {
     /// An exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { stream, access, memory, exchange, attempts } = parts;
+        let Parts { stream, mut access, memory, exchange, attempts } = parts;
+        if exchange.asks_upstream {
+            access.hop_begun(exchange.begun);
+        }
         Self {
             begun: exchange.begun,
             stage: exchange.stage,
@@ -258,6 +264,9 @@ impl ExchangeState {
                     self.access.moved(attempts.target(), &upstream.name, upstream.dialect());
                 }
                 self.client = exchange.client;
+                if exchange.asks_upstream {
+                    self.access.hop_begun(exchange.begun);
+                }
                 self.begun = exchange.begun;
                 self.stage = exchange.stage;
                 self.hops = exchange.hops;
@@ -367,12 +376,11 @@ impl ExchangeState {
 
     /// Drops this hop's response; decides how to go on.
     fn hop_ended(&mut self) {
-        if let Some(report) = &mut self.report {
-            report.hop_ended(&self.pipeline);
-        }
+        self.end_of_hop();
         self.close_attempts();
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
-            self.stage = Stage::Deciding(hops.decide(follow_up.clone()));
+            let follow_up = follow_up.clone();
+            self.stage = Stage::Deciding(self.access.in_hop(|| hops.decide(follow_up)));
             let announced = hops.announced();
             self.show(&announced);
         } else {
@@ -382,15 +390,22 @@ impl ExchangeState {
         }
     }
 
-    /// The response is complete.
-    fn completed(&mut self) {
+    /// Tells the log and the events that the hop has ended, if one is under way.
+    fn end_of_hop(&mut self) {
+        let finish = self.pipeline.hop_finish().or_else(|| self.pipeline.finish_given());
+        self.access.hop_ended(finish.map_or("none", finish_name));
         if let Some(report) = &mut self.report {
             report.hop_ended(&self.pipeline);
         }
+    }
+
+    /// The response is complete.
+    fn completed(&mut self) {
+        self.end_of_hop();
         if let Some(hops) = &mut self.hops {
             hops.completed(&self.pipeline.tally());
             if let Some(turn) = self.pipeline.take_deferred() {
-                hops.deferred(turn);
+                self.access.in_hop(|| hops.deferred(turn));
             }
         }
         // Before the client gets the end: its next request may continue the response.
@@ -431,6 +446,7 @@ impl ExchangeState {
         if let Some(report) = &mut self.report {
             report.hop_started();
         }
+        self.access.hop_begun(Instant::now());
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
@@ -524,6 +540,7 @@ impl ExchangeState {
         if let Some(report) = self.report.take() {
             report.ended(&outcome, &self.pipeline, &self.access);
         }
+        self.access.hop_ended(failure_name(failure));
         self.out.truncate(self.comments);
         self.permit = None;
         self.stage = Stage::Preparing(preparing);

@@ -102,6 +102,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     let exchange = Begun {
         client: Arc::clone(client),
         begun: std::time::Instant::now(),
+        asks_upstream: true,
         stage: Stage::Opening(Arc::clone(client).begin(request()).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
         store: None,

@@ -13,7 +13,7 @@ use crate::{
     proxy::{
         ServeError,
         admin::Admin,
-        asking::{ConfiguredModels, NewestModels},
+        asking::{ConfiguredModels, NewestModels, Witness},
         budget::Budget,
         failover::Failover,
         learned::{Learned, LearnedMeans},
@@ -91,8 +91,8 @@ impl Service {
         let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
         let redactor = Arc::new(Redactor::new(config.secrets().chain(old_secrets)));
         let audit = audit(&config, &metrics, &redactor, earlier);
-        let (execution, stage_models) =
-            stage(&config, (&clients, &learned), (&redactor, &metrics, audit.as_ref()), before)?;
+        let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
+        let (execution, stage_models) = stage(&config, (&clients, &learned), (&redactor, &witness), before)?;
         let started = execution.as_deref().map(|started| &**started);
         let known = earlier.and_then(|earlier| earlier.admin.as_deref());
         let admin = Admin::new(&config, (started, audit.as_ref()), reloads.clone(), known);
@@ -114,7 +114,7 @@ impl Service {
         };
         Ok(Self {
             admin: admin.map_err(ServeError::Thread)?.map(Arc::new),
-            asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone())),
+            asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
             config,
             clients,
             models,
@@ -140,7 +140,8 @@ impl Service {
     pub(in crate::proxy) fn sibling(&self, before: Option<&Self>) -> Self {
         let own = before.map(|before| &before.clients);
         let clients = clients_of_thread(&self.clients, own);
-        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone());
+        let witness = Witness { metrics: Arc::clone(&self.metrics), audit: self.audit.clone() };
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone(), witness);
         Self {
             config: Arc::clone(&self.config),
             clients,
@@ -238,10 +239,11 @@ fn audit(
 fn stage(
     config: &Arc<Config>,
     (clients, learned): (&Clients, &Arc<Learned>),
-    (redactor, metrics, audit): (&Arc<Redactor>, &Metrics, Option<&Arc<Audit>>),
+    (redactor, witness): (&Arc<Redactor>, &Witness),
     before: Option<Before<'_>>,
 ) -> Result<Stage, ServeError> {
-    let (Some(settings), Some(audit)) = (&config.execution, audit) else { return Ok((None, None)) };
+    let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else { return Ok((None, None)) };
+    let (metrics, witness) = (&witness.metrics, witness.clone());
     let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
     if let Some((stage, Before { service, changes })) = known
         && !STAGE.iter().any(|table| changes.touch(table))
@@ -249,13 +251,13 @@ fn stage(
         stage.know_secrets(redactor);
         if let Some(models) = &service.stage_models {
             let clients = clients_of_thread(clients, Some(&models.clients()));
-            models.replace(ConfiguredModels::new(config, learned, clients));
+            models.replace(ConfiguredModels::new(config, learned, clients, witness));
         }
         return Ok((Some(Arc::clone(stage)), service.stage_models.clone()));
     }
     // The tools run on a thread of their own.
     let own = clients_of_thread(clients, None);
-    let models = Arc::new(NewestModels::new(ConfiguredModels::new(config, learned, own)));
+    let models = Arc::new(NewestModels::new(ConfiguredModels::new(config, learned, own, witness)));
     let asked: Arc<dyn Ask> = Arc::clone(&models) as _;
     let around = Surroundings {
         redactor: Arc::clone(redactor),

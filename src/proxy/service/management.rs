@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 
 use super::{Rest, Service};
 use crate::{
-    config::Limits,
     observe::Access,
     proxy::{
         admin::{self, Admin},
@@ -40,10 +39,7 @@ impl Service {
         let mut read = Bytes::new();
         let mut _memory = None;
         if admitted.has_body(&head.method) {
-            let max_body = self.config.limits.max_body.min(admin::MAX_BODY);
-            let limits = Limits { max_body, ..self.config.limits.clone() };
-            let bounds = intake::Bounds { limits: &limits, budget: &self.budget, drain: &self.drain };
-            match intake::read(&head.headers, body, bounds).await {
+            match intake::read(&head.headers, body, self.bounds(Some(admin::MAX_BODY))).await {
                 Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
                 Err(failure) => return admin::response(Err(failure.into()), access),
             }
@@ -70,9 +66,7 @@ impl Service {
         }
         let (mut read, mut _memory) = (Bytes::new(), None);
         if programs::has_body(&head.method) {
-            let bounds =
-                intake::Bounds { limits: &self.config.limits, budget: &self.budget, drain: &self.drain };
-            match intake::read(&head.headers, body, bounds).await {
+            match intake::read(&head.headers, body, self.bounds(None)).await {
                 Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
                 Err(failure) => return fail(failure, access),
             }

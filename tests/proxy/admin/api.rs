@@ -57,6 +57,8 @@ async fn bodies_are_limited_and_must_be_json() {
     let ask = || Ask::new(&proxy, "POST", "/admin/tools/echo/run").key(KEY);
     let (status, error) = ask().body("application/json", "x".repeat((1 << 20) + 1)).answer().await;
     assert_eq!((status, &error["error"]["code"]), (413, &json!("too_large")));
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("1048576 bytes") && !message.contains("max_body"), "{message}");
     let deep = "[".repeat(100_000);
     for wrong in ["{", "[]", "nothing", "{\"input\":{}}x", &deep] {
         let (status, error) = ask().body("application/json", wrong.to_owned()).answer().await;

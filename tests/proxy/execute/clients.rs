@@ -59,7 +59,9 @@ async fn hidden_calls_leave_no_trace() {
 async fn calls_can_be_lines_of_reasoning() {
     for path in PATHS {
         let (upstream, _) = upstream(script()).await;
-        let proxy = setup(&upstream, "visibility = \"reasoning\"").start().await;
+        let mut setup = setup(&upstream, "visibility = \"reasoning\"");
+        setup.execution.push_str("[[tools]]\nname = \"search\"\nprogress = \"Looking for: {query}\"\n");
+        let proxy = setup.start().await;
         let body = stream(&proxy, path).await;
         let reasoning = events(&body).into_iter().filter_map(|event| {
             let places = ["/choices/0/delta/reasoning_content", "/delta/thinking"];
@@ -71,7 +73,9 @@ async fn calls_can_be_lines_of_reasoning() {
         });
         let reasoning: String = reasoning.collect();
         assert!(
-            reasoning.to_lowercase().starts_with("search") && reasoning.ends_with('\n'),
+            reasoning.starts_with("Looking for: ")
+                && reasoning.contains("\nsearch: ")
+                && reasoning.ends_with('\n'),
             "{path} {reasoning:?} {body}"
         );
         assert!(body.contains("It rains."), "{body}");

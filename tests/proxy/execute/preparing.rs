@@ -1,7 +1,11 @@
 //! A request that other requests prepare: images are described, or hosted tools of the turn before still run. The client waits as
 //! for an upstream: with keep-alives, and with a status that is open until then.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::Request;
 use http_body_util::Full;
@@ -44,7 +48,7 @@ struct Waiting {
 }
 
 /// Waits until the test says so.
-async fn gone_on(go: &PathBuf) {
+async fn gone_on(go: &Path) {
     while !go.exists() {
         sleep(Duration::from_millis(5)).await;
     }

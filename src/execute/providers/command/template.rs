@@ -19,7 +19,7 @@ enum Part {
     /// As it is.
     Fixed(String),
     /// The call's argument of this name.
-    Argument { name: String, may_begin_with_dash: bool },
+    Argument { name: String, dashes: Dashes },
 }
 
 impl Template {
@@ -44,7 +44,11 @@ impl Template {
             if properties.is_none_or(|properties| !properties.contains_key(name)) {
                 return Err(format!("`command` has `{argument}`, but `parameters` has no property `{name}`"));
             }
-            Ok(Part::Argument { name: name.to_owned(), may_begin_with_dash })
+            let dashes = match may_begin_with_dash {
+                true => Dashes::Allowed,
+                false => Dashes::Listed(properties.and_then(|own| own.get(name)).map(listed).unwrap_or_default()),
+            };
+            Ok(Part::Argument { name: name.to_owned(), dashes })
         };
         Ok(Self(arguments.iter().map(part).collect::<Result<_, _>>()?))
     }
@@ -55,13 +59,35 @@ impl Template {
         for part in &self.0 {
             match part {
                 Part::Fixed(argument) => filled.push(argument.clone()),
-                Part::Argument { name, may_begin_with_dash } => {
-                    filled.extend(value(name, call.get(name), *may_begin_with_dash)?);
-                }
+                Part::Argument { name, dashes } => filled.extend(value(name, call.get(name), dashes)?),
             }
         }
         Ok(filled)
     }
+}
+
+/// Whether a string may begin with `-`, which programs could take for an option.
+#[derive(Debug, Clone)]
+enum Dashes {
+    /// It stands behind `--`.
+    Allowed,
+    /// Only these strings, which the configuration lists.
+    Listed(Vec<String>),
+}
+
+impl Dashes {
+    fn allow(&self, text: &str) -> bool {
+        match self {
+            Self::Allowed => true,
+            Self::Listed(texts) => texts.iter().any(|own| own == text),
+        }
+    }
+}
+
+/// The strings that a property lists as its values.
+fn listed(property: &Value) -> Vec<String> {
+    let values = property.get("enum").and_then(Value::as_array).into_iter().flatten();
+    values.chain(property.get("const")).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The name in `{NAME}`.
@@ -71,13 +97,13 @@ fn place(argument: &str) -> Option<&str> {
     (!name.is_empty() && name.bytes().all(is_legal)).then_some(name)
 }
 
-fn value(name: &str, value: Option<&Value>, may_begin_with_dash: bool) -> Result<Option<String>, ToolError> {
+fn value(name: &str, value: Option<&Value>, dashes: &Dashes) -> Result<Option<String>, ToolError> {
     let wrong = |what: &str| {
         Err(ToolError::new(ErrorCode::InvalidArguments, format!("The argument `{name}` {what}.")))
     };
     let text = match value {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(text)) if text.starts_with('-') && !may_begin_with_dash => {
+        Some(Value::String(text)) if text.starts_with('-') && !dashes.allow(text) => {
             return wrong("must not begin with `-`");
         }
         Some(Value::String(text)) => text.clone(),
@@ -111,6 +137,20 @@ mod tests {
         let call = json!({"a": "x; rm -rf / $(id) \"' {b}\n", "b": [1, {"c": 2.50}]});
         let expected = vec!["x; rm -rf / $(id) \"' {b}\n".to_owned(), "[1,{\"c\":2.5}]".to_owned()];
         assert_eq!(filled(&["p", "{a}", "{b}"], call), Ok(expected));
+    }
+
+    #[test]
+    fn strings_that_the_schema_lists_may_begin_with_a_dash() {
+        let of = |property: Value, text: &str| {
+            let command = ["p", "{a}"].map(str::to_owned);
+            let template = Template::new(&command, &json!({"properties": {"a": property}}))?;
+            template.fill(json!({"a": text}).as_object().unwrap()).map_err(|error| error.message)
+        };
+        let given = |text: &str| Ok(vec![text.to_owned()]);
+        assert_eq!(of(json!({"enum": ["-5", "5"]}), "-5"), given("-5"));
+        assert_eq!(of(json!({"const": "-x"}), "-x"), given("-x"));
+        assert!(of(json!({"enum": ["-5", "5"]}), "-6").is_err());
+        assert!(of(json!({"type": "string"}), "-5").is_err());
     }
 
     #[test]

@@ -24,6 +24,7 @@ async fn run(options: &Options, arguments: Value) -> Result<Output, ToolError> {
         arguments,
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(60),
+        subject: Default::default(),
         given_up: Default::default(),
     };
     timeout(Duration::from_secs(30), provider.run(&call)).await.expect("the call ends")
@@ -176,6 +177,7 @@ async fn last_messages_are_kept_without_secrets() {
         arguments: serde_json::Map::new(),
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(60),
+        subject: Default::default(),
         given_up: Default::default(),
     };
     assert!(provider.run(&call).await.is_ok());

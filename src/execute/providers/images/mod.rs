@@ -35,7 +35,7 @@ use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict,
         address::AddressRules,
-        files::{ImageFiles, SaveError},
+        files::{ImageFiles, SaveError, UnclaimedImage},
         providers::Fault,
         http::{Download, HttpClient, HttpError},
     },
@@ -213,6 +213,7 @@ impl Options {
             aliases: &["generate_image", "image_generation"],
             label: "Image Generation".to_owned(),
             description,
+            progress: "Generating images: {prompt}".to_owned(),
             parameters: Raw::from(wish::schema(self.max_count)),
             is_idempotent: false,
             url_argument: None,
@@ -292,16 +293,20 @@ impl Service {
     }
 
     /// The result: success if there is at least one image.
-    fn report(&self, wish: &Wish, results: Vec<Result<String, ToolError>>) -> Result<Output, ToolError> {
+    fn report(
+        &self,
+        wish: &Wish,
+        results: Vec<Result<UnclaimedImage, ToolError>>,
+    ) -> Result<Output, ToolError> {
         let mut names = Vec::new();
         let mut failure = None;
         for result in results {
             match result {
-                Ok(name) => names.push(name),
+                Ok(image) if names.len() < wish.count => names.extend(image.claim()),
+                Ok(_) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        names.truncate(wish.count);
         if names.is_empty() {
             let nothing = || ToolError::new(ErrorCode::ProviderError, "The image service sent no image.");
             return Err(failure.unwrap_or_else(nothing));
@@ -330,8 +335,8 @@ impl Service {
         Ok(Output { content: content.to_string(), summary, details, images: names, ..Output::default() })
     }
 
-    /// Makes the images of one request and keeps them. Returns their names.
-    async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<String, ToolError>> {
+    /// Makes the images of one request and keeps them.
+    async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
         let late = || {
             let message = format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
             ToolError::new(ErrorCode::Timeout, message)
@@ -372,8 +377,8 @@ impl Service {
         Ok(made)
     }
 
-    /// Keeps an image, and returns its name.
-    async fn keep(&self, image: Image) -> Result<String, ToolError> {
+    /// Keeps an image.
+    async fn keep(&self, image: Image) -> Result<UnclaimedImage, ToolError> {
         let bytes = match image {
             Image::Data(data) => engine::decoded(&data).map(Bytes::from),
             Image::Url(url) => Some(self.download(&url).await?),
@@ -381,11 +386,11 @@ impl Service {
         let files = Arc::clone(&self.files);
         let kept = spawn_blocking(move || {
             let image = bytes.ok_or(SaveError::NotImage)?;
-            files.save(&image, SystemTime::now())
+            UnclaimedImage::save(&files, &image, SystemTime::now())
         });
         let failed = |message: &str| ToolError::new(ErrorCode::ProviderError, message);
         match kept.await.map_err(|_| failed("The image could not be saved."))? {
-            Ok(name) => Ok(name),
+            Ok(image) => Ok(image),
             Err(SaveError::NotImage) => {
                 let message = "The image service sent something that is not a PNG, JPEG or WebP image.";
                 Err(ToolError { is_retryable: false, ..failed(message) })

@@ -7,7 +7,13 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::execute::{Output, files::ImageFiles};
+use crate::{
+    execute::{
+        Output,
+        files::{ImageFiles, UnclaimedImage},
+    },
+    untrusted::is_unprintable,
+};
 
 /// Images of one result that are kept.
 const MAX_IMAGES: usize = 8;
@@ -15,13 +21,13 @@ const MAX_IMAGES: usize = 8;
 /// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. Images
 /// are kept in `files`, and the model gets their URLs. Of other files it is told that they exist.
 pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
-    let (mut texts, mut urls) = (Vec::new(), Vec::new());
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
     for block in result.content {
-        if let (ContentBlock::Image(image), Some(files), ..MAX_IMAGES) = (&block, files, urls.len())
-            && let Some(url) = kept(files, image.data.clone()).await
+        if let (ContentBlock::Image(image), Some(files), ..MAX_IMAGES) = (&block, files, images.len())
+            && let Some((image, url)) = kept(files, image.data.clone()).await
         {
             texts.push(format!("![image]({url})"));
-            urls.push(url);
+            images.push((image, url));
         } else {
             texts.extend(text(block));
         }
@@ -32,6 +38,11 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
             texts.push(structured.to_string());
         }
     }
+    let urls = images.into_iter().map(|(image, url)| {
+        image.claim();
+        url
+    });
+    let urls: Vec<_> = urls.collect();
     let content = texts.join("\n");
     if result.is_error == Some(true) {
         return Output::failed(content);
@@ -44,11 +55,16 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
     Output { content, summary, details, ..Output::default() }
 }
 
-/// The URL of an image that was kept. `None`: it is not an image of a known format, or cannot be kept.
-async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<String> {
-    let folder = Arc::clone(files);
-    let keeping = spawn_blocking(move || folder.save(&BASE64_STANDARD.decode(base64).ok()?, SystemTime::now()).ok());
-    keeping.await.ok()?.map(|name| files.url(&name))
+/// The image that was kept, and its URL. `None`: it is not an image of a known format, or cannot be kept.
+async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<(UnclaimedImage, String)> {
+    let files = Arc::clone(files);
+    let keeping = spawn_blocking(move || {
+        let bytes = BASE64_STANDARD.decode(base64).ok()?;
+        UnclaimedImage::save(&files, &bytes, SystemTime::now()).ok()
+    });
+    let image = keeping.await.ok()??;
+    let url = image.url()?;
+    Some((image, url))
 }
 
 fn text(block: ContentBlock) -> Option<String> {
@@ -67,10 +83,36 @@ fn text(block: ContentBlock) -> Option<String> {
         ContentBlock::ResourceLink(link) => {
             let about = link.description.or(link.title).unwrap_or_default();
             let separator = if about.is_empty() { "" } else { ": " };
-            Some(format!("[{}]({}){separator}{about}", link.name, link.uri))
+            Some(format!("[{}]({}){separator}{about}", escaped_name(&link.name), escaped_url(&link.uri)))
         }
         _ => None,
     }
+}
+
+/// `name` as the text of a link in Markdown, on one line.
+fn escaped_name(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for char in name.chars() {
+        if matches!(char, '\\' | '[' | ']' | '`' | '<') {
+            escaped.push('\\');
+        }
+        escaped.push(if char.is_whitespace() || is_unprintable(char) { ' ' } else { char });
+    }
+    escaped
+}
+
+/// `url` as the destination of a link in Markdown, which ends at a space or a closing parenthesis.
+fn escaped_url(url: &str) -> String {
+    let mut escaped = String::with_capacity(url.len());
+    for char in url.chars() {
+        if char.is_whitespace() || is_unprintable(char) || matches!(char, '(' | ')' | '<' | '>' | '\\' | '"') {
+            let mut bytes = [0; 4];
+            escaped.extend(char.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
 }
 
 /// A note about a file that is not shown.
@@ -124,6 +166,21 @@ mod tests {
                         [a](file:///a): the file\nfile:///b:\nb's text\n\
                         file:///c: [file application/octet-stream, 3 bytes, not shown]";
         assert_eq!(output(json!({"content": content})).content, expected);
+    }
+
+    #[test]
+    fn links_cannot_leave_their_place_in_markdown() {
+        let link = |name: &str, uri: &str| {
+            let link = json!({"type": "resource_link", "uri": uri, "name": name});
+            output(json!({"content": [link]})).content
+        };
+        assert_eq!(link("Q3 report.pdf", "https://a.example/q3?x=1&y=2"), "[Q3 report.pdf](https://a.example/q3?x=1&y=2)");
+        assert_eq!(
+            link("a](https://evil.example) [b\n# c", "file:///a b).md"),
+            "[a\\](https://evil.example) \\[b # c](file:///a%20b%29.md)"
+        );
+        assert_eq!(link("![x]\\", "https://a.example/)\n![x](https://b"), "[!\\[x\\]\\\\](https://a.example/%29%0A![x]%28https://b)");
+        assert_eq!(link("é\u{202e}", "https://a.example/é\u{202e}<x>"), "[é ](https://a.example/é%E2%80%AE%3Cx%3E)");
     }
 
     #[tokio::test]

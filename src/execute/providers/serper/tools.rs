@@ -36,6 +36,7 @@ fn web_search(options: &Options) -> ToolSpec {
                       search engine has one. Use it for current events, for facts that may have changed, and for whatever you are \
                       not sure of. Snippets are short: to read a page, call `scrape` with its address."
             .to_owned(),
+        progress: "Searching for: {query}".to_owned(),
         parameters: Raw::from(parameters),
         is_idempotent: true,
         timeout: options.timeout,
@@ -60,6 +61,7 @@ fn scrape(options: &Options) -> ToolSpec {
         description: "Reads a web page. Returns its title and its text. Use it when the snippets of a search do not suffice, or when \
                       the user asks about a certain page."
             .to_owned(),
+        progress: "Scraping: {url}".to_owned(),
         parameters: Raw::from(parameters),
         is_idempotent: true,
         url_argument: Some("url"),
@@ -100,6 +102,7 @@ fn further(options: &Options, (name, label): (&str, &str), description: &str, pr
         name: name.to_owned(),
         label: label.to_owned(),
         description: description.to_owned(),
+        progress: format!("{label}: {{query}}"),
         parameters: Raw::from(json!({"type": "object", "properties": properties, "required": ["query"]})),
         is_idempotent: true,
         timeout: options.timeout,

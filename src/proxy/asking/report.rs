@@ -1,0 +1,96 @@
+//! [`QuestionReport`]: logs, counts and publishes one question to a model.
+
+use std::{sync::Arc, time::Instant};
+
+use tracing::Span;
+
+use crate::{
+    config::Model,
+    execute::{Audit, AuditEvent, Subject, ask::Question},
+    failure::Failure,
+    observe::{HopName, HopRecord, Metrics, failure_name, finish_name},
+    pipeline::Tally,
+    proxy::report::{millis, usage},
+};
+
+/// Who learns of questions.
+#[derive(Debug, Clone)]
+pub(in crate::proxy) struct Witness {
+    pub(in crate::proxy) metrics: Arc<Metrics>,
+    /// The bus of events, if anyone may hear them.
+    pub(in crate::proxy) audit: Option<Arc<Audit>>,
+}
+
+/// One question, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct QuestionReport<'c> {
+    witness: &'c Witness,
+    model: &'c Model,
+    subject: Subject,
+    purpose: &'static str,
+    record: HopRecord,
+    begun: Instant,
+    /// `None`: the upstream's response has not been read to its end.
+    tally: Option<Tally>,
+    /// Why there is no answer.
+    failure: Option<Failure>,
+}
+
+impl<'c> QuestionReport<'c> {
+    /// For a question to `model` that begins now.
+    pub(super) fn begin(witness: &'c Witness, question: &Question, model: &'c Model) -> Self {
+        let (subject, purpose) = (question.subject.clone(), question.purpose.name());
+        let name = hop_name(&subject, model, purpose);
+        if let Some(audit) = &witness.audit {
+            let upstream = model.upstream.name.clone();
+            let asked = model.upstream_name(&question.conversation.model).to_owned();
+            let event = AuditEvent::HopStart { upstream, model: asked, purpose: Some(purpose) };
+            audit.publish(Some(&subject), event);
+        }
+        let begun = Instant::now();
+        let record = HopRecord::begin(&Span::current(), name, begun);
+        Self { witness, model, subject, purpose, record, begun, tally: None, failure: None }
+    }
+
+    /// The upstream's response has been read, to its end or until it failed.
+    pub(super) fn counted(&mut self, tally: Tally) {
+        self.tally = Some(tally);
+    }
+
+    /// There is no answer.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.failure = Some(failure.clone());
+    }
+}
+
+fn hop_name<'n>(subject: &'n Subject, model: &'n Model, purpose: &'static str) -> HopName<'n> {
+    HopName {
+        request: &subject.exchange,
+        number: subject.hop,
+        model: &model.name,
+        upstream: &model.upstream.name,
+        purpose: Some(purpose),
+    }
+}
+
+impl Drop for QuestionReport<'_> {
+    fn drop(&mut self) {
+        let finish = match (&self.failure, &self.tally) {
+            (Some(failure), _) => failure_name(failure),
+            (None, Some(tally)) => tally.finish.map_or("none", finish_name),
+            (None, None) => "cancelled",
+        };
+        let (upstream, tally) = (&self.model.upstream.name, self.tally.clone().unwrap_or_default());
+        self.record.end(hop_name(&self.subject, self.model, self.purpose), &finish);
+        self.witness.metrics.tokens(&self.model.name, upstream, &tally);
+        if let Some(audit) = &self.witness.audit {
+            let event = AuditEvent::HopEnd {
+                finish: finish.to_owned(),
+                usage: usage(tally.input_tokens, tally.output_tokens),
+                millis: millis(self.begun.elapsed()),
+                purpose: Some(self.purpose),
+            };
+            audit.publish(Some(&self.subject), event);
+        }
+    }
+}
