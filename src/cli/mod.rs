@@ -15,6 +15,7 @@ mod mock;
 mod open_files;
 mod output;
 mod record;
+mod reference;
 mod replay;
 mod rewrite;
 mod serve;
@@ -78,7 +79,7 @@ const LAST: usize = 1000;
 
 /// The commands, grouped as in the help.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Serve", &["serve", "check", "formats"]),
+    ("Serve", &["serve", "check", "keys", "formats"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
@@ -116,6 +117,8 @@ pub(crate) enum Command {
     Conform(Box<conform::Args>),
     /// Check a configuration, and show what it resolves to
     Check(check::Args),
+    /// Make, list and revoke keys of clients
+    Keys(keys::Args),
     /// List the text formats
     Formats(formats::Args),
 }
@@ -200,6 +203,7 @@ pub fn run() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Conform(args) => conform::run(&args),
         Command::Check(args) => check::run(args),
+        Command::Keys(args) => keys::run(args),
         Command::Formats(args) => formats::run(args),
     }
 }

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::Value;
 
 use super::{
-    Model,
+    ClientKey, Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
     read::entries,
     show::MASK,
@@ -503,7 +503,11 @@ fn tool<'a>(table: &mut Table<'a>) -> Option<(String, ToolRules, Option<Cell<'a>
 }
 
 /// Reads the tables. `None`: there is no `[execution]`.
-pub(super) fn read(table: &mut Table<'_>, models: Option<&[Model]>) -> Option<Arc<ExecutionSettings>> {
+pub(super) fn read(
+    table: &mut Table<'_>,
+    models: Option<&[Model]>,
+    clients: &[ClientKey],
+) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
     for cell in entries(table, "providers") {
@@ -535,7 +539,12 @@ pub(super) fn read(table: &mut Table<'_>, models: Option<&[Model]>) -> Option<Ar
         settings.tools.insert(name, rules);
     }
     let rules = entries(table, "permissions").into_iter().filter_map(|cell| cell.table(permission));
-    settings.permissions.rules = rules.collect();
+    let owner = |own: Owner| {
+        let named = clients.iter().find(|key| key.digest.owner() == own);
+        named.map_or(own, ClientKey::owner)
+    };
+    settings.permissions.rules =
+        rules.map(|rule| PermissionRule { key: rule.key.map(owner), ..rule }).collect();
     settings.secrets = settings.providers.iter().flat_map(secrets).collect();
     execution?.table(|table| {
         keys(&mut Reading(table), &mut settings);

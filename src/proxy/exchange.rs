@@ -28,7 +28,6 @@ use crate::{
 };
 
 use super::{
-    auth::ClientKey,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop},
     learned::{Kind as MeansKind, Learned, Subject},
@@ -74,7 +73,6 @@ pub(super) struct Known<'c, 's> {
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'r> {
-    pub(super) key: ClientKey,
     pub(super) owner: Owner,
     /// The id of the request.
     pub(super) request: &'r str,
@@ -101,7 +99,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
     Known { config, learned, states, execution }: Known<'c, '_>,
-    Who { key: client, owner, request }: Who<'_>,
+    Who { owner, request }: Who<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (Option<&Bytes>, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
@@ -115,7 +113,7 @@ pub(super) fn prepare<'c>(
         learned.servers.look_at(&model.upstream);
     }
     let (options, means) = learned.about(model, &conversation.model);
-    let states = own_states(model, (states, client));
+    let states = own_states(model, (states, owner));
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
@@ -211,9 +209,9 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     Ok(true)
 }
 
-/// What `client` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
-fn own_states(model: &Model, (states, client): (&Arc<TurnStates>, ClientKey)) -> Option<OwnStates> {
-    states.of(client, &model.upstream.name, model.wants_back())
+/// What `owner` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
+fn own_states(model: &Model, (states, owner): (&Arc<TurnStates>, Owner)) -> Option<OwnStates> {
+    states.of(owner, &model.upstream.name, model.wants_back())
 }
 
 /// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.

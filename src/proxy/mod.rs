@@ -28,6 +28,7 @@ mod hops;
 mod images;
 mod intake;
 mod learned;
+mod limits;
 mod listen;
 mod models;
 mod passthrough;
@@ -55,3 +56,5 @@ pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};
+#[cfg(feature = "cli")]
+pub(crate) use service::unix_time;

@@ -38,7 +38,7 @@ use super::{
     admin::Admin,
     answer::{self, AnswerBody},
     asking::ConfiguredModels,
-    auth::{self, ClientKey},
+    auth::{Caller, Keys},
     budget::{Budget, Reservation},
     command::{self, Command},
     cors::{self, Grant},
@@ -47,6 +47,7 @@ use super::{
     exchange::{self, Exchange, Known, Who},
     images, intake,
     learned::{Learned, LearnedMeans},
+    limits::{Allowance, Limited, Wish},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
     permits::Queue,
@@ -71,12 +72,56 @@ enum Rest {
     Unread,
 }
 
+/// What a response holds until its end, or until its upstream answers.
+#[derive(Debug)]
+struct Held {
+    memory: Reservation,
+    allowance: Option<Box<Allowance>>,
+}
+
+/// Why a request has no response of an upstream.
+#[derive(Debug)]
+enum Refused {
+    Failure(Failure),
+    /// It would exceed a limit of its client.
+    Limited(Box<Limited>),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl Refused {
+    fn response(self, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+        match self {
+            Self::Failure(failure) => reply::error(failure, dialect, access),
+            Self::Limited(limited) => limited.response(dialect, access),
+        }
+    }
+}
+
+/// Admits a request of `caller`. `None`: the caller has no name, and so no limits.
+fn admit(caller: &Caller, wish: Wish, dialect: ClientDialect) -> Result<Option<Box<Allowance>>, Refused> {
+    let admitted = caller.account.as_ref().map(|account| account.admit(wish, dialect, unix_time()));
+    admitted.transpose().map_err(Refused::Limited)
+}
+
+/// Adds the headers that say what is left of a client's limits.
+fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
+    if let Some(allowance) = allowance {
+        allowance.put_headers(headers, unix_time());
+    }
+}
+
 /// The state that all requests of a thread share. All of it except the connections is shared by all threads.
 #[derive(Debug)]
 pub(super) struct Service {
     config: Arc<Config>,
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
+    keys: Arc<Keys>,
     models: Arc<Models>,
     learned: Arc<Learned>,
     responses: Responses,
@@ -116,6 +161,7 @@ impl Service {
         let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
+        let keys = Keys::new(&config, unix_time()).map_err(ServeError::Thread)?;
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
@@ -142,6 +188,7 @@ impl Service {
         Ok(Self {
             config,
             clients,
+            keys: Arc::new(keys),
             models,
             learned,
             responses,
@@ -167,6 +214,7 @@ impl Service {
         Self {
             config: Arc::clone(&self.config),
             clients,
+            keys: Arc::clone(&self.keys),
             vision: Arc::clone(&self.vision),
             asking: Arc::new(asking),
             metrics: Arc::clone(&self.metrics),
@@ -290,7 +338,7 @@ impl Service {
         (request, peer): (Request<Incoming>, IpAddr),
         grant: &Grant,
         rest: &mut Rest,
-        access: Access,
+        mut access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
         let dialect = route.as_ref().map_or(routes::DEFAULT_DIALECT, Route::dialect);
@@ -317,29 +365,34 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        let client = match auth::authorize(&self.config.api_keys, &head.headers) {
+        let client = match self.keys.identify(&head.headers, unix_time()) {
             Ok(client) => client,
-            Err(_) if !route.needs_key() => ClientKey::default(),
+            Err(_) if !route.needs_key() => Caller::default(),
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
+        if let Some(account) = &client.account {
+            access.shown_key(Arc::clone(account.name()));
+        }
         // hyper moves the future of a request several times. It stays small since those of the routes are on the heap.
         Err(match route {
             Route::Generate(_) => {
                 return Box::pin(self.generate((dialect, client), (&head.headers, body), rest, access)).await;
             }
             Route::CountTokens(_) => {
-                Box::pin(self.count_tokens(dialect, (&head.headers, body), rest, access)).await
+                Box::pin(self.count_tokens((dialect, client), (&head.headers, body), rest, access)).await
             }
             Route::Stored(_, id) if head.method == stored::DELETE => {
-                Box::pin(self.delete(dialect, (self.owner(&head.headers), &id), access)).await
+                Box::pin(self.delete(dialect, (client.owner, &id), access)).await
             }
             Route::Stored(_, id) => {
-                Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Response, access)).await
+                Box::pin(self.stored(dialect, (client.owner, &id), Part::Response, access)).await
             }
             Route::StoredInput(_, id) => {
-                Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access)).await
+                Box::pin(self.stored(dialect, (client.owner, &id), Part::Input, access)).await
             }
-            Route::Passthrough(path) => Box::pin(self.pass_through(&path, (&head, body), rest, access)).await,
+            Route::Passthrough(path) => {
+                Box::pin(self.pass_through((&path, client), (&head, body), rest, access)).await
+            }
             Route::Programs(path) => Box::pin(self.program(&path, (&head, body), rest, access)).await,
             // It was answered before, or there is none.
             Route::Admin => {
@@ -347,10 +400,13 @@ impl Service {
                 reply::error(failure, dialect, access)
             }
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
-            Route::Models => reply::json(&self.models.list().await, access),
-            Route::Model(id) => match self.models.find(&id).await {
-                Some(model) => reply::json(&model, access),
-                None => reply::error(dialect.side().unknown_model(&id), dialect, access),
+            Route::Models => reply::json(&self.models.list(&client).await, access),
+            Route::Model(id) => match client.check_model(&id) {
+                Ok(()) => match self.models.find(&id).await {
+                    Some(model) => reply::json(&model, access),
+                    None => reply::error(dialect.side().unknown_model(&id), dialect, access),
+                },
+                Err(failure) => reply::error(failure, dialect, access),
             },
             Route::Image(name) => {
                 let files = self.execution.as_ref().and_then(|execution| execution.files());
@@ -375,11 +431,6 @@ impl Service {
             }
             _ => true,
         }
-    }
-
-    /// Whose stored responses a client may read.
-    fn owner(&self, headers: &HeaderMap) -> Owner {
-        auth::owner(&self.config.api_keys, headers)
     }
 
     /// A request for a stored response, or for its input.
@@ -414,7 +465,7 @@ impl Service {
     /// A request for a model's response, up to the point where its upstream is asked.
     async fn generate(
         &self,
-        (dialect, client): (ClientDialect, ClientKey),
+        (dialect, caller): (ClientDialect, Caller),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -428,26 +479,27 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        let (owner, now) = (self.owner(headers), unix_time());
+        let (owner, now) = (caller.owner, unix_time());
         let body = match self.responses.with_history(dialect, owner, body, now).await {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        match self.exchange(dialect, (client, owner), (headers, &body), &mut access).await {
-            Ok((mut exchange, client)) => {
+        match self.exchange(dialect, &caller, (headers, &body), &mut access).await {
+            Ok((mut exchange, client, allowance)) => {
                 let wanted = exchange.answering.stored;
                 let keeper = wanted.then(|| self.responses.keeper(dialect, owner, &body, now)).flatten();
                 exchange.answering.stored = keeper.is_some();
-                Ok(self.answer(exchange, (client, keeper, owner), &body, memory, access).await)
+                let held = Held { memory, allowance };
+                Ok(self.answer(exchange, (client, keeper, &caller), &body, held, access).await)
             }
-            Err(failure) => Err(reply::error(failure, dialect, access)),
+            Err(refused) => Err(refused.response(dialect, access)),
         }
     }
 
     /// A request for the number of tokens that a request for a model's response would take.
     async fn count_tokens(
         &self,
-        dialect: ClientDialect,
+        (dialect, caller): (ClientDialect, Caller),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -458,26 +510,33 @@ impl Service {
             Err(failure) => return reply::error(failure, dialect, access),
         };
         *rest = Rest::None;
-        let counted = exchange::decode(dialect, &body).and_then(|mut conversation| {
+        let counted = exchange::decode(dialect, &body).map_err(Refused::from).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
+            caller.check_model(&conversation.model)?;
+            let allowance = admit(&caller, Wish::PLAIN, dialect)?;
             let model = exchange::model(&self.config, dialect, &conversation)?;
             if let Some(execution) = self.execution.as_deref() {
-                exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
+                exchange::host((execution, model), &mut conversation, (caller.owner, access.id()));
             }
             exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
-            Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
+            let tokens = count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?);
+            Ok((tokens, allowance))
         });
         match counted {
-            Ok(tokens) => reply::json(&dialect.side().token_count(tokens), access),
-            Err(failure) => reply::error(failure, dialect, access),
+            Ok((tokens, allowance)) => {
+                let mut response = reply::json(&dialect.side().token_count(tokens), access);
+                put_rates(allowance.as_deref(), response.headers_mut());
+                response
+            }
+            Err(refused) => refused.response(dialect, access),
         }
     }
 
     /// A request that goes to the upstream unread.
     async fn pass_through(
         &self,
-        path: &str,
+        (path, caller): (&str, Caller),
         (head, body): (&request::Parts, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -502,9 +561,18 @@ impl Service {
             Err(failure) => return fail(failure, access),
         };
         let Prepared { model, asked, request } = prepared;
-        if let Some(asked) = asked {
-            access.asked(&asked, false);
+        let name = asked.as_deref().unwrap_or(&model.name);
+        if asked.is_some() {
+            access.asked(name, false);
         }
+        let allowance = match caller.check_model(name) {
+            Ok(()) => admit(&caller, passthrough::wish(&request), routes::DEFAULT_DIALECT),
+            Err(failure) => Err(failure.into()),
+        };
+        let allowance = match allowance {
+            Ok(allowance) => allowance,
+            Err(refused) => return refused.response(routes::DEFAULT_DIALECT, access),
+        };
         let upstream = &model.upstream;
         let Some(client) = self.clients.get(&upstream.name) else {
             let message = format!("there is no client for upstream `{}`", upstream.name);
@@ -530,29 +598,34 @@ impl Service {
             return reply::passed_error((status, headers), bytes, failure.redacted(&*self.redactor), access);
         }
         access.status(status.as_u16());
+        let mut headers = headers;
+        put_rates(allowance.as_deref(), &mut headers);
         let timeouts = upstream.timeouts.clone();
         reply::passed(
             status,
             headers,
-            PassedBody::new(opened, timeouts, begun, self.drain.when_cut(), access),
+            PassedBody::new((opened, allowance), timeouts, begun, self.drain.when_cut(), access),
         )
     }
 
     async fn exchange(
         &self,
         dialect: ClientDialect,
-        client: (ClientKey, Owner),
+        caller: &Caller,
         (headers, body): (&HeaderMap, &Bytes),
         access: &mut Access,
-    ) -> Result<(Exchange<'_>, Arc<Client>), Failure> {
+    ) -> Result<(Exchange<'_>, Arc<Client>, Option<Box<Allowance>>), Refused> {
         let reasoning = checks::reasoning(headers)?;
         let mut conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
+        caller.check_model(&conversation.model)?;
+        let allowance = admit(caller, self.wish(caller, &conversation), dialect)?;
+        let owner = caller.owner;
         let is_completed = match &self.execution {
-            Some(execution) => execution.complete(&mut conversation, client.1).await,
+            Some(execution) => execution.complete(&mut conversation, owner).await,
             None => false,
         };
-        let is_described = self.describe_images(&mut conversation, client.1).await;
+        let is_described = self.describe_images(&mut conversation, owner).await;
         let known = Known {
             config: &self.config,
             learned: &self.learned,
@@ -562,7 +635,7 @@ impl Service {
         // Later hops must find what was added, too, and the images not again.
         let body = (!is_completed && !is_described).then_some(body);
         let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
-        let who = Who { key: client.0, owner: client.1, request: access.id() };
+        let who = Who { owner, request: access.id() };
         let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
@@ -575,7 +648,24 @@ impl Service {
             self.metrics.tools_left_out(model, exchange.left_out.len());
             access.left_out(model, &exchange.left_out);
         }
-        Ok((exchange, Arc::clone(client)))
+        Ok((exchange, Arc::clone(client), allowance))
+    }
+
+    /// What a request takes of its client's limits.
+    fn wish(&self, caller: &Caller, conversation: &Conversation) -> Wish {
+        let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
+        if is_command {
+            return Wish { takes_place: true, ..Wish::PLAIN };
+        }
+        // A client without a name has no limits, and nothing of it is counted.
+        let input = if caller.account.is_some() { count::tokens(conversation) } else { 0 };
+        Wish {
+            input: input as u64,
+            max_output: conversation.sampling.max_tokens.map(|most| most.max(1)),
+            choices: conversation.choices.unwrap_or(1),
+            takes_place: true,
+            counts_tokens: true,
+        }
     }
 
     /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.
@@ -603,9 +693,9 @@ impl Service {
     async fn answer(
         &self,
         exchange: Exchange<'_>,
-        (client, store, owner): (Arc<Client>, Option<ResponseKeeper>, Owner),
+        (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
-        memory: Reservation,
+        Held { memory, allowance }: Held,
         access: Access,
     ) -> Pin<Box<AnswerBody>> {
         let Exchange {
@@ -643,7 +733,10 @@ impl Service {
             let opening = report::Opening {
                 exchange: access.id(),
                 model: &conversation.model,
-                key: key_mark(owner),
+                key: caller
+                    .account
+                    .as_ref()
+                    .map_or_else(|| key_mark(caller.owner), |own| Some(own.name().to_string())),
                 client: dialect,
                 upstream: &client.upstream().name,
                 upstream_model: model.upstream_name(&conversation.model),
@@ -674,6 +767,8 @@ impl Service {
         }
         if let Some(report) = &report {
             pipeline.observe_text(report.kept_text());
+        } else if allowance.is_some() {
+            pipeline.observe_text(0);
         }
         let parts = answer::Parts {
             begun,
@@ -687,6 +782,7 @@ impl Service {
             watch,
             report,
             access,
+            allowance,
             memory,
         };
         Box::pin(AnswerBody::new(parts, self.config.limits.keep_alive, self.drain.when_cut()))
@@ -716,7 +812,7 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-pub(super) fn unix_time() -> u64 {
+pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -14,15 +14,17 @@ use crate::{
     event::Event,
     failure::{self, Failure, Kind},
     observe::{Access, Outcome},
-    pipeline::{Pipeline, SLICE, State},
+    pipeline::{Pipeline, SLICE, State, Tally},
 };
 
 use super::{
     super::{
         budget::Reservation,
         hops::{Continuation, DecideHop, Deciding, NextHop},
+        limits::Allowance,
         permits::Permit,
         report::ExchangeReport,
+        service::unix_time,
         stored::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,
@@ -30,6 +32,9 @@ use super::{
     },
     MAX_BYTES,
 };
+
+/// Bytes of a token, by estimate.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The parts of a response's body.
 pub(in crate::proxy) struct Parts {
@@ -50,6 +55,8 @@ pub(in crate::proxy) struct Parts {
     /// Publishes what happens, if anyone may hear it.
     pub(in crate::proxy) report: Option<ExchangeReport>,
     pub(in crate::proxy) access: Access,
+    /// What the response holds of the limits of its client, if that has a name.
+    pub(in crate::proxy) allowance: Option<Box<Allowance>>,
     /// The memory of the request's body, reserved until the upstream answers.
     pub(in crate::proxy) memory: Reservation,
 }
@@ -83,6 +90,9 @@ pub(super) struct ExchangeState {
     watch: Option<Box<dyn Watch>>,
     report: Option<ExchangeReport>,
     pub(super) access: Access,
+    pub(super) allowance: Option<Box<Allowance>>,
+    /// An upstream has begun a response.
+    is_answered: bool,
 }
 
 /// The stages of an exchange with the upstream.
@@ -125,6 +135,8 @@ impl ExchangeState {
             watch: parts.watch,
             report: parts.report,
             access: parts.access,
+            allowance: parts.allowance,
+            is_answered: false,
         }
     }
 
@@ -213,6 +225,7 @@ impl ExchangeState {
                     watch.answered(head.status, &head.headers, after);
                 }
                 self.permit = permit;
+                self.is_answered = true;
                 self.stage = Stage::Streaming(body);
                 if let Some(hops) = &mut self.hops {
                     hops.accepted();
@@ -402,6 +415,21 @@ impl ExchangeState {
         self.fail(failure::timed_out("next piece", limit));
     }
 
+    /// The tokens that the response has taken, of its request and its own: as the upstream counts them, or by estimate if it does not,
+    /// or was not heard to the end. `input` is the estimate for the request.
+    fn spent(&self, tally: &Tally, input: u64) -> (u64, u64) {
+        if !self.is_answered {
+            return (0, 0);
+        }
+        let written = self.pipeline.text_given().map_or(0, |given| given.written);
+        let estimate = written.div_ceil(BYTES_PER_TOKEN);
+        let output = match (tally.output_tokens, tally.finish) {
+            (Some(counted), Some(_)) => counted,
+            (counted, _) => counted.unwrap_or(0).max(estimate),
+        };
+        (tally.input_tokens.unwrap_or(input), output)
+    }
+
     /// Writes the error into a stream that has begun, once, after everything that was certain before it.
     pub(super) fn write_failure(&mut self) {
         if !self.failure_written && self.pipeline.failure().is_some() {
@@ -427,7 +455,12 @@ impl Drop for ExchangeState {
             report.ended(&outcome, &self.pipeline, &self.access);
         }
         self.access.ended(outcome);
-        self.access.counted(self.pipeline.tally());
+        let tally = self.pipeline.tally();
+        if let Some(allowance) = self.allowance.take() {
+            let spent = self.spent(&tally, allowance.input());
+            self.access.spent(allowance.settle(spent, unix_time()));
+        }
+        self.access.counted(tally);
     }
 }
 

@@ -111,6 +111,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         watch: None,
         report: None,
         access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
+        allowance: None,
         memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
     };
     (Box::pin(AnswerBody::new(parts, Duration::from_secs(15), Drain::default().when_cut())), decide)
