@@ -1,18 +1,29 @@
 //! `toolwire keys`: makes keys for clients, lists and revokes them.
 
-use std::{env, error::Error, path::PathBuf, process::ExitCode};
+use std::{env, error::Error, path::PathBuf, process::ExitCode, time::Duration};
 
-use secrecy::ExposeSecret;
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
+use tokio::{runtime::Builder, time::timeout};
 
-use super::{output, results};
+use super::{output, results, upstream_flags::secret};
 use crate::{
     config::{
         self, ClientKey, Grant, KeyFile, KeyLimits, MadeKey, calendar,
         client_keys::{Made, NAME_EXPECTED, is_name},
     },
+    execute::http::HttpClient,
+    observe::untrusted::escaped,
     proxy::unix_time,
 };
+
+/// How long a server may take to say what clients have used.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of what it says.
+const MAX_RESPONSE: usize = 16 << 20;
 
 /// Options of `keys`.
 #[derive(Debug, clap::Args)]
@@ -27,6 +38,8 @@ enum Action {
     Add(Box<AddArgs>),
     /// List the keys that were made
     List(ListArgs),
+    /// Show what clients have used in this month, as a running server counts it
+    Usage(UsageArgs),
     /// Revoke a key by its id, or all keys of a client by its name
     Revoke(RevokeArgs),
 }
@@ -86,11 +99,30 @@ struct RevokeArgs {
     file: FileArgs,
 }
 
+#[derive(Debug, clap::Args)]
+struct UsageArgs {
+    /// The server, which needs the table [admin] in its configuration
+    #[arg(long, value_name = "URL", env = "TOOLWIRE_SERVER", default_value = "http://127.0.0.1:8787")]
+    server: String,
+    /// One of the server's admin keys, if it has any; the environment keeps it out of the list of processes
+    #[arg(long, value_name = "KEY", env = "TOOLWIRE_ADMIN_KEY", hide_env_values = true, value_parser = secret)]
+    admin_key: Option<SecretString>,
+    /// Write JSON: what GET /admin/keys responds
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
     match args.action {
         Action::Add(args) => with_file(&args.file, |file| add(&args, file)),
         Action::List(args) => with_file(&args.file, |file| list(&args, file)),
+        Action::Usage(args) => usage(&args).unwrap_or_else(|error| {
+            output::failed(
+                format_args!("{}: {error}", args.server),
+                Some("is this a toolwire with [admin] in its configuration?"),
+            )
+        }),
         Action::Revoke(args) => with_file(&args.file, |file| revoke(&args.key, file)),
     }
 }
@@ -184,6 +216,45 @@ fn revoke(wanted: &str, file: &KeyFile) -> Result<ExitCode, Box<dyn Error>> {
         if revoked.is_empty() { Err("no valid key has this name or id".into()) } else { Ok(revoked) }
     })?;
     Ok(results(ExitCode::SUCCESS, |out| revoked.iter().try_for_each(|line| writeln!(out, "{line}"))))
+}
+
+fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let url = format!("{}/admin/keys", args.server.trim_end_matches('/'));
+    let mut request = Request::get(url).body(Bytes::new())?;
+    if let Some(key) = &args.admin_key {
+        let bearer = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))?;
+        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let asked = async { timeout(TIMEOUT, HttpClient::new().send(request, MAX_RESPONSE)).await };
+    let response = runtime.block_on(asked).map_err(|_| "no response")??;
+    let said: Value = serde_json::from_slice(response.body())
+        .map_err(|_| format!("status {} without JSON", response.status()))?;
+    if !response.status().is_success() {
+        let message = said["error"]["message"].as_str().unwrap_or_default();
+        return Err(format!("status {}: {message}", response.status().as_u16()).into());
+    }
+    let keys = said["keys"].as_array().ok_or("a response without keys")?;
+    let width = keys.iter().filter_map(|key| key["name"].as_str()).map(str::len).max().unwrap_or(0);
+    Ok(results(ExitCode::SUCCESS, |out| {
+        if args.json {
+            return writeln!(out, "{said:#}");
+        }
+        for key in keys {
+            let (name, used) = (key["name"].as_str().unwrap_or_default(), &key["used"]);
+            let budget = &key["limits"]["tokens_per_month"];
+            let budget = if budget.is_null() { String::new() } else { format!(" of {budget}") };
+            let [requests, input, output] =
+                ["requests", "input_tokens", "output_tokens"].map(|count| used[count].as_u64().unwrap_or(0));
+            let tokens = input.saturating_add(output);
+            writeln!(
+                out,
+                "{:width$}  {requests} requests, {tokens}{budget} tokens ({input} in, {output} out)",
+                escaped(name)
+            )?;
+        }
+        Ok(())
+    }))
 }
 
 fn state(key: &ClientKey, now: u64) -> &'static str {

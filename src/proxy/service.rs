@@ -161,7 +161,7 @@ impl Service {
         let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
         let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
-        let keys = Keys::new(&config, unix_time()).map_err(ServeError::Thread)?;
+        let keys = Arc::new(Keys::new(&config, unix_time()).map_err(ServeError::Thread)?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
         let learned = Arc::new(Learned { means: LearnedMeans::new(Arc::clone(&metrics)), servers });
@@ -184,11 +184,12 @@ impl Service {
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
         let started = execution.as_deref().map(|started| &**started);
-        let admin = Admin::new(&config, started, audit.as_ref()).map_err(ServeError::Thread)?.map(Arc::new);
+        let admin =
+            Admin::new(&config, started, audit.as_ref(), &keys).map_err(ServeError::Thread)?.map(Arc::new);
         Ok(Self {
             config,
             clients,
-            keys: Arc::new(keys),
+            keys,
             models,
             learned,
             responses,

@@ -11,6 +11,7 @@ mod access;
 mod code;
 mod error;
 mod feed;
+mod keys;
 mod path;
 mod permissions;
 mod sessions;
@@ -32,9 +33,11 @@ use self::{
 };
 pub(super) use self::{error::AdminError, path::BASE};
 use super::{
+    auth::Keys,
     drain::Drain,
     feed_body::FeedBody,
     reply::{self, ReplyBody},
+    service::unix_time,
 };
 use crate::{
     config::Config,
@@ -57,6 +60,7 @@ pub(super) struct Admin {
     execution: Option<Arc<Execution>>,
     /// Where the feed's events come from.
     audit: Arc<Audit>,
+    keys: Arc<Keys>,
     /// Where they are collected if there is no stage for hosted tools.
     runtime: Option<Runtime>,
     feed: Arc<Feed>,
@@ -118,6 +122,7 @@ impl Admin {
         config: &Arc<Config>,
         execution: Option<&Arc<Execution>>,
         audit: Option<&Arc<Audit>>,
+        keys: &Arc<Keys>,
     ) -> io::Result<Option<Self>> {
         let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
         audit.capture(settings.capture != crate::config::Capture::Off);
@@ -127,6 +132,7 @@ impl Admin {
             door: Door::new(Arc::clone(settings), config),
             execution: execution.cloned(),
             audit: Arc::clone(audit),
+            keys: Arc::clone(keys),
             runtime,
             feed: Arc::default(),
         }))
@@ -218,6 +224,7 @@ impl Admin {
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id).await,
             AdminPath::Question(id) => permissions::answer(self.execution()?, &id, &body).await,
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
+            AdminPath::Keys => Ok(Said::json(keys::list(&self.keys, unix_time()))),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);
                 self.change_settings(patch, (&head.headers, peer)).await

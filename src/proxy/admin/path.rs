@@ -24,6 +24,7 @@ pub(super) enum AdminPath {
     Question(String),
     ExtendQuestion(String),
     Rule(String),
+    Keys,
     Settings,
     Setting(String),
 }
@@ -48,6 +49,7 @@ impl AdminPath {
             ["permissions", "rules", rule] => Self::Rule(name(rule)?),
             ["permissions", question] => Self::Question(name(question)?),
             ["permissions", question, "extend"] => Self::ExtendQuestion(name(question)?),
+            ["keys"] => Self::Keys,
             ["settings"] => Self::Settings,
             ["settings", setting] => Self::Setting(name(setting)?),
             _ => return None,
@@ -58,7 +60,9 @@ impl AdminPath {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
-            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) => "GET, HEAD, OPTIONS",
+            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) | Self::Keys => {
+                "GET, HEAD, OPTIONS"
+            }
             Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
