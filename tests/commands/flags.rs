@@ -4,9 +4,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 15] = [
     "serve",
     "check",
+    "keys add",
+    "keys list",
+    "keys usage",
+    "keys revoke",
     "formats",
     "demo",
     "rewrite",
@@ -19,13 +23,14 @@ const COMMANDS: [&str; 11] = [
 ];
 
 /// The pages that show command lines.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "docs/bench.md",
     "docs/calibrate.md",
     "docs/commands.md",
     "docs/configuration.md",
     "docs/conformance.md",
+    "docs/keys.md",
     "fixtures/README.md",
 ];
 
@@ -56,7 +61,8 @@ fn page(name: &str) -> String {
 
 /// The help of `command`. Flags stand near the start of a line; what is said of them is indented further.
 fn help_of(command: &str) -> Help {
-    let (status, text, _) = run(&mut toolwire(&[command, "--help"]));
+    let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+    let (status, text, _) = run(&mut toolwire(&words));
     assert_eq!(status, 0);
     let mut help = Help { about: String::new(), usage: String::new(), flags: Vec::new() };
     for line in text.lines() {

@@ -13,6 +13,7 @@ mod cli;
 mod config;
 mod conform;
 mod flags;
+mod keys;
 mod log;
 mod mock;
 mod record;

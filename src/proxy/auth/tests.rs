@@ -128,3 +128,50 @@ fn refusals_say_why_and_repeat_no_key() {
     assert_eq!(keys.identify(&new, NOW + 10 * 86_400).unwrap_err().kind(), Kind::Unauthorized);
     assert!(keys.identify(&new, NOW - 86_400).is_ok(), "a clock that is set back");
 }
+
+/// Writes the file of keys in `folder`, as `toolwire keys` does.
+fn put(folder: &std::path::Path, content: &str) {
+    let fresh = folder.join("fresh");
+    std::fs::write(&fresh, content).unwrap();
+    std::fs::rename(fresh, folder.join("keys.toml")).unwrap();
+}
+
+#[test]
+fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "state_dir = {:?}\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"*\"\n",
+        folder.path()
+    );
+    let file = folder.path().join("toolwire.toml");
+    std::fs::write(&file, text).unwrap();
+    let overrides = Overrides { file: Some(file), ..Overrides::default() };
+    let config = Arc::new(load(&overrides, &|_| None).unwrap().config);
+    let keys = Keys::new(&config, NOW).unwrap();
+    let knows = |key: &str| keys.identify(&headers(&[("x-api-key", key)]), NOW).is_ok();
+    assert!(knows("anything"), "no key is needed");
+    let entry = |name: &str, key: &str, rest: &str| {
+        format!(
+            "[[keys]]\nid = \"{key}\"\nname = \"{name}\"\nhash = \"{}\"\n{rest}\n",
+            KeyDigest::of(key.as_bytes()).written()
+        )
+    };
+    let both = entry("a", "one", "streams = 1") + &entry("a", "two", "");
+    for (content, known) in [
+        (both.as_str(), [true, true]),
+        (&*entry("a", "two", ""), [false, true]),
+        ("[[keys", [false, true]),
+        (&*(both.clone() + "unknown = 1"), [false, true]),
+        (&*entry("a", "two", "revoked = 2026-11-01"), [false, false]),
+        ("", [false, false]),
+        (&*both, [true, true]),
+    ] {
+        put(folder.path(), content);
+        keys.shared.tick(NOW);
+        assert_eq!([knows("one"), knows("two")], known, "{content}");
+    }
+    assert!(!knows("anything"));
+    put(folder.path(), "[[keys");
+    let other = Keys::new(&config, NOW).unwrap();
+    assert!(other.identify(&HeaderMap::new(), NOW).is_err(), "it is not known which keys there are");
+}
