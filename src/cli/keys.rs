@@ -5,6 +5,7 @@ use std::{env, error::Error, path::PathBuf, process::ExitCode, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{runtime::Builder, time::timeout};
 
@@ -16,7 +17,7 @@ use crate::{
     },
     execute::http::HttpClient,
     observe::untrusted::escaped,
-    proxy::unix_time,
+    proxy::{Counts, unix_time},
 };
 
 /// How long a server may take to say what clients have used.
@@ -231,30 +232,45 @@ fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
     let said: Value = serde_json::from_slice(response.body())
         .map_err(|_| format!("status {} without JSON", response.status()))?;
     if !response.status().is_success() {
-        let message = said["error"]["message"].as_str().unwrap_or_default();
+        let message = said.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
         return Err(format!("status {}: {message}", response.status().as_u16()).into());
     }
-    let keys = said["keys"].as_array().ok_or("a response without keys")?;
-    let width = keys.iter().filter_map(|key| key["name"].as_str()).map(str::len).max().unwrap_or(0);
+    let Report { keys } = Report::deserialize(&said)?;
+    let width = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
     Ok(results(ExitCode::SUCCESS, |out| {
         if args.json {
             return writeln!(out, "{said:#}");
         }
-        for key in keys {
-            let (name, used) = (key["name"].as_str().unwrap_or_default(), &key["used"]);
-            let budget = &key["limits"]["tokens_per_month"];
-            let budget = if budget.is_null() { String::new() } else { format!(" of {budget}") };
-            let [requests, input, output] =
-                ["requests", "input_tokens", "output_tokens"].map(|count| used[count].as_u64().unwrap_or(0));
-            let tokens = input.saturating_add(output);
+        for Used { name, used, limits } in &keys {
+            let (Counts { requests, input_tokens: input, output_tokens: output }, tokens) =
+                (used, used.tokens());
+            let budget = limits.tokens_per_month.map_or_else(String::new, |budget| format!(" of {budget}"));
+            let name = escaped(name);
             writeln!(
                 out,
-                "{:width$}  {requests} requests, {tokens}{budget} tokens ({input} in, {output} out)",
-                escaped(name)
+                "{name:width$}  {requests} requests, {tokens}{budget} tokens ({input} in, {output} out)"
             )?;
         }
         Ok(())
     }))
+}
+
+/// What `/admin/keys` says, as far as it is shown.
+#[derive(Deserialize)]
+struct Report {
+    keys: Vec<Used>,
+}
+
+#[derive(Deserialize)]
+struct Used {
+    name: String,
+    used: Counts,
+    limits: Budget,
+}
+
+#[derive(Deserialize)]
+struct Budget {
+    tokens_per_month: Option<u64>,
 }
 
 fn state(key: &ClientKey, now: u64) -> &'static str {

@@ -36,7 +36,7 @@ pub(crate) fn parse(written: &str) -> Option<u64> {
     unix_time(&written.parse().ok()?)
 }
 
-/// A time in seconds of Unix time, as RFC 3339 writes it in UTC. One that is too late for that is the last one.
+/// A time in seconds of Unix time, in UTC, as RFC 3339, section 5.6 writes it. One that is too late for that is the last one.
 pub(crate) fn rfc3339(time: u64) -> String {
     let last = u64::try_from(days_until(i64::from(MAX_YEAR), 12, 31) * DAY).unwrap_or_default();
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()

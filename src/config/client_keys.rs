@@ -304,7 +304,7 @@ fn limit(cell: Cell<'_>) -> Option<Option<u64>> {
     count(1)(cell).map(|limit| u64::try_from(limit).ok())
 }
 
-/// A date or a time as RFC 3339 writes it, as TOML's own value or as a string; in seconds of Unix time.
+/// A date or a time as RFC 3339, section 5.6 writes it, as TOML's own value or as a string; in seconds of Unix time.
 fn moment(cell: Cell<'_>) -> Option<u64> {
     const EXPECTED: &str =
         "a date such as `2027-01-31`, or a time with its offset such as `2027-01-31T18:00:00Z`";

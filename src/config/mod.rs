@@ -223,6 +223,14 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
+    /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes.
+    #[cfg(feature = "cli")]
+    pub(crate) fn needs_key(&self) -> bool {
+        let has_saved =
+            |folder: &PathBuf| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty());
+        !self.api_keys.is_empty() || !self.keys.is_empty() || self.state_dir.as_ref().is_some_and(has_saved)
+    }
+
     /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
     /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {

@@ -18,6 +18,7 @@ use self::watch::Watch;
 use super::limits::{Account, Ledger};
 use crate::{
     config::{ClientKey, Config, KeyDigest, KeyFile, StoreKind, client_keys::settled, is_mistyped},
+    execute::key_mark,
     failure::{Failure, Kind},
     store::Owner,
 };
@@ -35,6 +36,12 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// How events name it: by its name, or by a short mark that reveals nothing of its key. `None`: it needs no key.
+    pub(super) fn label(&self) -> Option<String> {
+        let name = self.account.as_ref().map(|account| account.name().to_string());
+        name.or_else(|| key_mark(self.owner))
+    }
+
     /// Checks that it may request `model`, whether or not there is such a model.
     ///
     /// # Errors

@@ -52,6 +52,8 @@ mod worker;
 
 pub use drain::terminated;
 #[cfg(feature = "cli")]
+pub(crate) use limits::Counts;
+#[cfg(feature = "cli")]
 pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};

@@ -24,7 +24,6 @@ use crate::{
     execute::{
         Audit, Execution, Observer, Started, Surroundings,
         ask::Ask,
-        key_mark,
         vision::{self, Vision},
     },
     failure::{Failure, Kind, Redact},
@@ -517,7 +516,11 @@ impl Service {
             let allowance = admit(&caller, Wish::PLAIN, dialect)?;
             let model = exchange::model(&self.config, dialect, &conversation)?;
             if let Some(execution) = self.execution.as_deref() {
-                exchange::host((execution, model), &mut conversation, (caller.owner, access.id()));
+                exchange::host(
+                    (execution, model),
+                    &mut conversation,
+                    Who { caller: &caller, request: access.id() },
+                );
             }
             exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
@@ -636,7 +639,7 @@ impl Service {
         // Later hops must find what was added, too, and the images not again.
         let body = (!is_completed && !is_described).then_some(body);
         let (asked, how) = ((body, conversation), (reasoning, self.stamp()));
-        let who = Who { owner, request: access.id() };
+        let who = Who { caller, request: access.id() };
         let exchange = exchange::prepare(known, who, dialect, asked, how)?;
         let upstream = &exchange.model.upstream;
         let client = self.clients.get(&upstream.name).ok_or_else(|| {
@@ -734,10 +737,7 @@ impl Service {
             let opening = report::Opening {
                 exchange: access.id(),
                 model: &conversation.model,
-                key: caller
-                    .account
-                    .as_ref()
-                    .map_or_else(|| key_mark(caller.owner), |own| Some(own.name().to_string())),
+                key: caller.label(),
                 client: dialect,
                 upstream: &client.upstream().name,
                 upstream_model: model.upstream_name(&conversation.model),

@@ -154,7 +154,7 @@ fn server_reads_the_keys_and_shows_what_was_used() {
     assert_eq!(status(&server, "/v1/models", &key), "200");
     assert_eq!(status(&server, "/v1/models/qwen3", &key), "200");
     assert_eq!(status(&server, "/v1/models/other", &key), "403");
-    assert_eq!(status(&server, "/v1/models", &key[..key.len() - 1]), "401");
+    assert_eq!(status(&server, "/v1/models", key.trim_end_matches(char::is_alphanumeric)), "401");
     let count = r#"{"model":"qwen3","messages":[{"role":"user","content":"hi"}]}"#;
     let (head, _) = ask(&server, "/v1/messages/count_tokens", &format!("x-api-key: {key}\r\n"), count);
     assert!(head.starts_with("http/1.1 200") || head.starts_with("http/1.0 200"), "{head}");

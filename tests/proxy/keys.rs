@@ -303,9 +303,7 @@ async fn running_server_notices_keys_that_are_made_and_revoked() {
         Client::new().send(request).await.unwrap().status().as_u16()
     };
     let file = state.path().join("keys.toml");
-    for (content, expected) in
-        [(entry, 200), (&*revoked, 401), (entry, 200), ("", 401), (entry, 200), ("[[keys", 200)]
-    {
+    for (content, expected) in [(entry, 200), (&*revoked, 401), (entry, 200), ("", 401), (entry, 200)] {
         let fresh = state.path().join("fresh");
         fs::write(&fresh, content).unwrap();
         fs::rename(&fresh, &file).unwrap();
@@ -324,6 +322,18 @@ async fn running_server_notices_keys_that_are_made_and_revoked() {
     })
     .await;
     assert_eq!(get(&proxy, "/v1/models").await.status(), 200, "keys of the configuration stay");
+}
+
+#[tokio::test]
+async fn events_name_the_client() {
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = with_key(&upstream, "");
+    setup.execution += "[admin]\n";
+    let proxy = setup.start().await;
+    let mut feed = Client::new().get(&proxy, "/admin/events").await;
+    assert_eq!(feed.status(), 200);
+    send(&proxy, "/v1/chat/completions", WHOLE).await.rest().await;
+    feed.until("\"key\":\"team\"").await;
 }
 
 /// Web pages may read the headers, and preflight requests need no key.

@@ -24,12 +24,13 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 
+pub(super) use self::refusal::Limited;
+pub(crate) use self::usage::Counts;
 use self::{
     bucket::{Bucket, Taken},
     refusal::{Exceeded, Levels},
     usage::{BudgetRefusal, Usage},
 };
-pub(super) use self::{refusal::Limited, usage::Counts};
 use crate::{
     config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name},
     dialect::ClientDialect,
@@ -286,7 +287,7 @@ impl Allowance {
     }
 
     /// The request has used these tokens: its own, and those of the response. Returns those that count.
-    pub(super) fn settle(mut self: Box<Self>, used: (u64, u64), now: u64) -> (u64, u64) {
+    pub(super) fn settle(mut self, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
         self.release(used, now);
         used

@@ -17,14 +17,14 @@ const MEMORY: u64 = 8;
 
 /// Counts of a month.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::proxy) struct Counts {
-    pub(in crate::proxy) requests: u64,
-    pub(in crate::proxy) input_tokens: u64,
-    pub(in crate::proxy) output_tokens: u64,
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
 }
 
 impl Counts {
-    pub(in crate::proxy) fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 }
