@@ -447,7 +447,8 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
     );
     keys.special(
-        Key::new("key", "the client's key, a secret").or("all clients"),
+        Key::new("key", "the client's key, a secret. A key of `[[keys]]` stands for all keys of its name")
+            .or("all clients"),
         &mut draft.key,
         |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
         |key| key.map(|_| string(MASK)),

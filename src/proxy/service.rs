@@ -46,7 +46,7 @@ use super::{
     exchange::{self, Exchange, Known, Who},
     images, intake,
     learned::{Learned, LearnedMeans},
-    limits::{Allowance, Limited, Wish},
+    limits::{Account, Allowance, Limited, Wish},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
     permits::Queue,
@@ -102,8 +102,12 @@ impl Refused {
 }
 
 /// Admits a request of `caller`. `None`: the caller has no name, and so no limits.
-fn admit(caller: &Caller, wish: Wish, dialect: ClientDialect) -> Result<Option<Box<Allowance>>, Refused> {
-    let admitted = caller.account.as_ref().map(|account| account.admit(wish, dialect, unix_time()));
+fn admit(
+    caller: &Caller,
+    wish: impl FnOnce(&Account) -> Wish,
+    dialect: ClientDialect,
+) -> Result<Option<Box<Allowance>>, Refused> {
+    let admitted = caller.account.as_ref().map(|account| account.admit(wish(account), dialect, unix_time()));
     admitted.transpose().map_err(Refused::Limited)
 }
 
@@ -513,7 +517,7 @@ impl Service {
         let counted = exchange::decode(dialect, &body).map_err(Refused::from).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
             caller.check_model(&conversation.model)?;
-            let allowance = admit(&caller, Wish::PLAIN, dialect)?;
+            let allowance = admit(&caller, |_| Wish::PLAIN, dialect)?;
             let model = exchange::model(&self.config, dialect, &conversation)?;
             if let Some(execution) = self.execution.as_deref() {
                 exchange::host(
@@ -570,7 +574,7 @@ impl Service {
             access.asked(name, false);
         }
         let allowance = match caller.check_model(name) {
-            Ok(()) => admit(&caller, passthrough::wish(&request), routes::DEFAULT_DIALECT),
+            Ok(()) => admit(&caller, |_| passthrough::wish(&request), routes::DEFAULT_DIALECT),
             Err(failure) => Err(failure.into()),
         };
         let allowance = match allowance {
@@ -623,7 +627,7 @@ impl Service {
         let mut conversation = exchange::decode(dialect, body)?;
         access.asked(&conversation.model, conversation.stream);
         caller.check_model(&conversation.model)?;
-        let allowance = admit(caller, self.wish(caller, &conversation), dialect)?;
+        let allowance = admit(caller, |account| self.wish(account, &conversation), dialect)?;
         let owner = caller.owner;
         let is_completed = match &self.execution {
             Some(execution) => execution.complete(&mut conversation, owner).await,
@@ -656,13 +660,16 @@ impl Service {
     }
 
     /// What a request takes of its client's limits.
-    fn wish(&self, caller: &Caller, conversation: &Conversation) -> Wish {
+    fn wish(&self, account: &Account, conversation: &Conversation) -> Wish {
         let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
         if is_command {
             return Wish { takes_place: true, ..Wish::PLAIN };
         }
-        // A client without a name has no limits, and nothing of it is counted.
-        let input = if caller.account.is_some() { count::tokens(conversation) } else { 0 };
+        // Where nothing depends on it, the estimate need not be good.
+        let input = match account.limits_tokens() {
+            true => count::tokens(conversation),
+            false => count::tokens_by_size(conversation),
+        };
         Wish {
             input: input as u64,
             max_output: conversation.sampling.max_tokens.map(|most| most.max(1)),

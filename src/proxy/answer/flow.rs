@@ -20,6 +20,7 @@ use crate::{
 use super::{
     super::{
         budget::Reservation,
+        count::BYTES_PER_TOKEN,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         limits::Allowance,
         permits::Permit,
@@ -32,9 +33,6 @@ use super::{
     },
     MAX_BYTES,
 };
-
-/// Bytes of a token, by estimate.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// The parts of a response's body.
 pub(in crate::proxy) struct Parts {
@@ -422,7 +420,7 @@ impl ExchangeState {
             return (0, 0);
         }
         let written = self.pipeline.text_given().map_or(0, |given| given.written);
-        let estimate = written.div_ceil(BYTES_PER_TOKEN);
+        let estimate = written.div_ceil(BYTES_PER_TOKEN as u64);
         let output = match (tally.output_tokens, tally.finish) {
             (Some(counted), Some(_)) => counted,
             (counted, _) => counted.unwrap_or(0).max(estimate),

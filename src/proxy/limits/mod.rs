@@ -190,6 +190,12 @@ impl Account {
         (self.usage.current(now).0, self.usage.places())
     }
 
+    /// Whether the tokens that it may use are limited.
+    pub(super) fn limits_tokens(&self) -> bool {
+        let KeyLimits { tokens_per_minute, tokens_per_month, .. } = self.grant.limits;
+        tokens_per_minute.or(tokens_per_month).is_some()
+    }
+
     /// Admits a request at `now`, in seconds of Unix time, to be answered in `dialect`.
     ///
     /// # Errors
