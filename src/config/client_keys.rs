@@ -145,8 +145,7 @@ impl ClientKey {
 
     /// The entry as the configuration shows it, without the key.
     pub(super) fn shown(&self) -> toml::Table {
-        let mut draft = Draft { digest: Some(self.digest), ..Draft::of(self) };
-        table_of(|visitor| declare(visitor, &mut draft))
+        table_of(|visitor| declare(visitor, &mut Draft::of(self)))
     }
 
     /// The entry as a file of keys has it.
@@ -188,8 +187,8 @@ pub(super) struct Draft {
 
 impl Draft {
     fn of(key: &ClientKey) -> Self {
-        let ClientKey { name, secret, grant, expires, .. } = key.clone();
-        Self { name: Some(name), secret, digest: None, grant, expires }
+        let ClientKey { name, digest, secret, grant, expires, .. } = key.clone();
+        Self { name: Some(name), secret, digest: Some(digest), grant, expires }
     }
 }
 
@@ -206,13 +205,12 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
         |cell| name(cell).map(Some),
         |name| name.as_deref().map(string),
     );
-    let mut shown =
-        draft.digest.or(draft.secret.as_ref().map(|key| KeyDigest::of(key.expose_secret().as_bytes())));
+    let has_key = draft.digest.is_some();
     keys.special(
         Key::new("key", "the key, a secret"),
         &mut draft.secret,
         |cell| secret(cell).map(Some),
-        |_| shown.take().map(|_| string(MASK)),
+        |_| has_key.then(|| string(MASK)),
     );
     keys.special(
         Key::new(
@@ -350,13 +348,12 @@ pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
             cells.push(cell);
         }
     }
-    let (mut keys, faults) = settled(keys);
+    let (keys, faults) = settled(keys);
     for (at, fault) in faults {
         if let Some(cell) = cells.get(at) {
             cell.wrong::<()>(fault);
         }
     }
-    keys.shrink_to_fit();
     keys
 }
 
