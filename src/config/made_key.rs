@@ -20,13 +20,11 @@ const CHECKSUM: usize = 6;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// See the module.
-#[cfg(feature = "cli")]
 pub(crate) struct MadeKey {
     pub(crate) id: String,
     pub(crate) key: SecretString,
 }
 
-#[cfg(feature = "cli")]
 impl MadeKey {
     /// A new key.
     ///

@@ -12,14 +12,17 @@
 
 mod admin;
 pub(crate) mod calendar;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
 pub(crate) mod client_keys;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
 mod facts;
 mod format;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
 mod key_file;
 mod keys;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
 mod made_key;
 mod model;
 pub(crate) mod model_rules;
