@@ -30,6 +30,8 @@ pub enum Kind {
     ContextLength,
     /// The upstream's rate limit was reached, or toolwire's own queue is full: 429.
     RateLimit,
+    /// The client's key has used up what it may use in a month: 429, or 402 in APIs that have that status.
+    Budget,
     /// The upstream currently has no capacity: 503.
     Overloaded,
     /// The upstream was too slow, or reported a timeout: 504.
@@ -145,7 +147,7 @@ impl Failure {
             Kind::NotFound => 404,
             Kind::Method => 405,
             Kind::TooLarge => 413,
-            Kind::RateLimit => 429,
+            Kind::RateLimit | Kind::Budget => 429,
             Kind::Internal => 500,
             Kind::Connect | Kind::Protocol | Kind::Truncated | Kind::Upstream | Kind::Limit => 502,
             Kind::Overloaded | Kind::Draining => 503,
@@ -165,6 +167,7 @@ impl Failure {
             Kind::TooLarge => Some("request_too_large"),
             Kind::ContextLength => Some("context_length_exceeded"),
             Kind::RateLimit => Some("rate_limit_exceeded"),
+            Kind::Budget => Some("insufficient_quota"),
             Kind::Overloaded => Some("overloaded"),
             Kind::Timeout => Some("timeout"),
             Kind::Connect => Some("upstream_unreachable"),

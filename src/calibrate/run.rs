@@ -119,7 +119,9 @@ fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeE
     // The keys of the standard library's hashes come from the system's source of randomness.
     let random = || RandomState::new().hash_one("key");
     let key = format!("{:016x}{:016x}", random(), random());
-    let config = Config { api_keys: vec![SecretString::from(key.as_str())], ..config.clone() };
+    // Nor is it for clients that have keys, and it keeps nothing.
+    let (api_keys, keys) = (vec![SecretString::from(key.as_str())], Vec::new());
+    let config = Config { api_keys, keys, state_dir: None, ..config.clone() };
     let server = Server::bind(Arc::new(config), None)?;
     let address = server.addresses().first().copied();
     let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));

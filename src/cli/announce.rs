@@ -61,9 +61,9 @@ impl fmt::Display for Announcement<'_> {
             writeln!(f, "  {}", HostedTools(&self.hosted))?;
         }
         let base = self.base_url();
-        let (key, header) = match self.config.api_keys.is_empty() {
-            true => ("any API key", ""),
-            false => ("one of the API keys", " -H \"authorization: Bearer $KEY\""),
+        let (key, header) = match self.config.needs_key() {
+            false => ("any API key", ""),
+            true => ("one of the API keys", " -H \"authorization: Bearer $KEY\""),
         };
         writeln!(f, "OpenAI clients: base URL {base} and {key}. Try:")?;
         let model = self.config.models.first().map_or(WILDCARD, |model| model.name.as_str());

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, io, process::ExitCode};
 
 use serde_json::{Value, json};
 
-use super::{UpstreamFlags, WRONG_INPUT, keys::keys, output::failed, results, upstream_flags};
+use super::{UpstreamFlags, WRONG_INPUT, output::failed, reference::keys, results, upstream_flags};
 use crate::{
     config::{Loaded, Place, Problem, Problems},
     observe::terminal,

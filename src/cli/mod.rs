@@ -17,6 +17,7 @@ mod mock;
 mod open_files;
 mod output;
 mod record;
+mod reference;
 mod reloading;
 mod replay;
 mod rewrite;
@@ -82,7 +83,7 @@ const LAST: usize = 1000;
 
 /// The commands, grouped as in the help.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Serve", &["serve", "check", "formats"]),
+    ("Serve", &["serve", "check", "keys", "formats"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
@@ -121,6 +122,8 @@ pub(crate) enum Command {
     Conform(Box<conform::Args>),
     /// Check a configuration, and show what it resolves to
     Check(check::Args),
+    /// Make, list and revoke keys of clients
+    Keys(keys::Args),
     /// List the text formats
     Formats(formats::Args),
     /// Write the completions of a shell
@@ -209,6 +212,7 @@ pub fn run() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Conform(args) => conform::run(&args),
         Command::Check(args) => check::run(args),
+        Command::Keys(args) => keys::run(args),
         Command::Formats(args) => formats::run(args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -7,7 +7,7 @@ use std::{
 
 use toml::{Table, Value};
 
-use super::{Config, overlay::below};
+use super::{Config, KeyFile, overlay::below};
 
 /// Settings that hold from the start of the process to its end.
 const FIXED: [&str; 7] =
@@ -60,9 +60,13 @@ impl Config {
         (kept, Changes(paths))
     }
 
-    /// The first of `addresses` that others than this machine can reach although clients need no key.
+    /// The first of `addresses` that others than this machine can reach although clients need no key. Reads the file of keys.
     pub(crate) fn open_to_all(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
-        let is_open = self.api_keys.is_empty();
+        let has_saved = || {
+            let folder = self.state_dir.as_deref();
+            folder.is_some_and(|folder| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty()))
+        };
+        let is_open = self.api_keys.is_empty() && self.keys.is_empty() && !has_saved();
         addresses.iter().find(|address| is_open && !address.ip().to_canonical().is_loopback()).copied()
     }
 }
@@ -210,6 +214,7 @@ key = "env:CLIENT"
             ["127.0.0.1:1", "[::ffff:127.0.0.1]:1", "0.0.0.0:1"].map(|text| text.parse().unwrap());
         assert_eq!(config.open_to_all(&addresses), None);
         config.api_keys.clear();
+        config.state_dir = None;
         assert_eq!(config.open_to_all(&addresses), Some(addresses[2]));
     }
 }

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use toml::Value;
 
 use super::{
-    Model,
+    ClientKey, Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
     read::entries,
     show::masked,
@@ -462,7 +462,8 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
     );
     keys.special(
-        Key::new("key", "the client's key, a secret").or("all clients"),
+        Key::new("key", "the client's key, a secret. A key of `[[keys]]` stands for all keys of its name")
+            .or("all clients"),
         &mut draft.key,
         |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
         |key| key.map(|key| string(&masked(key.0))),
@@ -518,7 +519,11 @@ fn tool<'a>(table: &mut Table<'a>) -> Option<(String, ToolRules, Option<Cell<'a>
 }
 
 /// Reads the tables. `None`: there is no `[execution]`.
-pub(super) fn read(table: &mut Table<'_>, models: Option<&[Model]>) -> Option<Arc<ExecutionSettings>> {
+pub(super) fn read(
+    table: &mut Table<'_>,
+    models: Option<&[Model]>,
+    clients: &[ClientKey],
+) -> Option<Arc<ExecutionSettings>> {
     let mut settings = ExecutionSettings::default();
     let execution = table.cell("execution");
     for cell in entries(table, "providers") {
@@ -550,7 +555,12 @@ pub(super) fn read(table: &mut Table<'_>, models: Option<&[Model]>) -> Option<Ar
         settings.tools.insert(name, rules);
     }
     let rules = entries(table, "permissions").into_iter().filter_map(|cell| cell.table(permission));
-    settings.permissions.rules = rules.collect();
+    let owner = |own: Owner| {
+        let named = clients.iter().find(|key| key.digest.owner() == own);
+        named.map_or(own, ClientKey::owner)
+    };
+    settings.permissions.rules =
+        rules.map(|rule| PermissionRule { key: rule.key.map(owner), ..rule }).collect();
     settings.secrets = settings.providers.iter().flat_map(secrets).collect();
     execution?.table(|table| {
         keys(&mut Reading(table), &mut settings);

@@ -12,13 +12,20 @@
 
 mod admin;
 mod alternatives;
+pub(crate) mod calendar;
 mod changes;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
+pub(crate) mod client_keys;
 #[cfg(feature = "cli")]
 mod entries;
 mod execution;
 mod facts;
 mod format;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
+mod key_file;
 mod keys;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
+mod made_key;
 mod model;
 pub(crate) mod model_rules;
 mod origins;
@@ -41,13 +48,19 @@ pub use admin::AdminSettings;
 pub(crate) use admin::Capture;
 pub use alternatives::{Alternatives, Failover, Target, Targets};
 pub(crate) use changes::Changes;
+pub use client_keys::ClientKey;
+pub(crate) use client_keys::{Grant, KeyDigest, KeyLimits};
 pub(crate) use facts::Facts;
 #[cfg(feature = "cli")]
 pub(crate) use format::unknown as unknown_format;
+pub(crate) use key_file::KeyFile;
 #[cfg(feature = "cli")]
 pub(crate) use keys::Row;
 #[cfg(feature = "bench")]
 pub(crate) use keys::{Keys, read_table, table_of};
+#[cfg(feature = "cli")]
+pub(crate) use made_key::MadeKey;
+pub(crate) use made_key::is_mistyped;
 #[cfg(feature = "cli")]
 pub(crate) use model::settings_for;
 pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
@@ -68,7 +81,10 @@ pub use crate::execute::ExecutionSettings;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
-use toml::de::DeTable;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 use self::{source::Source, sources::Origin, table::Context};
 use crate::{format::KnownFormats, rules};
@@ -113,6 +129,11 @@ fn of_source(
     let mut values = Vec::new();
     let (mut root, syntax) = DeTable::parse_recoverable(source.text());
     let folder = overlay::folder(root.get_ref(), environment);
+    let state = state_folder(root.get_ref(), environment);
+    let has_saved_keys = match &state {
+        Some(folder) => !KeyFile::in_folder(folder).read()?.is_empty(),
+        None => false,
+    };
     let overlay = match (overlay, &folder) {
         (Some(overlay), Some(_)) => overlay,
         (None, Some(folder)) => Overlay::read(folder)?,
@@ -135,7 +156,7 @@ fn of_source(
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }
-    let config = read::config(root.get_ref(), &context);
+    let config = read::config(root.get_ref(), &context, has_saved_keys);
     let sources = Sources::of(root.get_ref(), source);
     let (problems, failed) = context.findings.into_problems(source);
     let sources = sources.over(in_file, laid, origin);
@@ -145,13 +166,37 @@ fn of_source(
     }
 }
 
+/// The folder for what outlives a restart. `None`: the user has no folder for state.
+fn state_folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
+    match root.get("state_dir").map(Spanned::get_ref) {
+        Some(DeValue::String(written)) => Some(PathBuf::from(written.as_ref())),
+        _ => read::state_dir(environment),
+    }
+}
+
+/// The folder for what outlives a restart, as the file `path` says. Nothing else of the file is read.
+///
+/// # Errors
+/// The file cannot be read.
+#[cfg(feature = "cli")]
+pub(crate) fn state_folder_of(
+    path: Option<&std::path::Path>,
+    environment: Environment<'_>,
+) -> Result<Option<PathBuf>, Problems> {
+    let source = Source::read(path)?;
+    let (root, _) = DeTable::parse_recoverable(source.text());
+    Ok(state_folder(root.get_ref(), environment))
+}
+
 /// What `serve` runs on.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Addresses to listen on; at least one. Only loopback addresses if there are no keys.
     pub listen: Vec<SocketAddr>,
-    /// Keys of which a client must send one. Empty: no key is required.
+    /// Keys without names. If there are no others either, no key is required.
     pub api_keys: Vec<SecretString>,
+    /// The keys of clients with names, beside those of the file that `toolwire keys` writes.
+    pub keys: Vec<ClientKey>,
     /// The upstreams; at least one.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The models that clients can request; at least one.
@@ -193,10 +238,19 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
+    /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes.
+    #[cfg(feature = "cli")]
+    pub(crate) fn needs_key(&self) -> bool {
+        let has_saved =
+            |folder: &PathBuf| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty());
+        !self.api_keys.is_empty() || !self.keys.is_empty() || self.state_dir.as_ref().is_some_and(has_saved)
+    }
+
     /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
     /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
+        let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);

@@ -17,7 +17,7 @@ use toml::{
 
 pub(super) use self::path::below;
 use self::path::keys_of;
-use super::{Environment, read, source::Source, value::as_json};
+use super::{Environment, source::Source, state_folder, value::as_json};
 use crate::suggest::suggest;
 
 /// Settings that are saved at most.
@@ -154,10 +154,7 @@ impl Overlay {
 /// The folder of the overlay for the configuration in `root`. `None`: it has no admin API, or there is no folder.
 pub(super) fn folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
     root.get("admin")?;
-    match root.get("state_dir").map(Spanned::get_ref) {
-        Some(DeValue::String(written)) => Some(PathBuf::from(written.as_ref())),
-        _ => read::state_dir(environment),
-    }
+    state_folder(root, environment)
 }
 
 /// Whether `path` is below `above`.

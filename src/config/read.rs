@@ -13,7 +13,7 @@ use toml::{
 use super::{
     Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin,
     alternatives::{self, Router},
-    execution, format,
+    client_keys, execution, format,
     keys::{Keys, Reading, size_value, string},
     model, model_rules, origins, passthrough,
     show::masked,
@@ -76,8 +76,9 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new(
             "api_keys",
-            "secrets, one of which a client must send, as `Authorization: Bearer` or in `x-api-key`. If \
-             empty, clients need no key, and only loopback addresses may be listened on",
+            "secrets, one of which a client must send, as `Authorization: Bearer`, in `x-api-key` or in `api-key`. Clients \
+             with [names and limits](#keys) have keys of their own. Without any of both, clients need no key, and only \
+             loopback addresses may be listened on",
         ),
         &mut root.api_keys,
         |cell| list(secret)(cell),
@@ -155,9 +156,15 @@ pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> 
 }
 
 /// Reads the root table. `None` only if a mistake has been reported.
-pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Option<Config> {
+/// `has_saved_keys`: clients have keys that stand in another file.
+pub(super) fn config<'a>(
+    table: &'a DeTable<'a>,
+    context: &'a Context<'a>,
+    has_saved_keys: bool,
+) -> Option<Config> {
     Table::root(table, context, |table| {
-        let has_keys = table.cell("api_keys").is_some_and(|cell| !cell.is_empty_array());
+        let mut has = |key| table.cell(key).is_some_and(|cell| !cell.is_empty_array());
+        let has_keys = has("api_keys") | has("keys") || has_saved_keys;
         let mut top = Root::default();
         root(&mut Reading(table), &mut top, has_keys);
         let mut own_metrics = Metrics::default();
@@ -171,11 +178,13 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         let mut own_failover = Failover::default();
         in_table(table, "failover", |table| alternatives::failover(&mut Reading(table), &mut own_failover));
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
-        let execution = execution::read(table, models.as_deref());
+        let keys = client_keys::read(table, false);
+        let execution = execution::read(table, models.as_deref(), &keys);
         let admin = admin::read(table);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
+            keys,
             upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
             models: models?,
             failover: own_failover,
@@ -217,8 +226,8 @@ fn addresses(cell: Cell<'_>, has_keys: bool) -> Option<Vec<SocketAddr>> {
     for (address, cell) in &addresses {
         if !has_keys && !address.ip().is_loopback() {
             cell.wrong::<()>(format!(
-                "{address} can be reached from other machines: without `api_keys` only loopback addresses are \
-                 listened on"
+                "{address} can be reached from other machines: without `api_keys` or `[[keys]]` only loopback addresses \
+                 are listened on"
             ));
         }
         if address.port() != 0 && !seen.insert(address) {

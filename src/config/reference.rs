@@ -1,7 +1,7 @@
 //! [`reference()`]: every key of a configuration file, as the declarations describe it.
 
 use super::{
-    AdminSettings, Failover, Limits, Metrics, admin, alternatives, execution, format,
+    AdminSettings, Failover, Limits, Metrics, admin, alternatives, client_keys, execution, format,
     keys::{Documenting, Row},
     model, read, upstream,
 };
@@ -43,6 +43,7 @@ impl Section {
 pub fn reference() -> Vec<Section> {
     let mut sections = vec![
         Section::new("", |keys| read::root(keys, &mut read::Root::default(), true)),
+        Section::new("[[keys]]", |keys| client_keys::declare(keys, &mut client_keys::Draft::default())),
         Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
     ];
     for mut dialect in UpstreamDialect::all() {

@@ -63,10 +63,16 @@ impl Config {
             self.formats.own().iter().filter_map(|own| Value::try_from(&own.definition).ok()).collect();
         let upstreams = self.upstreams.iter().map(|upstream| Value::Table(upstream.shown()));
         let models = self.models.iter().map(|model| Value::Table(model.shown()));
-        let arrays = [("upstreams", upstreams.collect()), ("models", models.collect()), ("formats", formats)];
-        let arrays = arrays
-            .into_iter()
-            .filter(|(key, entries): &(_, Vec<_>)| *key != "formats" || !entries.is_empty());
+        let keys = self.keys.iter().map(|key| Value::Table(key.shown())).collect();
+        let arrays = [
+            ("keys", keys),
+            ("upstreams", upstreams.collect()),
+            ("models", models.collect()),
+            ("formats", formats),
+        ];
+        let arrays = arrays.into_iter().filter(|(key, entries): &(_, Vec<_>)| {
+            !matches!(*key, "formats" | "keys") || !entries.is_empty()
+        });
         shown.extend(arrays.map(|(key, entries)| (key.to_owned(), Value::Array(entries))));
         shown.extend(self.admin.iter().map(|admin| ("admin".to_owned(), Value::Table(admin::shown(admin)))));
         shown.extend(self.execution.iter().flat_map(|settings| execution::shown(settings)));

@@ -47,6 +47,11 @@ pub trait ClientSide: Sync {
         json!({ "input_tokens": tokens })
     }
 
+    /// How responses say what is left of a client's limits.
+    fn rate_style(&self) -> RateStyle {
+        RateStyle::OpenAi
+    }
+
     /// The failure of a request for a model that does not exist.
     fn unknown_model(&self, name: &str) -> Failure;
 
@@ -83,6 +88,15 @@ pub trait ClientSide: Sync {
     fn stored_input(&self, _record: &[u8]) -> Option<Bytes> {
         None
     }
+}
+
+/// Whose headers say what is left of a client's limits, and whose statuses that nothing is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateStyle {
+    /// `x-ratelimit-*`
+    OpenAi,
+    /// `anthropic-ratelimit-*`; 402 for a budget that is used up.
+    Anthropic,
 }
 
 /// The ids of stored responses that a request refers to.

@@ -55,7 +55,7 @@ use self::{
     progress::Progress,
 };
 pub use self::{
-    client::{Answering, ClientSide, Record, References},
+    client::{Answering, ClientSide, RateStyle, Record, References},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},

@@ -28,6 +28,7 @@ fn error_type(kind: Kind) -> &'static str {
         Kind::Unauthorized => "authentication_error",
         Kind::Forbidden => "permission_error",
         Kind::RateLimit => "rate_limit_error",
+        Kind::Budget => "insufficient_quota",
         Kind::Overloaded
         | Kind::Timeout
         | Kind::Connect

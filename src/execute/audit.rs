@@ -302,7 +302,8 @@ mod tests {
     /// The kind of event behind this one; `None` is before the first and behind the last.
     fn next(event: Option<&AuditEvent>) -> Option<AuditEvent> {
         let call = || CallRecord::new("call_1", "web_search", "{}", None);
-        let asked = Asked { key: None, model: "m", tool: "web_search", aliases: &[], domain: None };
+        let asked =
+            Asked { key: None, client: None, model: "m", tool: "web_search", aliases: &[], domain: None };
         let question = || Question::new(&asked, ("Web Search", "{}"), None, tokio::time::Instant::now());
         let text = String::new;
         Some(match event {

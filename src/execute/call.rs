@@ -121,6 +121,7 @@ impl HostedCall {
         }
         let asked = Asked {
             key: Some(self.turn.asker.owner),
+            client: self.turn.asker.client.as_deref(),
             model: &self.turn.asker.model,
             tool: &self.hosted.name,
             aliases: &self.hosted.aliases,

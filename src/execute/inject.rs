@@ -45,6 +45,7 @@ pub(super) fn inject(
     let is_wanted = |hosted: &Hosted, conversation: &Conversation| {
         let asked = Asked {
             key: Some(asker.owner),
+            client: asker.client.as_deref(),
             model: &asker.model,
             tool: &hosted.name,
             aliases: &hosted.aliases,

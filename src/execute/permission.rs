@@ -124,7 +124,7 @@ impl Permissions {
 
     /// What the configuration says about calls of the tool that no rule for a client, model or domain matches.
     pub(crate) fn of_tool(&self, tool: &str, aliases: &[String]) -> Permission {
-        self.configured(&Asked { key: None, model: "", tool, aliases, domain: None })
+        self.configured(&Asked { key: None, client: None, model: "", tool, aliases, domain: None })
     }
 
     /// Whether a call of the tool may run for at least some domain.

@@ -129,6 +129,8 @@ impl Surroundings {
 pub(crate) struct Asker {
     /// Whose request it is.
     pub(crate) owner: Owner,
+    /// How events name the client: the name of its key, or a short mark. `None`: it needed no key.
+    pub(crate) client: Option<Arc<str>>,
     /// The model that the client requested.
     pub(crate) model: Arc<str>,
     /// The id of the client's request.

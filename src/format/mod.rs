@@ -24,6 +24,8 @@ pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
 pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
+#[cfg(feature = "proxy")]
+pub(crate) use choose::matches as glob_matches;
 pub use choose::{KnownFormats, auto};
 pub use custom::{CustomFormat, Definition, DefinitionError, all_and};
 pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};

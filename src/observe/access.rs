@@ -67,6 +67,7 @@ pub(crate) struct Access {
     method: http::Method,
     path: String,
     route: &'static str,
+    key: Option<Arc<str>>,
     asked: Option<String>,
     target: Option<Target>,
     stream: bool,
@@ -74,6 +75,8 @@ pub(crate) struct Access {
     first_byte: Option<Duration>,
     bytes_out: u64,
     tally: Option<Tally>,
+    /// Tokens of the request and of the response that count for the client.
+    spent: (u64, u64),
     outcome: Outcome,
     span: Span,
     /// Requests to the upstream so far.
@@ -108,6 +111,7 @@ impl Access {
             method,
             path: clip(path, MAX_WORD).into_owned(),
             route,
+            key: None,
             asked: None,
             target: None,
             stream: false,
@@ -115,6 +119,7 @@ impl Access {
             first_byte: None,
             bytes_out: 0,
             tally: None,
+            spent: (0, 0),
             outcome: Outcome::default(),
             span,
             hops: 0,
@@ -135,6 +140,16 @@ impl Access {
     /// The time from the arrival of the request to the first byte of its response.
     pub(crate) fn first_byte(&self) -> Option<Duration> {
         self.first_byte
+    }
+
+    /// Records the name of the client's key.
+    pub(crate) fn shown_key(&mut self, name: Arc<str>) {
+        self.key = Some(name);
+    }
+
+    /// Records what counts for the client: tokens of the request, and of the response.
+    pub(crate) fn spent(&mut self, tokens: (u64, u64)) {
+        self.spent = tokens;
     }
 
     /// Records the model that the client asked for.
@@ -221,6 +236,9 @@ impl Access {
     fn count(&self) {
         let model = self.target.as_ref().map(|target| target.model.as_str());
         self.metrics.request(self.route, model, self.status);
+        if let Some(key) = &self.key {
+            self.metrics.key_request(key, model, (self.status, self.spent));
+        }
         if let Some(target) = &self.target {
             self.metrics.streams().dec();
             if let Outcome::Failed(failure) = &self.outcome {
@@ -246,6 +264,7 @@ impl Access {
             id = self.id,
             method = self.method.as_str(),
             path = self.path,
+            key = self.key.as_deref(),
             model = self.asked,
             upstream = self.target.as_ref().map(|target| target.upstream.as_str()),
             dialect = self.target.as_ref().map(|target| target.dialect.name()),

@@ -59,6 +59,8 @@ pub(crate) struct Metrics {
     constraints_failed: Family<ConstraintLabels, Counter>,
     attempts: Family<AttemptLabels, Counter>,
     ejected_targets: Gauge,
+    key_requests: Family<KeyRequestLabels, Counter>,
+    key_tokens: Family<KeyTokenLabels, Counter>,
     hosted_calls: Family<HostedLabels, Counter>,
     hosted_seconds: Family<ToolLabel, Histogram>,
     hosted_cache_hits: Counter,
@@ -91,6 +93,20 @@ struct RequestLabels {
     route: &'static str,
     model: String,
     status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KeyRequestLabels {
+    key: String,
+    model: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KeyTokenLabels {
+    key: String,
+    model: String,
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -206,6 +222,8 @@ impl Metrics {
             constraints_failed: Family::default(),
             attempts: Family::default(),
             ejected_targets: Gauge::default(),
+            key_requests: Family::default(),
+            key_tokens: Family::default(),
             hosted_calls: Family::default(),
             hosted_seconds: Family::new_with_constructor(hosted_buckets),
             hosted_cache_hits: Counter::default(),
@@ -275,6 +293,16 @@ impl Metrics {
             self.tokens.clone(),
         );
         registry.register("requests", "Finished requests", self.requests.clone());
+        registry.register(
+            "key_requests",
+            "Finished requests of clients whose keys have names",
+            self.key_requests.clone(),
+        );
+        registry.register(
+            "key_tokens",
+            "Tokens of requests (input) and responses (output) of clients whose keys have names",
+            self.key_tokens.clone(),
+        );
         registry.register("streams_in_flight", "Responses in progress", self.streams.clone());
         registry.register(
             "first_byte_seconds",
@@ -397,6 +425,24 @@ impl Metrics {
     pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
         let model = model.unwrap_or(OTHER).to_owned();
         self.requests.get_or_create(&RequestLabels { route, model, status }).inc();
+    }
+
+    /// Counts a finished request of the client `key`, and the tokens that count for it: those of the request and those of the response.
+    /// Names of keys and models are those of the configuration.
+    pub(super) fn key_request(
+        &self,
+        key: &str,
+        model: Option<&str>,
+        (status, (input, output)): (u16, (u64, u64)),
+    ) {
+        let (key, model) = (key.to_owned(), model.unwrap_or(OTHER).to_owned());
+        for (kind, tokens) in [("input", input), ("output", output)] {
+            if tokens > 0 {
+                let labels = KeyTokenLabels { key: key.clone(), model: model.clone(), kind };
+                self.key_tokens.get_or_create(&labels).inc_by(tokens);
+            }
+        }
+        self.key_requests.get_or_create(&KeyRequestLabels { key, model, status }).inc();
     }
 
     /// Records the time to the first byte of a response.
@@ -562,6 +608,7 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
         Kind::TooLarge => "too_large",
         Kind::ContextLength => "context_length",
         Kind::RateLimit => "rate_limit",
+        Kind::Budget => "budget",
         Kind::Overloaded => "overloaded",
         Kind::Timeout => "timeout",
         Kind::Connect => "connect",

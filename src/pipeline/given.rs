@@ -32,6 +32,8 @@ pub struct TextGiven {
     pub bytes: u64,
     /// Its pieces, about one for each token.
     pub pieces: u64,
+    /// Bytes of everything that the model has written: of the text, of reasoning, of calls.
+    pub written: u64,
     /// Its beginning.
     pub kept: String,
     /// The most bytes of `kept`.
@@ -48,6 +50,14 @@ impl TextGiven {
         let event = match event {
             Event::Verbatim { means: Some(means), .. } => means,
             event => event,
+        };
+        self.written += match event {
+            Event::Text(text) | Event::Refusal(text) | Event::CallArguments { piece: text, .. } => {
+                text.len() as u64
+            }
+            Event::Reasoning(reasoning) => reasoning.text.len() as u64,
+            Event::CallStart(call) => call.name.len() as u64,
+            _ => 0,
         };
         if let Event::Text(text) | Event::Refusal(text) = event {
             // What is kept is the beginning: after a cut, nothing follows.

@@ -32,6 +32,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project::pin_project;
 
@@ -45,6 +46,7 @@ use super::{
     cors::Grant,
     deadlines::{Deadline, Deadlines},
     drain::SignalFuture,
+    service::unix_time,
     turn,
 };
 
@@ -127,6 +129,13 @@ impl AnswerBody {
     /// Whether hosted tools have run, which would run again if the client repeated its request.
     pub(super) fn has_run_tools(&self) -> bool {
         self.flow.has_run_tools
+    }
+
+    /// Adds the headers that say what is left of the client's limits.
+    pub(super) fn put_rates(&self, headers: &mut HeaderMap) {
+        if let Some(allowance) = &self.flow.allowance {
+            allowance.put_headers(headers, unix_time());
+        }
     }
 
     /// Sets which web pages may read it.

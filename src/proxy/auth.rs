@@ -1,63 +1,259 @@
-//! Checks a client's API key against the configured ones, in constant time.
+//! [`Keys`]: who a request is from, by the key that it shows.
+//!
+//! A key is found by its digest, so the time that it takes says nothing about the keys that there are. The keys are those of the
+//! configuration and of the file that `toolwire keys` writes, which is looked at every few seconds.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+mod watch;
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard},
+};
 
 use http::{HeaderMap, header};
-use secrecy::{ExposeSecret, SecretString};
-use subtle::ConstantTimeEq;
+use secrecy::ExposeSecret;
 
+use self::watch::Watch;
+use super::limits::{Account, Ledger};
 use crate::{
+    config::{ClientKey, Config, KeyDigest, KeyFile, StoreKind, client_keys::settled, is_mistyped},
+    execute::key_mark,
     failure::{Failure, Kind},
     store::Owner,
 };
 
-/// Which of the configured keys a client showed. It tells clients apart and reveals no key. Clients that need none are all
-/// the same one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(super) struct ClientKey(Option<u64>);
+/// The headers that carry a key as it is, beside `Authorization: Bearer`.
+const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
-impl ClientKey {
-    /// The client with this configured key.
-    pub(super) fn of(key: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        Self(Some(hasher.finish()))
+/// Who a request is from. Clients that need no key are all the same one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Caller {
+    /// Whose stored values it may read: those of its name, or of its key if that has none.
+    pub(super) owner: Owner,
+    /// `None`: the key has no name.
+    pub(super) account: Option<Arc<Account>>,
+}
+
+impl Caller {
+    /// How events name it: by its name, or by a short mark that reveals nothing of its key. `None`: it needs no key.
+    pub(super) fn label(&self) -> Option<String> {
+        let name = self.account.as_ref().map(|account| account.name().to_string());
+        name.or_else(|| key_mark(self.owner))
+    }
+
+    /// Checks that it may request `model`, whether or not there is such a model.
+    ///
+    /// # Errors
+    /// [`Kind::Forbidden`]
+    pub(super) fn check_model(&self, model: &str) -> Result<(), Failure> {
+        match &self.account {
+            Some(account) if !account.grant().allows(model) => {
+                let message = format!(
+                    "the key of `{}` may not use this model; GET /v1/models lists those that it may use",
+                    account.name()
+                );
+                Err(Failure::new(Kind::Forbidden, message).with_param("model"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-/// Requires one of `keys` in `Authorization: Bearer …` or `x-api-key`, and returns which. Without keys, every request is
-/// allowed.
-///
-/// Every key is compared, even after a match, and no comparison ends early: the time reveals at most a key's length.
+/// The valid keys at one time.
+#[derive(Debug, Default)]
+struct KeyRing(HashMap<KeyDigest, Holder>);
+
+#[derive(Debug)]
+struct Holder {
+    caller: Caller,
+    expires: Option<u64>,
+    is_revoked: bool,
+}
+
+/// All keys. All threads share them.
+#[derive(Debug)]
+pub(super) struct Keys {
+    shared: Arc<Shared>,
+    _watch: Option<Watch>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ledger: Ledger,
+    file: Option<Mutex<KeyFile>>,
+    entries: Mutex<Entries>,
+    /// `None`: no key is needed. A change of the file never makes it so.
+    ring: RwLock<Option<Arc<KeyRing>>>,
+}
+
+/// What the valid keys are made of.
+#[derive(Debug)]
+struct Entries {
+    config: Arc<Config>,
+    /// Those of the file.
+    saved: Vec<ClientKey>,
+}
+
+impl Keys {
+    /// The keys of `config`, and of the file in its `state_dir`. `now` is in seconds of Unix time.
+    ///
+    /// # Errors
+    /// If there can be no thread that looks at the file.
+    pub(super) fn new(config: &Arc<Config>, now: u64) -> io::Result<Self> {
+        let folder = config.state_dir.clone();
+        let shared = Arc::new(Shared {
+            entries: Mutex::new(Entries { config: Arc::clone(config), saved: Vec::new() }),
+            ledger: Ledger::new(folder.clone().filter(|_| config.store != StoreKind::Off)),
+            file: folder.as_deref().map(|folder| Mutex::new(KeyFile::in_folder(folder))),
+            ring: RwLock::default(),
+        });
+        match shared.file {
+            Some(_) => _ = shared.refresh(now),
+            None => shared.changed(|_| (), now),
+        }
+        let watch = shared.file.is_some().then(|| Watch::start(Arc::clone(&shared))).transpose()?;
+        Ok(Self { shared, _watch: watch })
+    }
+
+    /// From now on, the keys are those of this configuration, and those of the file.
+    pub(super) fn reloaded(&self, config: &Arc<Config>, now: u64) {
+        self.shared.changed(|entries| entries.config = Arc::clone(config), now);
+        let entries = self.shared.entries();
+        if entries.config.api_keys.is_empty() && entries.config.keys.is_empty() && entries.saved.is_empty() {
+            // The configuration says so, and only loopback addresses are listened on.
+            *self.shared.ring() = None;
+        }
+    }
+
+    /// Who sends a request with these headers at `now`, in seconds of Unix time. If there are no keys, everyone may.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthorized`]; [`Kind::Request`] for two different keys.
+    pub(super) fn identify(&self, headers: &HeaderMap, now: u64) -> Result<Caller, Failure> {
+        let ring = self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match ring {
+            Some(ring) => ring.identify(headers, now),
+            None => Ok(Caller::default()),
+        }
+    }
+
+    /// The clients with names.
+    pub(super) fn accounts(&self) -> Vec<Arc<Account>> {
+        self.shared.ledger.list()
+    }
+}
+
+impl Shared {
+    /// Reads the file if it has changed. `false`: the keys are as they were.
+    fn refresh(&self, now: u64) -> bool {
+        let Some(file) = &self.file else { return false };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        match file.changed() {
+            Some(Ok(saved)) => {
+                self.changed(|entries| entries.saved = saved, now);
+                true
+            }
+            Some(Err(problems)) => {
+                for problem in problems.0 {
+                    tracing::error!(place = %problem.place, "the file of keys is wrong, the keys stay as they were: {}", problem.message);
+                }
+                if self.ring().is_none() {
+                    self.changed(|_| (), now);
+                    // Not all keys are known, so nobody is let in without one.
+                    self.ring().get_or_insert_default();
+                }
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// After `change` of what they are made of, the keys are others.
+    fn changed(&self, change: impl FnOnce(&mut Entries), now: u64) {
+        let mut entries = self.entries();
+        change(&mut entries);
+        let Entries { config, saved } = &*entries;
+        let named = config.keys.iter().chain(saved).cloned().collect();
+        let (named, faults) = settled(named);
+        for fault in faults {
+            tracing::warn!(
+                "an entry of the file of keys disagrees with another entry, which holds: {}",
+                fault.1
+            );
+        }
+        let mut ring = HashMap::new();
+        for key in &config.api_keys {
+            let digest = KeyDigest::of(key.expose_secret().as_bytes());
+            let caller = Caller { owner: digest.owner(), account: None };
+            ring.insert(digest, Holder { caller, expires: None, is_revoked: false });
+        }
+        for key in &named {
+            let account = self.ledger.account(&key.name, &key.grant, now);
+            let caller = Caller { owner: key.owner(), account: Some(account) };
+            let holder = Holder { caller, expires: key.expires, is_revoked: key.is_revoked() };
+            // Of two entries with the same key the first holds.
+            ring.entry(key.digest).or_insert(holder);
+        }
+        let mut current = self.ring();
+        if current.is_some() || !ring.is_empty() {
+            *current = Some(Arc::new(KeyRing(ring)));
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) -> RwLockWriteGuard<'_, Option<Arc<KeyRing>>> {
+        self.ring.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the file, and saves what clients have used.
+    fn tick(&self, now: u64) {
+        if self.refresh(now) {
+            tracing::info!("the file of keys was read again");
+        }
+        self.ledger.save(now);
+    }
+}
+
+impl KeyRing {
+    fn identify(&self, headers: &HeaderMap, now: u64) -> Result<Caller, Failure> {
+        let refused = |message: &str| Failure::new(Kind::Unauthorized, message);
+        let Some(shown) = shown_key(headers)? else {
+            let message = "an API key is needed: send it as `Authorization: Bearer KEY`, `x-api-key: KEY` or `api-key: KEY`";
+            return Err(refused(message));
+        };
+        match self.0.get(&KeyDigest::of(shown)) {
+            None if is_mistyped(shown) => Err(refused("this API key is mistyped or not complete")),
+            None => Err(refused("this API key is not one that toolwire knows")),
+            Some(Holder { is_revoked: true, .. }) => Err(refused("this API key was revoked")),
+            Some(Holder { expires: Some(expires), .. }) if *expires <= now => {
+                Err(refused("this API key has expired"))
+            }
+            Some(Holder { caller, .. }) => Ok(caller.clone()),
+        }
+    }
+}
+
+/// The key that a request shows, in one header or in several.
 ///
 /// # Errors
-/// [`Kind::Unauthorized`]
-pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<ClientKey, Failure> {
-    if keys.is_empty() {
-        return Ok(ClientKey::default());
+/// [`Kind::Request`]: it shows two different ones.
+fn shown_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Failure> {
+    let bearer =
+        headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| bearer_token(value.as_bytes()));
+    let plain =
+        KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name)).map(|value| value.as_bytes().trim_ascii());
+    let mut shown = bearer.chain(plain).filter(|key| !key.is_empty());
+    let first = shown.next();
+    if shown.any(|other| Some(other) != first) {
+        let message = "the request has two different API keys; send one, as `Authorization: Bearer KEY`, `x-api-key: KEY` or \
+                       `api-key: KEY`";
+        return Err(Failure::new(Kind::Request, message).with_param("authorization"));
     }
-    let Some(shown) = shown_key(headers) else {
-        let message = "an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
-        return Err(Failure::new(Kind::Unauthorized, message));
-    };
-    let fits = |key: &&SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(shown));
-    let fitting = keys.iter().fold(None, |found, key| if fits(&key) { Some(key) } else { found });
-    match fitting {
-        Some(key) => Ok(ClientKey::of(key.expose_secret())),
-        None => Err(Failure::new(Kind::Unauthorized, "this API key is not one that toolwire knows")),
-    }
-}
-
-/// Whose stored responses a client may read: those of the key that it showed, which is one of the configured ones. Clients that
-/// need no key all have the same.
-pub(super) fn owner(keys: &[SecretString], headers: &HeaderMap) -> Owner {
-    let shown = shown_key(headers).filter(|_| !keys.is_empty());
-    shown.map(Owner::of_key).unwrap_or_default()
-}
-
-fn shown_key(headers: &HeaderMap) -> Option<&[u8]> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| bearer_token(value.as_bytes()));
-    bearer.or_else(|| Some(headers.get("x-api-key")?.as_bytes().trim_ascii()))
+    Ok(first)
 }
 
 /// The token after `Bearer `, which may be written in any case.
@@ -67,42 +263,4 @@ fn bearer_token(value: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(name: &'static str, value: &'static str) -> HeaderMap {
-        HeaderMap::from_iter([(
-            header::HeaderName::from_static(name),
-            header::HeaderValue::from_static(value),
-        )])
-    }
-
-    #[test]
-    fn every_key_is_accepted_in_both_headers() {
-        let keys = [SecretString::from("alpha"), SecretString::from("beta")];
-        let opens = |name, value| authorize(&keys, &headers(name, value)).is_ok();
-        assert!(opens("authorization", "Bearer alpha"));
-        assert!(opens("authorization", "bearer  beta "));
-        assert!(opens("x-api-key", "beta"));
-        assert!(!opens("authorization", "Bearer alphabet"));
-        assert!(!opens("authorization", "Bearer alph"));
-        assert!(!opens("authorization", "Bearer "));
-        assert!(!opens("authorization", "Basic alpha"));
-        assert!(!opens("x-api-key", ""));
-        assert!(!opens("accept", "alpha"));
-    }
-
-    #[test]
-    fn clients_are_told_apart_by_their_keys() {
-        let keys = [SecretString::from("alpha"), SecretString::from("beta")];
-        let client = |value| authorize(&keys, &headers("x-api-key", value)).unwrap();
-        assert_eq!(client("alpha"), client("alpha"));
-        assert_ne!(client("alpha"), client("beta"));
-        assert_ne!(client("alpha"), ClientKey::default());
-    }
-
-    #[test]
-    fn without_keys_every_request_is_allowed() {
-        assert!(authorize(&[], &HeaderMap::new()).is_ok());
-    }
-}
+mod tests;

@@ -12,10 +12,16 @@ use crate::{config::Origins, http1::list_items};
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// Response headers that a page may read in addition to the safelisted ones.
-const EXPOSED: HeaderValue = HeaderValue::from_static("x-request-id, retry-after");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "x-request-id, retry-after, retry-after-ms, x-should-retry, \
+     x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
+     x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
+     anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, \
+     anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset",
+);
 
 /// Request headers that a page may always send. Others are allowed if the preflight asks for them.
-const ALLOWED: [&str; 4] = ["authorization", "content-type", "x-api-key", "x-toolwire-reasoning"];
+const ALLOWED: [&str; 5] = ["authorization", "content-type", "x-api-key", "api-key", "x-toolwire-reasoning"];
 
 /// How many of the headers that a preflight asks for are considered.
 const MAX_ASKED: usize = 64;
@@ -143,6 +149,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         put_preflight(&mut headers, "POST", &asked);
         let allowed = headers.get(header::ACCESS_CONTROL_ALLOW_HEADERS).unwrap();
-        assert_eq!(allowed, "authorization, content-type, x-api-key, x-toolwire-reasoning, x-stainless-os");
+        assert_eq!(
+            allowed,
+            "authorization, content-type, x-api-key, api-key, x-toolwire-reasoning, x-stainless-os"
+        );
     }
 }

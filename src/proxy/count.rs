@@ -14,22 +14,35 @@ const PER_TURN: usize = 4;
 /// For an image or another file, whose size is not looked at.
 const PER_MEDIA: usize = 1_000;
 
+/// Bytes of a token, by a rougher estimate.
+pub(super) const BYTES_PER_TOKEN: usize = 4;
+
 /// The estimated tokens of the request `sent` to an upstream.
 pub(super) fn tokens(sent: &Conversation) -> usize {
-    let turns = sent.turns.iter().map(|turn| PER_TURN + turn.parts.iter().map(part).sum::<usize>());
-    turns.sum::<usize>() + sent.callable_tools().map(tool).sum::<usize>()
+    measured(sent, estimated_tokens)
 }
 
-fn part(part: &Part) -> usize {
+/// The same by the lengths of the texts alone, which takes no time.
+pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
+    measured(sent, |text| text.len().div_ceil(BYTES_PER_TOKEN))
+}
+
+fn measured(sent: &Conversation, text: impl Fn(&str) -> usize + Copy) -> usize {
+    let turns =
+        sent.turns.iter().map(|turn| PER_TURN + turn.parts.iter().map(|own| part(own, text)).sum::<usize>());
+    turns.sum::<usize>() + sent.callable_tools().map(|own| tool(own, text)).sum::<usize>()
+}
+
+fn part(part: &Part, tokens: impl Fn(&str) -> usize) -> usize {
     match part {
-        Part::Text(text) | Part::Reasoning { text, .. } => estimated_tokens(text),
-        Part::Call(call) => estimated_tokens(&call.name) + estimated_tokens(&call.arguments),
-        Part::Result(output) => estimated_tokens(&output.content),
+        Part::Text(text) | Part::Reasoning { text, .. } => tokens(text),
+        Part::Call(call) => tokens(&call.name) + tokens(&call.arguments),
+        Part::Result(output) => tokens(&output.content),
         Part::Image { .. } | Part::Other(_) => PER_MEDIA,
     }
 }
 
-fn tool(tool: &Tool) -> usize {
-    let schema = tool.parameters.as_ref().map_or(0, |schema| estimated_tokens(schema.view().raw()));
-    PER_TURN + estimated_tokens(&tool.name) + estimated_tokens(&tool.description) + schema
+fn tool(tool: &Tool, tokens: impl Fn(&str) -> usize) -> usize {
+    let schema = tool.parameters.as_ref().map_or(0, |schema| tokens(schema.view().raw()));
+    PER_TURN + tokens(&tool.name) + tokens(&tool.description) + schema
 }

@@ -28,7 +28,7 @@ use crate::{
 };
 
 use super::{
-    auth::ClientKey,
+    auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop},
     learned::{Kind as MeansKind, Learned, Subject},
@@ -74,8 +74,7 @@ pub(super) struct Known<'c, 's> {
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'r> {
-    pub(super) key: ClientKey,
-    pub(super) owner: Owner,
+    pub(super) caller: &'r Caller,
     /// The id of the request.
     pub(super) request: &'r str,
 }
@@ -101,7 +100,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation
 /// [`Kind::Internal`] if the template fails.
 pub(super) fn prepare<'c>(
     Known { config, learned, states, execution }: Known<'c, '_>,
-    Who { key: client, owner, request }: Who<'_>,
+    who: Who<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (Option<&Bytes>, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
@@ -115,12 +114,12 @@ pub(super) fn prepare<'c>(
         learned.servers.look_at(&model.upstream);
     }
     let (options, means) = learned.about(model, &conversation.model);
-    let states = own_states(model, (states, client));
+    let states = own_states(model, (states, who.caller.owner));
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
-    let (command, hosted) = execution
-        .map_or((None, None), |execution| host((execution, model), &mut conversation, (owner, request)));
+    let (command, hosted) =
+        execution.map_or((None, None), |execution| host((execution, model), &mut conversation, who));
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
@@ -164,16 +163,21 @@ pub(super) fn prepare<'c>(
     })
 }
 
-/// The command that the conversation is, or the hosted tools that it gets, which are declared in it. `request` is the request's id.
+/// The command that the conversation is, or the hosted tools that it gets, which are declared in it.
 pub(super) fn host(
     (execution, model): (&Arc<Execution>, &Model),
     conversation: &mut Conversation,
-    (owner, request): (Owner, &str),
+    Who { caller, request }: Who<'_>,
 ) -> (Option<Command>, Option<HostedTurn>) {
     if !model.execution || conversation.choices.unwrap_or(1) > 1 {
         return (None, None);
     }
-    let asker = Asker { owner, model: conversation.model.as_str().into(), exchange: request.into() };
+    let asker = Asker {
+        owner: caller.owner,
+        client: caller.label().map(Into::into),
+        model: conversation.model.as_str().into(),
+        exchange: request.into(),
+    };
     let command = Command::find(execution, conversation, &asker);
     if command.is_some() {
         command::drop_tools(conversation);
@@ -211,9 +215,9 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     Ok(true)
 }
 
-/// What `client` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
-fn own_states(model: &Model, (states, client): (&Arc<TurnStates>, ClientKey)) -> Option<OwnStates> {
-    states.of(client, &model.upstream.name, model.wants_back())
+/// What `owner` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
+fn own_states(model: &Model, (states, owner): (&Arc<TurnStates>, Owner)) -> Option<OwnStates> {
+    states.of(owner, &model.upstream.name, model.wants_back())
 }
 
 /// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.

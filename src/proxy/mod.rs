@@ -32,6 +32,7 @@ mod hops;
 mod images;
 mod intake;
 mod learned;
+mod limits;
 mod listen;
 mod models;
 mod passthrough;
@@ -56,8 +57,12 @@ mod worker;
 
 pub use drain::terminated;
 #[cfg(feature = "cli")]
+pub(crate) use limits::Counts;
+#[cfg(feature = "cli")]
 pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
 pub use reload::{ReloadError, ReloadReason, Reloaded, Reloads};
 pub use server::{ServeError, Server};
+#[cfg(feature = "cli")]
+pub(crate) use service::unix_time;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     ServeError,
+    auth::Caller,
     catalogue::{Catalogue, Entry, id},
     service::unix_time,
 };
@@ -46,17 +47,19 @@ impl Models {
         Ok(Self { config, catalogue, started })
     }
 
-    /// The list, configured names first.
-    pub(super) async fn list(&self) -> Value {
+    /// The list of those that a client may use, configured names first.
+    pub(super) async fn list(&self, caller: &Caller) -> Value {
         let entries = self.entries().await;
+        let is_allowed = |name: &str| caller.check_model(name).is_ok();
         let mut data = Vec::new();
         for model in &self.config.models {
             let name = if model.is_wildcard() { model.upstream_name.as_deref() } else { Some(&*model.name) };
+            let name = name.filter(|name| is_allowed(name));
             data.extend(name.map(|name| self.describe(name, model, self.listed(model, name, &entries))));
         }
         if let Some(wildcard) = self.config.models.iter().find(|model| model.is_wildcard()) {
             let others = entries.iter().filter_map(|entry| Some((id(entry)?, entry)));
-            let others = others.filter(|(id, _)| !self.is_named(id));
+            let others = others.filter(|(id, _)| !self.is_named(id) && is_allowed(id));
             data.extend(others.map(|(id, entry)| self.describe(id, wildcard, Some(entry))));
         }
         json!({ "object": "list", "data": data })

@@ -24,7 +24,10 @@ use tokio::{
     time::sleep,
 };
 
-use super::{current::CurrentService, service::Service};
+use super::{
+    current::CurrentService,
+    service::{Service, unix_time},
+};
 use crate::{
     config::{Changes, Loaded, Problem, Problems, Severity},
     execute::{AuditEvent, Started, audit::unix_millis},
@@ -239,6 +242,7 @@ impl Reloader {
     fn install(&mut self, reason: ReloadReason, before: &Service, prepared: Prepared) -> Reloaded {
         let Prepared { service, changes, restart, warnings } = prepared;
         service.listens_on(&self.addresses);
+        service.keys().reloaded(service.config(), unix_time());
         let status = {
             let mut status = self.reloads.locked();
             *status = ReloadStatus {

@@ -158,6 +158,7 @@ pub(super) fn answer(
         Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
         Ok(()) => _ = head.headers.insert(header::CONTENT_TYPE, JSON),
     }
+    answer.put_rates(&mut head.headers);
     answer.granted().put(&mut head.headers);
     let access = answer.as_mut().access();
     access.status(head.status.as_u16());

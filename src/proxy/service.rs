@@ -26,7 +26,6 @@ use crate::{
     execute::{
         Audit, Started,
         ask::Ask,
-        key_mark,
         vision::{self, Vision},
     },
     failure::{Failure, Kind, Redact},
@@ -40,7 +39,7 @@ use super::{
     admin::Admin,
     answer::{self, AnswerBody, Begun, Stage},
     asking::NewestModels,
-    auth::{self, ClientKey},
+    auth::{Caller, Keys},
     budget::Budget,
     command::{self, Command},
     cors::{self, Grant},
@@ -50,6 +49,7 @@ use super::{
     failover::{self, Attempts, Failover},
     images, intake,
     learned::Learned,
+    limits::{Account, Allowance, Limited, Wish},
     models::Models,
     passthrough::{self, PassedBody, Prepared},
     reload::Reloads,
@@ -79,13 +79,63 @@ struct ModelRequest {
     /// The request's id.
     id: String,
     dialect: ClientDialect,
-    key: ClientKey,
-    owner: Owner,
+    caller: Caller,
     /// How the client wants reasoning passed on, if it said so.
     reasoning: Option<Reasoning>,
     body: Bytes,
     /// When it arrived, in seconds of Unix time.
     now: u64,
+}
+
+/// Why a request has no response of an upstream.
+#[derive(Debug)]
+enum Refused {
+    Failure(Failure),
+    /// It would exceed a limit of its client.
+    Limited(Box<Limited>),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl Refused {
+    fn response(self, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+        match self {
+            Self::Failure(failure) => reply::error(failure, dialect, access),
+            Self::Limited(limited) => limited.response(dialect, access),
+        }
+    }
+}
+
+/// Admits a request of `caller`. `None`: the caller has no name, and so no limits.
+fn admit(
+    caller: &Caller,
+    wish: impl FnOnce(&Account) -> Wish,
+    dialect: ClientDialect,
+) -> Result<Option<Box<Allowance>>, Refused> {
+    let admitted = caller.account.as_ref().map(|account| account.admit(wish(account), dialect, unix_time()));
+    admitted.transpose().map_err(Refused::Limited)
+}
+
+/// Adds the headers that say what is left of a client's limits.
+fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
+    if let Some(allowance) = allowance {
+        allowance.put_headers(headers, unix_time());
+    }
+}
+
+/// A request whose upstream has been asked, or soon will be.
+struct Asked {
+    /// The response is streamed.
+    stream: bool,
+    /// What it holds of the limits of its client, if that has a name.
+    allowance: Option<Box<Allowance>>,
+    exchange: Begun,
+    /// Other models that may answer.
+    attempts: Option<Box<Attempts<Begun>>>,
 }
 
 /// The state that all requests of a thread share. All of it except the connections is shared by all threads.
@@ -94,6 +144,7 @@ pub(super) struct Service {
     config: Arc<Config>,
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
+    keys: Arc<Keys>,
     models: Arc<Models>,
     learned: Arc<Learned>,
     responses: Responses,
@@ -153,6 +204,11 @@ impl Service {
     /// The configuration.
     pub(super) fn config(&self) -> &Arc<Config> {
         &self.config
+    }
+
+    /// The keys of clients.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// What happens, if anyone may hear it.
@@ -255,7 +311,7 @@ impl Service {
         (request, peer): (Request<Incoming>, IpAddr),
         grant: &Grant,
         rest: &mut Rest,
-        access: Access,
+        mut access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
         let dialect = route.as_ref().map_or(routes::DEFAULT_DIALECT, Route::dialect);
@@ -282,29 +338,34 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        let client = match auth::authorize(&self.config.api_keys, &head.headers) {
+        let client = match self.keys.identify(&head.headers, unix_time()) {
             Ok(client) => client,
-            Err(_) if !route.needs_key() => ClientKey::default(),
+            Err(_) if !route.needs_key() => Caller::default(),
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
+        if let Some(account) = &client.account {
+            access.shown_key(Arc::clone(account.name()));
+        }
         // hyper moves the future of a request several times. It stays small since those of the routes are on the heap.
         Err(match route {
             Route::Generate(_) => {
                 return Box::pin(self.generate((dialect, client), (&head.headers, body), rest, access)).await;
             }
             Route::CountTokens(_) => {
-                Box::pin(self.count_tokens(dialect, (&head.headers, body), rest, access)).await
+                Box::pin(self.count_tokens((dialect, client), (&head.headers, body), rest, access)).await
             }
             Route::Stored(_, id) if head.method == stored::DELETE => {
-                Box::pin(self.delete(dialect, (self.owner(&head.headers), &id), access)).await
+                Box::pin(self.delete(dialect, (client.owner, &id), access)).await
             }
             Route::Stored(_, id) => {
-                Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Response, access)).await
+                Box::pin(self.stored(dialect, (client.owner, &id), Part::Response, access)).await
             }
             Route::StoredInput(_, id) => {
-                Box::pin(self.stored(dialect, (self.owner(&head.headers), &id), Part::Input, access)).await
+                Box::pin(self.stored(dialect, (client.owner, &id), Part::Input, access)).await
             }
-            Route::Passthrough(path) => Box::pin(self.pass_through(&path, (&head, body), rest, access)).await,
+            Route::Passthrough(path) => {
+                Box::pin(self.pass_through((&path, client), (&head, body), rest, access)).await
+            }
             Route::Programs(path) => Box::pin(self.program(&path, (&head, body), rest, access)).await,
             // It was answered before, or there is none.
             Route::Admin => {
@@ -312,10 +373,13 @@ impl Service {
                 reply::error(failure, dialect, access)
             }
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
-            Route::Models => reply::json(&self.models.list().await, access),
-            Route::Model(id) => match self.models.find(&id).await {
-                Some(model) => reply::json(&model, access),
-                None => reply::error(dialect.side().unknown_model(&id), dialect, access),
+            Route::Models => reply::json(&self.models.list(&client).await, access),
+            Route::Model(id) => match client.check_model(&id) {
+                Ok(()) => match self.models.find(&id).await {
+                    Some(model) => reply::json(&model, access),
+                    None => reply::error(dialect.side().unknown_model(&id), dialect, access),
+                },
+                Err(failure) => reply::error(failure, dialect, access),
             },
             Route::Image(name) => {
                 let files = self.execution.as_ref().and_then(|execution| execution.files());
@@ -340,11 +404,6 @@ impl Service {
             }
             _ => true,
         }
-    }
-
-    /// Whose stored responses a client may read.
-    fn owner(&self, headers: &HeaderMap) -> Owner {
-        auth::owner(&self.config.api_keys, headers)
     }
 
     /// The limits of a request's body; see [`intake::Bounds`].
@@ -384,7 +443,7 @@ impl Service {
     /// A request for a model's response, up to the point where its upstream is asked.
     async fn generate(
         self: &Arc<Self>,
-        (dialect, client): (ClientDialect, ClientKey),
+        (dialect, caller): (ClientDialect, Caller),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -397,26 +456,25 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        let (owner, now) = (self.owner(headers), unix_time());
+        let (owner, now) = (caller.owner, unix_time());
         let body = match self.responses.with_history(dialect, owner, body, now).await {
             Ok(body) => body,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        let who = (client, owner);
-        match self.ask((dialect, who), (headers, body), now, &mut access).await {
-            Ok((stream, exchange, attempts)) => {
-                let parts = answer::Parts { stream, access, memory, exchange, attempts };
+        match self.ask((dialect, caller), (headers, body), now, &mut access).await {
+            Ok(Asked { stream, allowance, exchange, attempts }) => {
+                let parts = answer::Parts { stream, access, allowance, memory, exchange, attempts };
                 let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
                 Ok(Box::pin(AnswerBody::new(parts, keep_alive, cut)))
             }
-            Err(failure) => Err(reply::error(failure, dialect, access)),
+            Err(refused) => Err(refused.response(dialect, access)),
         }
     }
 
     /// A request for the number of tokens that a request for a model's response would take.
     async fn count_tokens(
         &self,
-        dialect: ClientDialect,
+        (dialect, caller): (ClientDialect, Caller),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -426,26 +484,37 @@ impl Service {
             Err(failure) => return reply::error(failure, dialect, access),
         };
         *rest = Rest::None;
-        let counted = exchange::decode(dialect, &body).and_then(|mut conversation| {
+        let counted = exchange::decode(dialect, &body).map_err(Refused::from).and_then(|mut conversation| {
             access.asked(&conversation.model, false);
+            caller.check_model(&conversation.model)?;
+            let allowance = admit(&caller, |_| Wish::PLAIN, dialect)?;
             let model = exchange::model(&self.config, dialect, &conversation)?;
             if let Some(execution) = self.execution.as_deref() {
-                exchange::host((execution, model), &mut conversation, (self.owner(headers), access.id()));
+                exchange::host(
+                    (execution, model),
+                    &mut conversation,
+                    Who { caller: &caller, request: access.id() },
+                );
             }
             exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
-            Ok(count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?))
+            let tokens = count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?);
+            Ok((tokens, allowance))
         });
         match counted {
-            Ok(tokens) => reply::json(&dialect.side().token_count(tokens), access),
-            Err(failure) => reply::error(failure, dialect, access),
+            Ok((tokens, allowance)) => {
+                let mut response = reply::json(&dialect.side().token_count(tokens), access);
+                put_rates(allowance.as_deref(), response.headers_mut());
+                response
+            }
+            Err(refused) => refused.response(dialect, access),
         }
     }
 
     /// A request that goes to the upstream unread.
     async fn pass_through(
         &self,
-        path: &str,
+        (path, caller): (&str, Caller),
         (head, body): (&request::Parts, Incoming),
         rest: &mut Rest,
         mut access: Access,
@@ -469,9 +538,18 @@ impl Service {
             Err(failure) => return fail(failure, access),
         };
         let Prepared { model, asked, request } = prepared;
-        if let Some(asked) = asked {
-            access.asked(&asked, false);
+        let name = asked.as_deref().unwrap_or(&model.name);
+        if asked.is_some() {
+            access.asked(name, false);
         }
+        let allowance = match caller.check_model(name) {
+            Ok(()) => admit(&caller, |_| passthrough::wish(&request), routes::DEFAULT_DIALECT),
+            Err(failure) => Err(failure.into()),
+        };
+        let allowance = match allowance {
+            Ok(allowance) => allowance,
+            Err(refused) => return refused.response(routes::DEFAULT_DIALECT, access),
+        };
         let upstream = &model.upstream;
         let client = match self.client(upstream) {
             Ok(client) => client,
@@ -497,11 +575,13 @@ impl Service {
             return reply::passed_error((status, headers), bytes, failure.redacted(&*self.redactor), access);
         }
         access.status(status.as_u16());
+        let mut headers = headers;
+        put_rates(allowance.as_deref(), &mut headers);
         let timeouts = upstream.timeouts.clone();
         reply::passed(
             status,
             headers,
-            PassedBody::new(opened, timeouts, begun, self.drain.when_cut(), access),
+            PassedBody::new((opened, allowance), timeouts, begun, self.drain.when_cut(), access),
         )
     }
 
@@ -509,18 +589,21 @@ impl Service {
     /// the response is streamed, and which other models may answer, too.
     async fn ask(
         self: &Arc<Self>,
-        (dialect, (key, owner)): (ClientDialect, (ClientKey, Owner)),
+        (dialect, caller): (ClientDialect, Caller),
         (headers, body): (&HeaderMap, Bytes),
         now: u64,
         access: &mut Access,
-    ) -> Result<(bool, Begun, Option<Box<Attempts<Begun>>>), Failure> {
+    ) -> Result<Asked, Refused> {
         let reasoning = checks::reasoning(headers)?;
         let conversation = exchange::decode(dialect, &body)?;
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
+        caller.check_model(&conversation.model)?;
+        let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect)?;
+        let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let plan = self.failover.plan(&self.config, model, (&conversation, owner));
-        let asked = ModelRequest { id: access.id().to_owned(), dialect, key, owner, reasoning, body, now };
+        let asked = ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, body, now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {
@@ -552,7 +635,7 @@ impl Service {
             self.begin_exchange(&asked, conversation, target).await?
         };
         access.routed(&model.name, &model.upstream.name, model.upstream.dialect());
-        Ok((stream, begun, attempts))
+        Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 
     /// The client of an upstream.
@@ -572,8 +655,8 @@ impl Service {
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<Begun, Failure> {
-        let ModelRequest { id, dialect, key, owner, reasoning, body, now } = asked;
-        let (dialect, owner, now) = (*dialect, *owner, *now);
+        let ModelRequest { id, dialect, caller, reasoning, body, now } = asked;
+        let (dialect, owner, now) = (*dialect, caller.owner, *now);
         if let Some(target) = target {
             target.clone_into(&mut conversation.model);
         }
@@ -596,7 +679,7 @@ impl Service {
         // Later hops must find what was added, too, and the images not again.
         let own = (!is_completed && describer.is_none() && target.is_none()).then_some(body);
         let how = (*reasoning, self.stamp());
-        let who = Who { key: *key, owner, request: id };
+        let who = Who { caller, request: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
         self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
         if !exchange.left_out.is_empty() {
@@ -607,7 +690,27 @@ impl Service {
         let wanted = exchange.answering.stored;
         let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
         exchange.answering.stored = keeper.is_some();
-        Ok(self.open(exchange, (client, keeper, owner), body, id).await)
+        Ok(self.open(exchange, (client, keeper, caller), body, id).await)
+    }
+
+    /// What a request takes of its client's limits.
+    fn wish(&self, account: &Account, conversation: &Conversation) -> Wish {
+        let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
+        if is_command {
+            return Wish { takes_place: true, ..Wish::PLAIN };
+        }
+        // Where nothing depends on it, the estimate need not be good.
+        let input = match account.limits_tokens() {
+            true => count::tokens(conversation),
+            false => count::tokens_by_size(conversation),
+        };
+        Wish {
+            input: input as u64,
+            max_output: conversation.sampling.max_tokens.map(|most| most.max(1)),
+            choices: conversation.choices.unwrap_or(1),
+            takes_place: true,
+            counts_tokens: true,
+        }
     }
 
     /// The model that is to describe the images of the conversation, if there are any and `model` cannot see.
@@ -630,7 +733,7 @@ impl Service {
     async fn open(
         &self,
         exchange: Exchange<'_>,
-        (client, store, owner): (Arc<Client>, Option<ResponseKeeper>, Owner),
+        (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
         id: &str,
     ) -> Begun {
@@ -670,7 +773,7 @@ impl Service {
             let opening = report::Opening {
                 exchange: id,
                 model: &conversation.model,
-                key: key_mark(owner),
+                key: caller.label(),
                 client: dialect,
                 upstream: &client.upstream().name,
                 upstream_model: model.upstream_name(&conversation.model),
@@ -701,6 +804,8 @@ impl Service {
         }
         if let Some(report) = &report {
             pipeline.observe_text(report.kept_text());
+        } else if caller.account.is_some() {
+            pipeline.observe_text(0);
         }
         let stage = Stage::Opening(opening);
         Begun { client, begun, asks_upstream, stage, hops, store, keeper, pipeline, watch, report }
@@ -730,7 +835,7 @@ fn request_id(headers: &HeaderMap) -> String {
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
 }
 
-pub(super) fn unix_time() -> u64 {
+pub(crate) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -12,8 +12,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::auth::ClientKey;
-use crate::conversation::{Conversation, TurnState, WantsBack};
+use crate::{
+    conversation::{Conversation, TurnState, WantsBack},
+    store,
+};
 
 /// Bytes that one record takes beside its texts, by estimate. It also limits how many records there are.
 const OVERHEAD: usize = 256;
@@ -30,7 +32,7 @@ pub(super) struct TurnStates {
 /// Whose state it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Owner {
-    client: ClientKey,
+    client: store::Owner,
     /// The upstream's name.
     upstream: Box<str>,
 }
@@ -89,7 +91,7 @@ impl TurnStates {
     /// The state of `client` at `upstream`, which wants that back. `None`: there is nothing to keep.
     pub(super) fn of(
         self: &Arc<Self>,
-        client: ClientKey,
+        client: store::Owner,
         upstream: &str,
         wants: WantsBack,
     ) -> Option<OwnStates> {
@@ -222,8 +224,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn client(key: &str) -> ClientKey {
-        ClientKey::of(key)
+    fn client(key: &str) -> store::Owner {
+        store::Owner::of_key(key.as_bytes())
     }
 
     fn own(states: &Arc<TurnStates>, key: &str, upstream: &str) -> OwnStates {
@@ -262,7 +264,7 @@ mod tests {
         for other in [own(&states, "bob", "up"), own(&states, "alice", "up2")] {
             assert_eq!(restored(&other, "hi", "c1"), None);
         }
-        let nobody = states.of(ClientKey::default(), "up", WantsBack::Reasoning).unwrap();
+        let nobody = states.of(store::Owner::default(), "up", WantsBack::Reasoning).unwrap();
         assert_eq!(restored(&nobody, "hi", "c1"), None);
     }
 
@@ -328,8 +330,8 @@ mod tests {
     #[test]
     fn nothing_is_kept_where_nothing_is_wanted() {
         let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR)));
-        assert!(states.of(ClientKey::default(), "up", WantsBack::Nothing).is_none());
+        assert!(states.of(store::Owner::default(), "up", WantsBack::Nothing).is_none());
         let off = Arc::new(TurnStates::new(1 << 20, None));
-        assert!(off.of(ClientKey::default(), "up", WantsBack::Reasoning).is_none());
+        assert!(off.of(store::Owner::default(), "up", WantsBack::Reasoning).is_none());
     }
 }

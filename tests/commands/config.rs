@@ -125,7 +125,7 @@ maxcalls = 3
     let expected = "\
 1:1: error: unknown key `lisen`; did you mean `listen`? also known: `admin`, `limits`; `toolwire check --keys` lists all
 2:29: error: expected an IP address; write `127.0.0.1:80`
-2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` only loopback addresses are listened on
+2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` or `[[keys]]` only loopback addresses are listened on
 2:59: error: 127.0.0.1:8787 stands here twice
 3:17: error: expected a duration such as \"90s\", found an integer
 7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `ollama`, `chat`

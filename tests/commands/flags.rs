@@ -4,9 +4,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "check",
+    "keys add",
+    "keys list",
+    "keys usage",
+    "keys revoke",
     "formats",
     "demo",
     "rewrite",
@@ -59,7 +63,8 @@ fn page(name: &str) -> String {
 
 /// The help of `command`. Flags stand near the start of a line; what is said of them is indented further.
 fn help_of(command: &str) -> Help {
-    let (status, text, _) = run(&mut toolwire(&[command, "--help"]));
+    let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+    let (status, text, _) = run(&mut toolwire(&words));
     assert_eq!(status, 0);
     let mut help = Help { about: String::new(), usage: String::new(), flags: Vec::new() };
     for line in text.lines() {

@@ -30,6 +30,7 @@ mod hops;
 mod hosts;
 mod http1;
 mod instructions;
+mod keys;
 mod learned;
 mod limits;
 mod log;

@@ -3,7 +3,7 @@
 use super::{error_body, request};
 use crate::{
     conversation::Conversation,
-    dialect::{self, Answering, ClientSide, Dialect, Writer},
+    dialect::{self, Answering, ClientSide, Dialect, RateStyle, Writer},
     failure::{Failure, Kind},
 };
 
@@ -26,6 +26,10 @@ impl ClientSide for Client {
 
     fn error_body(&self, failure: &Failure) -> Vec<u8> {
         error_body(failure)
+    }
+
+    fn rate_style(&self) -> RateStyle {
+        RateStyle::Anthropic
     }
 
     fn unknown_model(&self, name: &str) -> Failure {

@@ -56,7 +56,7 @@ impl Question {
             params: serde_json::from_str(params).unwrap_or_else(|_| Value::String(params.to_owned())),
             context: QuestionContext {
                 subject: subject.cloned(),
-                key: asked.key_mark(),
+                key: asked.client.map(str::to_owned),
                 model: asked.model.to_owned(),
                 domain: asked.domain.map(str::to_owned),
             },
@@ -70,6 +70,7 @@ impl Question {
         Asked {
             // Remembered rules do not depend on the key.
             key: None,
+            client: None,
             model: &self.context.model,
             tool: &self.tool,
             aliases: &[],

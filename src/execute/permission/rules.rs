@@ -13,6 +13,8 @@ use crate::{
 pub(crate) struct Asked<'a> {
     /// Whose request it is; `None` where that does not matter.
     pub(crate) key: Option<Owner>,
+    /// How events name the client, if it needed a key.
+    pub(crate) client: Option<&'a str>,
     /// The model that the client requested.
     pub(crate) model: &'a str,
     /// The tool's name.
@@ -21,13 +23,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) aliases: &'a [String],
     /// The domain that the call addresses, in lower case.
     pub(crate) domain: Option<&'a str>,
-}
-
-impl Asked<'_> {
-    /// A short mark that tells keys apart and reveals none. `None`: the client needed no key.
-    pub(crate) fn key_mark(&self) -> Option<String> {
-        self.key.and_then(key_mark)
-    }
 }
 
 /// A short mark that tells keys apart and reveals none. `None`: the client needed no key.
@@ -145,7 +140,14 @@ mod tests {
     fn of(rules: &[PermissionRule], tool: &str, domain: Option<&str>) -> Option<Permission> {
         decide(
             rules,
-            &Asked { key: Some(KEY), model: "qwen3", tool, aliases: &["other-name".to_owned()], domain },
+            &Asked {
+                key: Some(KEY),
+                client: None,
+                model: "qwen3",
+                tool,
+                aliases: &["other-name".to_owned()],
+                domain,
+            },
         )
     }
 

@@ -5,6 +5,7 @@ use crate::{redact::Redactor, store::Owner};
 
 const ASKED: Asked<'_> = Asked {
     key: Some(Owner([7; 32])),
+    client: None,
     model: "qwen3",
     tool: "scrape",
     aliases: &[],

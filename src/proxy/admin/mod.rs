@@ -11,6 +11,7 @@ mod access;
 mod code;
 mod error;
 mod feed;
+mod keys;
 mod path;
 mod permissions;
 mod reload;
@@ -33,10 +34,12 @@ use self::{
 };
 pub(super) use self::{error::AdminError, path::BASE};
 use super::{
+    auth::Keys,
     drain::Drain,
     feed_body::FeedBody,
     reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
+    service::unix_time,
 };
 use crate::{
     config::Config,
@@ -59,6 +62,7 @@ pub(super) struct Admin {
     execution: Option<Arc<Execution>>,
     /// Where the feed's events come from.
     audit: Arc<Audit>,
+    keys: Arc<Keys>,
     /// Where they are collected.
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
@@ -121,6 +125,7 @@ impl Admin {
     pub(super) fn new(
         config: &Arc<Config>,
         (execution, audit): (Option<&Arc<Execution>>, Option<&Arc<Audit>>),
+        keys: &Arc<Keys>,
         reloads: Reloads,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
@@ -135,6 +140,7 @@ impl Admin {
                     door: before.door.with_settings(settings),
                     execution,
                     audit,
+                    keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
                     reloads,
@@ -145,6 +151,7 @@ impl Admin {
                 door: Door::new(settings, config),
                 execution,
                 audit,
+                keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
                 reloads,
@@ -243,6 +250,7 @@ impl Admin {
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
             AdminPath::Reload if *method == Method::POST => reload::reload(&self.reloads).await,
             AdminPath::Reload => Ok(reload::status(&self.reloads)),
+            AdminPath::Keys => Ok(Said::json(keys::list(&self.keys, unix_time()))),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);
                 self.change_settings(patch, (&head.headers, peer)).await

@@ -25,6 +25,7 @@ pub(super) enum AdminPath {
     ExtendQuestion(String),
     Rule(String),
     Reload,
+    Keys,
     Settings,
     Setting(String),
 }
@@ -50,6 +51,7 @@ impl AdminPath {
             ["permissions", question] => Self::Question(name(question)?),
             ["permissions", question, "extend"] => Self::ExtendQuestion(name(question)?),
             ["reload"] => Self::Reload,
+            ["keys"] => Self::Keys,
             ["settings"] => Self::Settings,
             ["settings", setting] => Self::Setting(name(setting)?),
             _ => return None,
@@ -60,7 +62,9 @@ impl AdminPath {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
-            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) => "GET, HEAD, OPTIONS",
+            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) | Self::Keys => {
+                "GET, HEAD, OPTIONS"
+            }
             Self::Reload => "GET, HEAD, POST, OPTIONS",
             Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",

@@ -15,16 +15,19 @@ use crate::{
     event::Event,
     failure::{self, Failure, Kind},
     observe::{Access, Outcome, failure_name, finish_name},
-    pipeline::{Pipeline, SLICE, State},
+    pipeline::{Pipeline, SLICE, State, Tally},
 };
 
 use super::{
     super::{
         budget::Reservation,
+        count::BYTES_PER_TOKEN,
         failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
+        limits::Allowance,
         permits::Permit,
         report::ExchangeReport,
+        service::unix_time,
         stored::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,
@@ -38,6 +41,8 @@ pub(in crate::proxy) struct Parts {
     /// The client gets a stream.
     pub(in crate::proxy) stream: bool,
     pub(in crate::proxy) access: Access,
+    /// What the response holds of the limits of its client, if that has a name.
+    pub(in crate::proxy) allowance: Option<Box<Allowance>>,
     /// The memory of the request's body, reserved until the upstream answers.
     pub(in crate::proxy) memory: Reservation,
     pub(in crate::proxy) exchange: Begun,
@@ -122,6 +127,9 @@ pub(super) struct ExchangeState {
     watch: Option<Box<dyn Watch>>,
     report: Option<ExchangeReport>,
     pub(super) access: Access,
+    pub(super) allowance: Option<Box<Allowance>>,
+    /// An upstream has begun a response.
+    is_answered: bool,
 }
 
 /// The stages of an exchange with the upstream.
@@ -146,7 +154,7 @@ pub(in crate::proxy) enum Stage {
 impl ExchangeState {
     /// An exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { stream, mut access, memory, exchange, attempts } = parts;
+        let Parts { stream, mut access, allowance, memory, exchange, attempts } = parts;
         if exchange.asks_upstream {
             access.hop_begun(exchange.begun);
         }
@@ -172,6 +180,8 @@ impl ExchangeState {
             watch: exchange.watch,
             report: exchange.report,
             access,
+            allowance,
+            is_answered: false,
         }
     }
 
@@ -289,6 +299,7 @@ impl ExchangeState {
                     watch.answered(head.status, &head.headers, after);
                 }
                 self.permit = permit;
+                self.is_answered = true;
                 self.stage = Stage::Streaming(body);
                 if let Some(hops) = &mut self.hops {
                     hops.accepted();
@@ -543,6 +554,7 @@ impl ExchangeState {
         self.access.hop_ended(failure_name(failure));
         self.out.truncate(self.comments);
         self.permit = None;
+        self.is_answered = false;
         self.stage = Stage::Preparing(preparing);
         true
     }
@@ -580,6 +592,21 @@ impl ExchangeState {
         self.fail(failure::timed_out("next piece", limit));
     }
 
+    /// The tokens that the response has taken, of its request and its own: as the upstream counts them, or by estimate if it does not,
+    /// or was not heard to the end. `input` is the estimate for the request.
+    fn spent(&self, tally: &Tally, input: u64) -> (u64, u64) {
+        if !self.is_answered {
+            return (0, 0);
+        }
+        let written = self.pipeline.text_given().map_or(0, |given| given.written);
+        let estimate = written.div_ceil(BYTES_PER_TOKEN as u64);
+        let output = match (tally.output_tokens, tally.finish) {
+            (Some(counted), Some(_)) => counted,
+            (counted, _) => counted.unwrap_or(0).max(estimate),
+        };
+        (tally.input_tokens.unwrap_or(input), output)
+    }
+
     /// Writes the error into a stream that has begun, once, after everything that was certain before it.
     pub(super) fn write_failure(&mut self) {
         if !self.failure_written && self.failure().is_some() {
@@ -609,7 +636,12 @@ impl Drop for ExchangeState {
             attempts.ended(&outcome);
         }
         self.access.ended(outcome);
-        self.access.counted(self.pipeline.tally());
+        let tally = self.pipeline.tally();
+        if let Some(allowance) = self.allowance.take() {
+            let spent = self.spent(&tally, allowance.input());
+            self.access.spent(allowance.settle(spent, unix_time()));
+        }
+        self.access.counted(tally);
     }
 }
 

@@ -114,6 +114,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     let parts = Parts {
         stream: true,
         access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
+        allowance: None,
         memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
         exchange,
         attempts: None,

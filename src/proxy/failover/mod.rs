@@ -234,6 +234,7 @@ fn is_of_the_target(kind: Kind) -> bool {
         Kind::Request
         | Kind::Method
         | Kind::TooLarge
+        | Kind::Budget
         | Kind::ContextLength
         | Kind::Limit
         | Kind::Draining

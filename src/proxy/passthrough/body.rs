@@ -18,7 +18,9 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::super::{
     drain::SignalFuture,
+    limits::Allowance,
     permits::Permit,
+    service::unix_time,
     turn,
     upstream::{BodyRead, Opened, UpstreamBody},
 };
@@ -27,6 +29,16 @@ use crate::{
     failure::{self, Failure, Kind},
     observe::{Access, Outcome},
 };
+
+/// The upstream has had the request, so its tokens count, whatever became of the response.
+impl Drop for PassedBody {
+    fn drop(&mut self) {
+        if let Some(allowance) = self.allowance.take() {
+            let input = allowance.input();
+            self.access.spent(allowance.settle((input, 0), unix_time()));
+        }
+    }
+}
 
 /// Why a response ends before its end.
 #[derive(Debug)]
@@ -51,6 +63,8 @@ pub(in crate::proxy) struct PassedBody {
     timeouts: Timeouts,
     cut: Pin<Box<SignalFuture>>,
     access: Access,
+    /// What the response holds of its client's limits.
+    allowance: Option<Box<Allowance>>,
     /// Why the response breaks off. Whatever came before it is written first.
     failure: Option<Failure>,
     is_over: bool,
@@ -59,7 +73,7 @@ pub(in crate::proxy) struct PassedBody {
 impl PassedBody {
     /// The body of a response to a request that was sent at `begun`. It breaks off when `cut` becomes ready.
     pub(in crate::proxy) fn new(
-        opened: Opened,
+        (opened, allowance): (Opened, Option<Box<Allowance>>),
         timeouts: Timeouts,
         begun: Instant,
         cut: SignalFuture,
@@ -75,6 +89,7 @@ impl PassedBody {
             timeouts,
             cut: Box::pin(cut),
             access,
+            allowance,
             failure: None,
             is_over: false,
         }

@@ -18,10 +18,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, request, response};
 
-use super::upstream::RawRequest;
+use super::{limits::Wish, upstream::RawRequest};
 use crate::{
     config::{Config, Model, passthrough::BASE},
     failure::{Failure, Kind},
+    format::estimated_tokens,
     http1::list_contains,
 };
 
@@ -46,6 +47,18 @@ pub(super) struct Prepared<'c> {
     pub(super) asked: Option<String>,
     /// The request to the upstream.
     pub(super) request: RawRequest,
+}
+
+/// What a request takes of its client's limits. Its response is not read, so of the tokens only those of a body of text count, by
+/// estimate.
+pub(super) fn wish(request: &RawRequest) -> Wish {
+    let is_json = request
+        .headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let text = str::from_utf8(&request.body).ok().filter(|_| is_json);
+    let input = text.map_or(0, estimated_tokens) as u64;
+    Wish { input, max_output: Some(0), choices: 1, takes_place: true, counts_tokens: true }
 }
 
 /// Checks what can be checked before the body is read.

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::Service;
+use super::{Service, unix_time};
 use crate::{
     config::{Changes, Config},
     execute::{Audit, Execution, Observer, Started, Surroundings, ask::Ask},
@@ -14,6 +14,7 @@ use crate::{
         ServeError,
         admin::Admin,
         asking::{ConfiguredModels, NewestModels, Witness},
+        auth::Keys,
         budget::Budget,
         failover::Failover,
         learned::{Learned, LearnedMeans},
@@ -95,7 +96,11 @@ impl Service {
         let (execution, stage_models) = stage(&config, (&clients, &learned), (&redactor, &witness), before)?;
         let started = execution.as_deref().map(|started| &**started);
         let known = earlier.and_then(|earlier| earlier.admin.as_deref());
-        let admin = Admin::new(&config, (started, audit.as_ref()), reloads.clone(), known);
+        let keys = match earlier {
+            Some(earlier) => Arc::clone(&earlier.keys),
+            None => Arc::new(Keys::new(&config, unix_time()).map_err(ServeError::Thread)?),
+        };
+        let admin = Admin::new(&config, (started, audit.as_ref()), &keys, reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
             None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl),
@@ -117,6 +122,7 @@ impl Service {
             asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
             config,
             clients,
+            keys,
             models,
             learned,
             responses,
@@ -151,6 +157,7 @@ impl Service {
             tap: self.tap.clone(),
             redactor: Arc::clone(&self.redactor),
             drain: Arc::clone(&self.drain),
+            keys: Arc::clone(&self.keys),
             models: Arc::clone(&self.models),
             learned: Arc::clone(&self.learned),
             responses: self.responses.clone(),

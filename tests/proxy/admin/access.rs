@@ -24,6 +24,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("DELETE", "/admin/permissions/rules/rule_1"),
     ("PUT", "/admin/permissions/auto_approve"),
     ("POST", "/admin/permissions/allow_all"),
+    ("GET", "/admin/keys"),
     ("GET", "/admin/settings"),
     ("PATCH", "/admin/settings"),
     ("DELETE", "/admin/settings"),

@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
-    /// `[execution]` with its tables, and `[admin]`, as a configuration file has them. What is not there is off.
+    /// `[execution]` with its tables, `[[keys]]` and `[admin]`, as a configuration file has them. What is not there is off.
     pub(crate) execution: String,
 }
 
@@ -118,6 +118,7 @@ impl Setup {
         let config = Config {
             listen: self.listen,
             api_keys: self.keys.into_iter().map(SecretString::from).collect(),
+            keys: read.keys,
             upstreams: vec![Arc::clone(&upstream)],
             models,
             failover: Failover::default(),

@@ -1,0 +1,56 @@
+//! Every key of a configuration file, as it is declared.
+
+use std::fmt::Write;
+
+use crate::{
+    config::{Row, reference},
+    observe::terminal::wrapped,
+    settings::Key,
+};
+
+/// Indentation of the descriptions.
+const INDENT: &str = "      ";
+
+/// All keys: a heading for each table and a paragraph for each key, wrapped to `width` columns.
+pub(super) fn keys(width: usize) -> String {
+    let mut text = String::new();
+    for section in reference() {
+        let name = if section.name.is_empty() { "Top level" } else { &section.name };
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{name}\n");
+        for Row { key, default, about } in &section.rows {
+            let default = match default.as_str() {
+                Key::REQUIRED => Key::REQUIRED.to_owned(),
+                default => format!("default: {default}"),
+            };
+            // Markdown's marks of code say nothing in a terminal.
+            let about = format!("{about} [{default}]").replace('`', "");
+            let _ = writeln!(text, "  {key}\n{}\n", wrapped(&about, INDENT, width));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_and_key_is_there() {
+        let text = keys(80);
+        for part in [
+            "Top level\n\n  listen\n",
+            "[[upstreams]]\n\n  name\n",
+            "[upstreams.lumo]\n\n  version\n",
+            "[upstreams.chat]\n\n  profile\n",
+            "[[models]]\n\n  name\n",
+            "[[formats]]\n\n  name\n",
+            "[metrics]\n\n  tool_names\n",
+            "[limits]\n\n  max_body\n      a client's request body; larger ones get 413 [default: \"10MiB\"]\n",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains("TOOLWIRE_CONFIG") && !text.contains('`'), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+}

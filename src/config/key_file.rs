@@ -1,0 +1,129 @@
+//! [`KeyFile`]: the keys that `toolwire keys` has made, in a file of their own beside what else outlives a restart. Of the keys it has
+//! only digests.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use toml::de::DeTable;
+
+use super::{
+    ClientKey, Problems,
+    client_keys::read,
+    source::Source,
+    table::{Context, Table},
+};
+
+/// The name of the file in its folder.
+const FILE: &str = "keys.toml";
+
+/// See the module. Remembers which version of the file was read last.
+#[derive(Debug)]
+pub(crate) struct KeyFile {
+    path: PathBuf,
+    seen: Option<Version>,
+}
+
+/// What tells a version of the file from the one before. The file is replaced as a whole, never written in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Missing,
+    Found { modified: Option<SystemTime>, len: u64, inode: u64 },
+}
+
+impl KeyFile {
+    /// The file in this folder.
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        Self { path: folder.join(FILE), seen: None }
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its keys; none if there is no file.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub(crate) fn read(&self) -> Result<Vec<ClientKey>, Problems> {
+        match self.version() {
+            Version::Missing => Ok(Vec::new()),
+            Version::Found { .. } => keys_of(&Source::read(Some(&self.path))?),
+        }
+    }
+
+    /// Its keys, if the file has changed since this was called last. The first call always reads it.
+    ///
+    /// # Errors
+    /// Every mistake that was found. They are reported once for each version of the file.
+    pub(crate) fn changed(&mut self) -> Option<Result<Vec<ClientKey>, Problems>> {
+        let version = self.version();
+        (self.seen.replace(version) != Some(version)).then(|| self.read())
+    }
+
+    fn version(&self) -> Version {
+        match fs::metadata(&self.path) {
+            Ok(found) => {
+                #[cfg(unix)]
+                let inode = std::os::unix::fs::MetadataExt::ino(&found);
+                #[cfg(not(unix))]
+                let inode = 0;
+                Version::Found { modified: found.modified().ok(), len: found.len(), inode }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Version::Missing,
+            // Reading it says why.
+            Err(_) => Version::Found { modified: None, len: 0, inode: 0 },
+        }
+    }
+}
+
+fn keys_of(source: &Source) -> Result<Vec<ClientKey>, Problems> {
+    let (root, syntax) = DeTable::parse_recoverable(source.text());
+    let environment = |name: &str| std::env::var(name).ok();
+    let context = Context { source, findings: Default::default(), environment: &environment };
+    for error in syntax {
+        context.findings.syntax(error.span(), error.message());
+    }
+    let keys = Table::root(root.get_ref(), &context, |table| read(table, true));
+    let (problems, failed) = context.findings.into_problems(source);
+    if failed { Err(Problems(problems)) } else { Ok(keys) }
+}
+
+#[cfg(feature = "cli")]
+mod edit {
+    use std::{error::Error, fs::OpenOptions, io};
+
+    use toml::{Table, Value};
+
+    use super::{ClientKey, KeyFile};
+    use crate::private;
+
+    /// What the file says about itself.
+    const HEAD: &str = "# Written by `toolwire keys`. It has digests of keys, no keys.\n\n";
+
+    impl KeyFile {
+        /// Changes the keys while no other process does, and replaces the file. What `change` refuses is not written.
+        ///
+        /// # Errors
+        /// The file has mistakes, cannot be written, or `change` refuses.
+        pub(crate) fn edit<T>(
+            &self,
+            change: impl FnOnce(&mut Vec<ClientKey>) -> Result<T, Box<dyn Error>>,
+        ) -> Result<T, Box<dyn Error>> {
+            let folder = self.path.parent().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            private::create_dir_all(folder)?;
+            // Another file than that of the keys, which is replaced. Closing it releases the lock.
+            let lock = OpenOptions::new().create(true).append(true).open(self.path.with_extension("lock"))?;
+            lock.lock()?;
+            let mut keys = self.read()?;
+            let made = change(&mut keys)?;
+            let entries = keys.iter().map(|key| Value::Table(key.written())).collect();
+            let table = Table::from_iter([("keys".to_owned(), Value::Array(entries))]);
+            private::replace_on_disk(&self.path, (HEAD.to_owned() + &toml::to_string(&table)?).as_bytes())?;
+            Ok(made)
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! [`Bucket`]: how much may be used in a minute.
+//!
+//! The generic cell rate algorithm, as in `governor`, which can only take: here what was taken for a response that turns out to be
+//! smaller must be given back. The state is one number, the time at which the bucket is full again, so nothing waits for a lock.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Nanoseconds in which an empty bucket becomes full.
+const PERIOD: u64 = 60_000_000_000;
+
+/// A bucket that holds `limit` and becomes full in a minute, evenly. Times are nanoseconds since `start`, on a clock that never goes
+/// back.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    limit: u64,
+    start: Instant,
+    full_at: AtomicU64,
+}
+
+/// What was taken out of a bucket, and may be given back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    amount: u64,
+    /// When the bucket was to be full again at that moment. What has come back by itself until then is not given back again.
+    end: u64,
+}
+
+/// What a bucket holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    /// Until it is full.
+    pub(super) reset: Duration,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit: limit.max(1), start: Instant::now(), full_at: AtomicU64::new(0) }
+    }
+
+    /// What it holds at most.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Takes `amount`, which is at most the limit.
+    ///
+    /// # Errors
+    /// How long it takes until there is enough.
+    pub(super) fn take(&self, amount: u64) -> Result<Taken, Duration> {
+        let (now, cost) = (self.now(), self.cost(amount));
+        let end_of = |full_at: u64| full_at.max(now).saturating_add(cost);
+        let taken = self.full_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, |full_at| {
+            Some(end_of(full_at)).filter(|end| *end <= now.saturating_add(PERIOD))
+        });
+        match taken {
+            Ok(before) => Ok(Taken { amount, end: end_of(before) }),
+            Err(full_at) => Err(Duration::from_nanos(end_of(full_at).saturating_sub(now + PERIOD).max(1))),
+        }
+    }
+
+    /// Replaces what was taken by what was used. If that is more, the bucket may owe something.
+    pub(super) fn settle(&self, taken: Taken, used: u64) {
+        let now = self.now();
+        let update = |change: &dyn Fn(u64) -> u64| {
+            let changed = |full_at| Some(change(full_at));
+            // Never fails: the change is always one.
+            let _ = self.full_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
+        };
+        if used > taken.amount {
+            let cost = self.cost(used - taken.amount);
+            update(&|full_at| full_at.max(now).saturating_add(cost));
+        } else {
+            let unused = self.cost(taken.amount).saturating_sub(self.cost(used));
+            let back = unused.min(taken.end.saturating_sub(now));
+            update(&|full_at| full_at.saturating_sub(back));
+        }
+    }
+
+    /// What it holds now.
+    pub(super) fn level(&self) -> Level {
+        let missing = self.full_at.load(Ordering::Acquire).saturating_sub(self.now());
+        let used = u128::from(missing) * u128::from(self.limit);
+        let used = u64::try_from(used.div_ceil(u128::from(PERIOD))).unwrap_or(u64::MAX);
+        Level {
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(used),
+            reset: Duration::from_nanos(missing),
+        }
+    }
+
+    /// In how many nanoseconds `amount` comes back.
+    fn cost(&self, amount: u64) -> u64 {
+        let cost = u128::from(amount) * u128::from(PERIOD) / u128::from(self.limit);
+        u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn limit_is_exact_and_comes_back_evenly() {
+        for limit in [1, 7, 10, 60, 1_000_003] {
+            let bucket = Bucket::new(limit);
+            assert!(bucket.take(limit).is_ok(), "{limit}");
+            let wait = bucket.take(1).unwrap_err();
+            assert_eq!(bucket.level().remaining, 0);
+            advance(wait).await;
+            assert!(bucket.take(1).is_ok(), "{limit}: after the time that it said");
+            assert!(bucket.take(1).is_err(), "{limit}");
+            advance(Duration::from_secs(3600)).await;
+            assert_eq!(bucket.level(), Level { limit, remaining: limit, reset: Duration::ZERO });
+        }
+    }
+
+    #[test]
+    fn many_threads_take_no_more_than_there_is() {
+        let bucket = Bucket::new(100);
+        let took = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        took.fetch_add(u64::from(bucket.take(1).is_ok()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        // One more comes back every 600 ms.
+        let elapsed = u64::try_from(bucket.start.elapsed().as_millis()).unwrap();
+        let took = took.into_inner();
+        assert!((100..=100 + elapsed / 600).contains(&took), "{took}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_back_by_itself_is_not_given_back_again() {
+        let bucket = Bucket::new(60);
+        let taken = bucket.take(60).unwrap();
+        advance(Duration::from_secs(120)).await;
+        let other = bucket.take(60).unwrap();
+        bucket.settle(taken, 0);
+        assert_eq!(bucket.level().remaining, 0);
+        advance(Duration::from_secs(30)).await;
+        assert_eq!(bucket.level().remaining, 30);
+        // Half has come back; of what was not used, the rest comes back now.
+        bucket.settle(other, 6);
+        assert_eq!(bucket.level().remaining, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_than_was_taken_is_owed() {
+        let bucket = Bucket::new(100);
+        let taken = bucket.take(100).unwrap();
+        bucket.settle(taken, 300);
+        assert_eq!(bucket.take(1).unwrap_err(), Duration::from_millis(120_600));
+        advance(Duration::from_secs(121)).await;
+        assert!(bucket.take(1).is_ok());
+    }
+
+    proptest! {
+        /// Whatever is taken and settled at once with its own amount leaves the bucket as it was.
+        #[test]
+        fn unused_reservations_leave_nothing(limit in 1..1_000_000_u64, parts in prop::collection::vec(0.0..1.0_f64, 1..20)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let bucket = Bucket::new(limit);
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
+                let taken: Vec<_> = parts.iter().filter_map(|part| bucket.take((part * limit as f64) as u64).ok()).collect();
+                taken.into_iter().for_each(|taken| bucket.settle(taken, 0));
+                prop_assert_eq!(bucket.level().remaining, limit);
+                Ok(())
+            })?;
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What clients with names may use, and what they have used.
+//!
+//! ```text
+//! request ─▶ Account::admit ─▶ Allowance, in the response's body ─settle, drop─▶ what was not used comes back
+//!                  └──────────▶ Limited, the answer
+//! ```
+//!
+//! An [`Account`] belongs to a name, whichever of its keys was shown. Tokens are reserved before the upstream is asked, since requests
+//! that run at the same time would otherwise all pass, and the reservation is replaced by what the response has used when the body is
+//! dropped: at its end, after an error, when the client leaves. All counters are behind [`Account`] and [`Ledger`].
+
+mod bucket;
+mod refusal;
+mod usage;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+pub(super) use self::refusal::Limited;
+pub(crate) use self::usage::Counts;
+use self::{
+    bucket::{Bucket, Taken},
+    refusal::{Exceeded, Levels},
+    usage::{BudgetRefusal, Usage},
+};
+use crate::{
+    config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name},
+    dialect::ClientDialect,
+    store::{EmbeddedStore, Key, Store, StoreSettings},
+};
+
+/// The file with what clients have used.
+const FILE: &str = "usage.redb";
+
+/// How long the counts of a month are kept.
+const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// Bytes of all counts.
+const MAX_BYTES: usize = 64 << 20;
+
+/// All clients with names, and where their counts outlive a restart.
+pub(super) struct Ledger {
+    accounts: Mutex<HashMap<Arc<str>, Arc<Account>>>,
+    store: EmbeddedStore,
+}
+
+impl Ledger {
+    /// The clients whose counts are in `folder`; in memory only without one.
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        let settings = StoreSettings { folder, max_bytes: MAX_BYTES, ttl: TTL };
+        let on_failure = |count| tracing::error!(count, "what clients have used could not be saved");
+        let store = EmbeddedStore::in_file(settings, FILE, Box::new(on_failure));
+        Self { accounts: Mutex::default(), store }
+    }
+
+    /// The account of `name`, which may use what `grant` says from now on. What it has used stays. Reads the disk when it sees a name
+    /// for the first time.
+    pub(super) fn account(&self, name: &str, grant: &Grant, now: u64) -> Arc<Account> {
+        let mut accounts = self.accounts();
+        let account = match accounts.get(name) {
+            Some(account) if account.grant == *grant => return Arc::clone(account),
+            Some(account) => account.with(grant.clone()),
+            None => Account::new(name, grant.clone(), self.saved(name, Month::of(now))),
+        };
+        let account = Arc::new(account);
+        accounts.insert(Arc::clone(&account.name), Arc::clone(&account));
+        account
+    }
+
+    /// All accounts, by name.
+    pub(super) fn list(&self) -> Vec<Arc<Account>> {
+        let mut list: Vec<_> = self.accounts().values().cloned().collect();
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        list
+    }
+
+    /// Saves what has changed. It is on disk later, or when the ledger is dropped.
+    pub(super) fn save(&self, now: u64) {
+        for account in self.list() {
+            for (month, counts) in account.usage.changed() {
+                let value = serde_json::to_vec(&counts).unwrap_or_default();
+                self.store.put(key(&account.name, month), Bytes::from(value), now);
+            }
+        }
+    }
+
+    /// The counts of a name in a month.
+    fn saved(&self, name: &str, month: Month) -> (Month, Counts) {
+        let read = self.store.get(&key(name, month), 0).unwrap_or_else(|error| {
+            tracing::error!(key = name, %error, "what the key has used cannot be read; it counts as nothing");
+            None
+        });
+        (month, read.and_then(|saved| serde_json::from_slice(&saved).ok()).unwrap_or_default())
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Account>>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger").field("accounts", &self.accounts()).finish_non_exhaustive()
+    }
+}
+
+fn key(name: &str, month: Month) -> Key {
+    Key::new(owner_of_name(name), &format!("usage/{}", month.name()))
+}
+
+/// A client with a name.
+#[derive(Debug)]
+pub(super) struct Account {
+    name: Arc<str>,
+    grant: Grant,
+    requests: Option<Arc<Bucket>>,
+    tokens: Option<Arc<Bucket>>,
+    usage: Arc<Usage>,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    /// Tokens of the request, by estimate.
+    pub(super) input: u64,
+    /// The most tokens that the response may have. `None`: not known.
+    pub(super) max_output: Option<u64>,
+    /// How many responses there are in one.
+    pub(super) choices: u64,
+    /// Whether a response is in progress for a while.
+    pub(super) takes_place: bool,
+    /// Whether a model gets the request.
+    pub(super) counts_tokens: bool,
+}
+
+impl Wish {
+    /// A request without tokens, which is answered at once.
+    pub(super) const PLAIN: Self =
+        Self { input: 0, max_output: Some(0), choices: 1, takes_place: false, counts_tokens: false };
+}
+
+impl Account {
+    fn new(name: &str, grant: Grant, (month, counts): (Month, Counts)) -> Self {
+        let KeyLimits { requests_per_minute, tokens_per_minute, .. } = grant.limits;
+        let bucket = |limit: Option<u64>| limit.map(|limit| Arc::new(Bucket::new(limit)));
+        Self {
+            name: name.into(),
+            requests: bucket(requests_per_minute),
+            tokens: bucket(tokens_per_minute),
+            grant,
+            usage: Arc::new(Usage::new(month, counts)),
+        }
+    }
+
+    /// The same client with another grant. A bucket whose limit is the same goes on.
+    fn with(&self, grant: Grant) -> Self {
+        let kept = |own: &Option<Arc<Bucket>>, limit: Option<u64>| {
+            let same = own.as_ref().filter(|own| limit == Some(own.limit())).cloned();
+            same.or_else(|| limit.map(|limit| Arc::new(Bucket::new(limit))))
+        };
+        Self {
+            name: Arc::clone(&self.name),
+            requests: kept(&self.requests, grant.limits.requests_per_minute),
+            tokens: kept(&self.tokens, grant.limits.tokens_per_minute),
+            grant,
+            usage: Arc::clone(&self.usage),
+        }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What it may do.
+    pub(super) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// What it has used in the month of `now`, and its responses in progress.
+    pub(super) fn used(&self, now: u64) -> (Counts, u64) {
+        (self.usage.current(now).0, self.usage.places())
+    }
+
+    /// Whether the tokens that it may use are limited.
+    pub(super) fn limits_tokens(&self) -> bool {
+        let KeyLimits { tokens_per_minute, tokens_per_month, .. } = self.grant.limits;
+        tokens_per_minute.or(tokens_per_month).is_some()
+    }
+
+    /// Admits a request at `now`, in seconds of Unix time, to be answered in `dialect`.
+    ///
+    /// # Errors
+    /// It would exceed a limit. It takes nothing then.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        wish: Wish,
+        dialect: ClientDialect,
+        now: u64,
+    ) -> Result<Box<Allowance>, Box<Limited>> {
+        let mut allowance = Box::new(Allowance {
+            account: Arc::clone(self),
+            dialect,
+            has_place: false,
+            month: None,
+            tokens: None,
+            input: wish.input,
+            counts_tokens: wish.counts_tokens,
+        });
+        match self.take(wish, &mut allowance, now) {
+            Ok(()) => {
+                self.usage.asked(now);
+                Ok(allowance)
+            }
+            Err(exceeded) => {
+                drop(allowance);
+                Err(Box::new(Limited::new(exceeded, &self.name, dialect, &self.levels(), now)))
+            }
+        }
+    }
+
+    /// Takes what the request needs. What was taken before a limit that is exceeded comes back with `allowance`. The request itself,
+    /// which cannot, is taken last.
+    fn take(&self, wish: Wish, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
+        let KeyLimits { streams, tokens_per_month, .. } = self.grant.limits;
+        if wish.takes_place {
+            let limit = streams.unwrap_or(u64::MAX);
+            allowance.has_place = self.usage.take_place(limit);
+            if !allowance.has_place {
+                return Err(Exceeded::Streams(limit));
+            }
+        }
+        let output = wish.max_output.unwrap_or_else(|| self.usage.mean_output());
+        let tokens = wish.input.saturating_add(output.saturating_mul(wish.choices));
+        if let Some(budget) = tokens_per_month {
+            let tokens = tokens.min(budget);
+            self.usage.reserve(tokens, budget, now).map_err(|refused| match refused {
+                BudgetRefusal::Gone(end) => Exceeded::Month(budget, end),
+                BudgetRefusal::Reserved => Exceeded::MonthReserved(budget),
+            })?;
+            allowance.month = Some(tokens);
+        }
+        if let Some(bucket) = &self.tokens {
+            let taken = bucket.take(tokens.min(bucket.limit()));
+            allowance.tokens = Some(taken.map_err(|wait| Exceeded::Tokens(bucket.limit(), wait))?);
+        }
+        if let Some(bucket) = &self.requests {
+            bucket.take(1).map_err(|wait| Exceeded::Requests(bucket.limit(), wait))?;
+        }
+        Ok(())
+    }
+
+    fn levels(&self) -> Levels {
+        let level = |bucket: &Option<Arc<Bucket>>| bucket.as_ref().map(|bucket| bucket.level());
+        Levels { requests: level(&self.requests), tokens: level(&self.tokens) }
+    }
+}
+
+/// What an admitted request holds of its client's account. It is owned by the response's body. Dropped without
+/// [`Allowance::settle`], no token was used.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    account: Arc<Account>,
+    dialect: ClientDialect,
+    has_place: bool,
+    /// Tokens that are reserved of the month's.
+    month: Option<u64>,
+    /// Tokens that are taken of the minute's.
+    tokens: Option<Taken>,
+    /// Tokens of the request, by estimate.
+    input: u64,
+    /// Whether the tokens of the request and its response count.
+    counts_tokens: bool,
+}
+
+impl Allowance {
+    /// The estimated tokens of the request.
+    pub(super) fn input(&self) -> u64 {
+        self.input
+    }
+
+    /// Adds the headers that say what is left of the client's limits.
+    pub(super) fn put_headers(&self, headers: &mut HeaderMap, now: u64) {
+        self.account.levels().put(self.dialect.side().rate_style(), headers, now);
+    }
+
+    /// The request has used these tokens: its own, and those of the response. Returns those that count.
+    pub(super) fn settle(mut self, used: (u64, u64), now: u64) -> (u64, u64) {
+        let used = if self.counts_tokens { used } else { (0, 0) };
+        self.release(used, now);
+        used
+    }
+
+    fn release(&mut self, (input, output): (u64, u64), now: u64) {
+        if let (Some(bucket), Some(taken)) = (&self.account.tokens, self.tokens.take()) {
+            bucket.settle(taken, input.saturating_add(output));
+        }
+        let reserved = self.month.take().unwrap_or(0);
+        if reserved > 0 || input > 0 || output > 0 {
+            self.account.usage.spent((input, output), reserved, now);
+        }
+        if std::mem::take(&mut self.has_place) {
+            self.account.usage.free_place();
+        }
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.release((0, 0), super::service::unix_time());
+    }
+}
+
+#[cfg(test)]
+mod tests;
