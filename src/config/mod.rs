@@ -30,6 +30,7 @@ mod show;
 mod source;
 mod sources;
 mod table;
+mod tls;
 mod upstream;
 mod value;
 
@@ -55,7 +56,7 @@ pub use sources::Sources;
 pub(crate) use sources::{Setting, SettingValue};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
-pub use crate::execute::ExecutionSettings;
+pub use crate::{execute::ExecutionSettings, tls::TlsSettings};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -170,6 +171,8 @@ pub struct Config {
     pub execution: Option<Arc<ExecutionSettings>>,
     /// The admin API; `None` without `[admin]`.
     pub admin: Option<Arc<AdminSettings>>,
+    /// TLS on the listeners; `None` without `[tls]`.
+    pub tls: Option<Arc<TlsSettings>>,
     /// Where the values come from.
     pub sources: Sources,
 }
@@ -179,6 +182,11 @@ impl Config {
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
+    }
+
+    /// The scheme of the URLs under which clients reach the listeners.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
     /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except

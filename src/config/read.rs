@@ -16,7 +16,7 @@ use super::{
     model, model_rules, origins, passthrough,
     show::MASK,
     table::{Cell, Context, Table},
-    upstream,
+    tls, upstream,
     value::{list, one_or_more, secret, size, text},
 };
 use crate::{
@@ -159,6 +159,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
         let execution = execution::read(table, models.as_deref());
         let admin = admin::read(table);
+        let tls = tls::read(table);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -175,6 +176,7 @@ pub(super) fn config<'a>(table: &'a DeTable<'a>, context: &'a Context<'a>) -> Op
             threads: top.threads,
             execution,
             admin,
+            tls,
             sources: Sources::default(),
         })
     })

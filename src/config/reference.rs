@@ -3,7 +3,7 @@
 use super::{
     AdminSettings, Limits, Metrics, admin, execution, format,
     keys::{Documenting, Row},
-    model, read, upstream,
+    model, read, tls, upstream,
 };
 use crate::{
     dialect::UpstreamDialect,
@@ -72,6 +72,7 @@ pub fn reference() -> Vec<Section> {
     sections.push(Section::new("[[permissions]]", |keys| {
         execution::permission_keys(keys, &mut execution::PermissionDraft::default());
     }));
+    sections.push(Section::new("[tls]", |keys| tls::keys(keys, &mut tls::Draft::default())));
     sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
     sections
 }

@@ -6,6 +6,7 @@ use super::{
     Config, admin, execution,
     keys::table_of,
     read::{self, Root},
+    tls,
 };
 
 /// Shown in place of a secret.
@@ -42,6 +43,7 @@ impl Config {
             .filter(|(key, entries): &(_, Vec<_>)| *key != "formats" || !entries.is_empty());
         shown.extend(arrays.map(|(key, entries)| (key.to_owned(), Value::Array(entries))));
         shown.extend(self.admin.iter().map(|admin| ("admin".to_owned(), Value::Table(admin::shown(admin)))));
+        shown.extend(self.tls.iter().map(|settings| ("tls".to_owned(), Value::Table(tls::shown(settings)))));
         shown.extend(self.execution.iter().flat_map(|settings| execution::shown(settings)));
         shown
     }

@@ -1,6 +1,6 @@
 //! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, thread};
+use std::{fmt, future::pending, io, net::SocketAddr, sync::Arc, thread};
 
 use tokio::{
     runtime,
@@ -23,6 +23,8 @@ pub enum ServeError {
     },
     /// A thread or its runtime cannot be created.
     Thread(io::Error),
+    /// TLS cannot be spoken as the configuration says.
+    Tls(tokio_rustls::rustls::Error),
     /// No request to an upstream can be written: its key contains characters that no header may have, or its address is too
     /// long.
     Upstream {
@@ -38,6 +40,7 @@ impl fmt::Display for ServeError {
         match self {
             Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
             Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            Self::Tls(error) => write!(f, "TLS cannot be spoken: {error}"),
             Self::Upstream { name, error } => write!(
                 f,
                 "no request to upstream `{name}` can be written, are its api_key and base_url right? {error}"
@@ -50,6 +53,7 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Bind { error, .. } | Self::Thread(error) => Some(error),
+            Self::Tls(error) => Some(error),
             Self::Upstream { error, .. } => Some(error),
         }
     }
@@ -120,9 +124,20 @@ impl Server {
             drain.begin();
             Ok(Instant::now())
         };
+        let certificates = self.first.service().certificates().cloned();
         // Also if this future is dropped: the programs of hosted tools do not outlive the server.
         let stage = StopOnDrop(self.first.execution().cloned());
-        let (begun, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
+        let serving = async { tokio::try_join!(stop, self.first.run()) };
+        let watching = async {
+            match certificates {
+                Some(certificates) => certificates.watch().await,
+                None => pending().await,
+            }
+        };
+        let (begun, ()) = tokio::select! {
+            served = serving => served.map_err(ServeError::Thread)?,
+            never = watching => match never {},
+        };
         for thread in threads {
             thread.ended().await;
         }

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::{
     config::{Config, Limits},
@@ -31,6 +32,7 @@ use crate::{
     observe::{Access, Metrics},
     redact::Redactor,
     store::Owner,
+    tls::Certificates,
 };
 
 use super::{
@@ -97,6 +99,10 @@ pub(super) struct Service {
     drain: Arc<Drain>,
     /// For request bodies.
     budget: Arc<Budget>,
+    /// The certificate of the listeners, if they speak TLS.
+    certificates: Option<Arc<Certificates>>,
+    /// How they speak it.
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Service {
@@ -138,6 +144,11 @@ impl Service {
         });
         let execution = execution.transpose().map_err(ServeError::Thread)?.map(Arc::new);
         let started = execution.as_deref().map(|started| &**started);
+        let certificates =
+            config.tls.as_ref().map(|settings| Certificates::new(settings, metrics.certificates()));
+        let tls = certificates.as_ref().zip(config.tls.as_ref());
+        let tls = tls.map(|(certificates, settings)| settings.accepting(certificates.clone()));
+        let tls = tls.transpose().map_err(ServeError::Tls)?;
         let admin = Admin::new(&config, started, audit.as_ref()).map_err(ServeError::Thread)?.map(Arc::new);
         Ok(Self {
             config,
@@ -156,6 +167,8 @@ impl Service {
             redactor,
             drain: Arc::default(),
             budget,
+            certificates,
+            tls,
         })
     }
 
@@ -181,6 +194,8 @@ impl Service {
             audit: self.audit.clone(),
             admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
+            certificates: self.certificates.clone(),
+            tls: self.tls.clone(),
         }
     }
 
@@ -198,7 +213,7 @@ impl Service {
     pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
         let files = self.execution.as_ref().and_then(|execution| execution.files());
         if let (Some(files), Some(address)) = (files, addresses.first()) {
-            files.reached_at(&images::base_url(*address));
+            files.reached_at(&images::base_url(self.config.scheme(), *address));
         }
     }
 
@@ -220,6 +235,21 @@ impl Service {
     /// Counts a connection or HTTP/2 stream that is closed because the client read nothing for too long.
     pub(super) fn client_stalled(&self) {
         self.metrics.client_stalled();
+    }
+
+    /// How to accept connections with TLS, if it is configured.
+    pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.clone()
+    }
+
+    /// The certificate of the listeners, if they speak TLS.
+    pub(super) fn certificates(&self) -> Option<&Arc<Certificates>> {
+        self.certificates.as_ref()
+    }
+
+    /// Counts a TLS handshake that failed.
+    pub(super) fn handshake_failed(&self) {
+        self.metrics.certificates().handshake_failures.inc();
     }
 
     /// Closes connections to upstreams that have been idle for too long.

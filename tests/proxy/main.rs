@@ -44,6 +44,7 @@ mod servers;
 mod stalls;
 mod streams;
 mod threads;
+mod tls;
 mod turn_states;
 mod turns;
 mod whole;

@@ -45,7 +45,7 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
-    /// `[execution]` with its tables, and `[admin]`, as a configuration file has them. What is not there is off.
+    /// `[execution]` with its tables, `[admin]` and `[tls]`, as a configuration file has them. What is not there is off.
     pub(crate) execution: String,
 }
 
@@ -128,6 +128,7 @@ impl Setup {
             threads: self.threads,
             execution: read.execution,
             admin: read.admin,
+            tls: read.tls,
             sources: read.sources,
         };
         (config, self.tap)
@@ -135,6 +136,7 @@ impl Setup {
 
     pub(crate) async fn start(self) -> Proxy {
         let (config, tap) = self.config();
+        let scheme = if config.tls.is_some() { "https" } else { "http" };
         let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
         let code = server.sign_in_code();
@@ -146,7 +148,7 @@ impl Setup {
             });
             served.await.unwrap();
         });
-        Proxy { addresses, code, stop: Some(stop), task }
+        Proxy { addresses, scheme, code, stop: Some(stop), task }
     }
 }
 
@@ -162,6 +164,7 @@ fn tables(text: &str) -> Config {
 /// A running proxy. Dropping it ends it at once.
 pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
+    scheme: &'static str,
     /// Signs in to the admin API once, if it needs keys.
     pub(crate) code: Option<String>,
     stop: Option<oneshot::Sender<()>>,
@@ -170,7 +173,7 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.addresses[0])
+        format!("{}://{}{path}", self.scheme, self.addresses[0])
     }
 
     /// Begins the shutdown, as a signal does.
