@@ -24,6 +24,7 @@ mod overlay;
 mod overrides;
 pub(crate) mod passthrough;
 mod problem;
+mod proxies;
 mod read;
 mod reference;
 mod show;
@@ -51,12 +52,16 @@ pub(crate) use overlay::{Overlay, Refused};
 pub use overrides::Overrides;
 pub use passthrough::Passthrough;
 pub use problem::{Place, Problem, Problems, Severity};
+pub use proxies::HttpProxy;
 pub use reference::{Section, reference};
 pub use sources::Sources;
 pub(crate) use sources::{Setting, SettingValue};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
 
-pub use crate::{execute::ExecutionSettings, tls::TlsSettings};
+pub use crate::{
+    execute::ExecutionSettings,
+    tls::{TlsSettings, UpstreamTls},
+};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -190,13 +195,14 @@ impl Config {
     }
 
     /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
-    /// headers that are never secret.
+    /// headers that are never secret, and passwords of proxies.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
+        let proxies = self.upstreams.iter().filter_map(|up| up.proxy.as_ref()?.secret());
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
-        keys.chain(providers).map(|key| key.expose_secret()).chain(headers)
+        keys.chain(providers).map(|key| key.expose_secret()).chain(headers).chain(proxies)
     }
 }
 

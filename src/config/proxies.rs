@@ -1,6 +1,6 @@
 //! [`HttpProxy`]: the proxy between toolwire and an upstream, from the configuration or the environment.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -24,7 +24,8 @@ impl HttpProxy {
     pub(super) fn parse(written: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected the URL of a proxy such as \"http://proxy.example:3128\"";
         // hyper-util reads the URL only as a part of the rules which it is the whole of here.
-        let found = Matcher::builder().all(written).build().intercept(&Uri::from_static("http://any.example/"));
+        let found =
+            Matcher::builder().all(written).build().intercept(&Uri::from_static("http://any.example/"));
         let found = found.ok_or(EXPECTED)?;
         if found.uri().scheme() != Some(&Scheme::HTTP) {
             return Err("only proxies whose URL begins with `http://` are supported");
@@ -37,11 +38,15 @@ impl HttpProxy {
 
     /// The URL, with user and password covered.
     pub(super) fn shown(&self, mask: &str) -> String {
-        let authority = self.address.authority().map_or("", |authority| authority.as_str());
         match self.authorization {
-            Some(_) => format!("http://{mask}@{authority}"),
-            None => format!("http://{authority}"),
+            Some(_) => format!("http://{mask}@{}", self.host()),
+            None => self.to_string(),
         }
+    }
+
+    /// The host, with its port.
+    fn host(&self) -> &str {
+        self.address.authority().map_or("", |authority| authority.as_str())
     }
 
     /// The secret part of what is sent to the proxy.
@@ -71,6 +76,13 @@ impl HttpProxy {
             return Ok(None);
         }
         Self::parse(&written).map(Some).map_err(|wrong| (name, wrong))
+    }
+}
+
+/// The URL without user and password.
+impl fmt::Display for HttpProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.host())
     }
 }
 
@@ -126,6 +138,7 @@ fn without_dot(url: &Uri) -> Uri {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Overrides, Problems, load};
 
     fn proxy_of(base: &str, variables: &[(&str, &str)]) -> Option<String> {
         let environment = |name: &str| {
@@ -152,7 +165,9 @@ mod tests {
     #[test]
     fn this_machine_is_reached_directly() {
         let all = [("ALL_PROXY", "http://p:1")];
-        for host in ["localhost", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:80"] {
+        for host in
+            ["localhost", "LOCALHOST", "localhost.", "a.localhost", "127.0.0.1", "127.9.9.9:80", "[::1]:80"]
+        {
             assert_eq!(proxy_of(&format!("http://{host}/v1"), &all), None, "{host}");
         }
         for host in ["localhost.example", "128.0.0.1", "[::2]", "notlocalhost"] {
@@ -183,7 +198,9 @@ mod tests {
             ("10.0.0.1:80", "http://10.0.0.1", Some("https://10.0.0.1")),
             ("*:81", "http://h:81", Some("http://h:82")),
         ] {
-            for (url, is_excluded) in [(Some(excluded), !list.is_empty()), (proxied.filter(|url| !url.is_empty()), false)] {
+            for (url, is_excluded) in
+                [(Some(excluded), !list.is_empty()), (proxied.filter(|url| !url.is_empty()), false)]
+            {
                 let Some(url) = url else { continue };
                 assert_eq!(excludes(list, &url.parse().unwrap()), is_excluded, "{list}: {url}");
             }
@@ -198,12 +215,63 @@ mod tests {
         assert_eq!(proxy.secret(), Some("dXMgZXI6cEBzcw=="));
         let shown = [proxy.shown("***"), format!("{proxy:?}")];
         assert_eq!(shown[0], "http://***@proxy.example:3128");
-        assert!(shown.iter().all(|shown| !shown.contains("ss") && !shown.contains("dXM")), "{shown:?}");
+        assert!(shown.iter().all(|shown| !shown.contains("40ss") && !shown.contains("dXM")), "{shown:?}");
+    }
+
+    /// The upstream's proxy as it is shown, and what is said about it.
+    fn shown(key: &str, variables: &[(&str, &str)]) -> (String, String) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = format!(
+            "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"https://up.example/v1\"\n{key}\n[[models]]\nname = \"*\"\n"
+        );
+        std::fs::write(file.path(), text).unwrap();
+        let environment = |name: &str| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
+        let loaded = load(&overrides, &environment).unwrap();
+        let secrets: Vec<_> = loaded.config.secrets().map(str::to_owned).collect();
+        let shown = loaded.config.to_toml();
+        let all = shown.to_string();
+        assert!(secrets.iter().all(|secret| !all.contains(secret)) && !all.contains("sesame"), "{all}");
+        let shown = shown["upstreams"][0]["proxy"].as_str().unwrap().to_owned();
+        (shown, Problems(loaded.warnings).to_string())
+    }
+
+    #[test]
+    fn configuration_comes_before_the_environment() {
+        let variables =
+            [("HTTPS_PROXY", "http://user:sesame@env.example:1"), ("MINE", "http://u:sesame@mine.example")];
+        let covered = |host: &str| format!("http://********@{host}");
+        for (key, proxy, is_warned) in [
+            ("", covered("env.example:1"), false),
+            ("proxy = \"none\"", "none".to_owned(), false),
+            ("proxy = \"http://own.example:2\"", "http://own.example:2".to_owned(), false),
+            ("proxy = \"env:MINE\"", covered("mine.example"), false),
+            ("proxy = \"http://u:sesame@own.example:2\"", covered("own.example:2"), true),
+        ] {
+            let (shown, said) = shown(key, &variables);
+            assert_eq!(shown, proxy);
+            assert_eq!(said.contains("a password in the file itself"), is_warned, "{said}");
+        }
+        let (shown, said) = shown("", &[("ALL_PROXY", "socks5://u:sesame@p:1")]);
+        assert_eq!(shown, "none");
+        assert!(said.contains("`ALL_PROXY` is not used") && !said.contains("sesame@"), "{said}");
     }
 
     #[test]
     fn what_is_no_http_proxy_is_refused_without_repeating_it() {
-        for wrong in ["", "https://p:1", "socks5://user:pass@p:1", "http://", "a b", "http://p:1\r\nX: 1", "/path", "ftp://p"] {
+        for wrong in [
+            "",
+            "https://p:1",
+            "socks5://user:pass@p:1",
+            "http://",
+            "a b",
+            "http://p:1\r\nX: 1",
+            "/path",
+            "ftp://p",
+        ] {
             let error = HttpProxy::parse(wrong).unwrap_err();
             assert!(!error.contains("pass"), "{error}");
         }

@@ -45,6 +45,9 @@ pub fn reference() -> Vec<Section> {
         Section::new("", |keys| read::root(keys, &mut read::Root::default(), true)),
         Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
     ];
+    sections.push(Section::new("[upstreams.tls]", |keys| {
+        upstream::tls_keys(keys, &mut upstream::TlsDraft::default())
+    }));
     for mut dialect in UpstreamDialect::all() {
         dialect.adapt_to_host("");
         let name = format!("[upstreams.{}]", dialect.dialect());

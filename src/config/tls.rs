@@ -38,7 +38,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new(
             "cert",
             "the PEM file of the certificate, with those of the authorities in between behind it. It is read again when it or \
-             the key changes; see [TLS](tls.md)",
+             the key changes; see [TLS](tls.md#clients-to-toolwire)",
         )
         .or(Key::REQUIRED)
         .file_only(),

@@ -1,20 +1,24 @@
 //! [`Upstream`]: a server that requests are sent to, and its limits.
 
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::SecretString;
+use tokio_rustls::rustls::RootCertStore;
 
 use super::{
     keys::{Keys, Reading, string, table_of},
     model_rules,
+    proxies::{HttpProxy, is_loopback},
     show::MASK,
     table::{Cell, Table},
-    value::{base_url, choice, referred, secret, text},
+    tls,
+    value::{Origin, base_url, choice, referred, secret, text},
 };
 use crate::{
     dialect::{Dialect, Probe, Root, UpstreamDialect},
     settings::{Field, Key, names_secret},
+    tls::{IdentityFiles, KeySource, UpstreamTls},
 };
 
 /// One server that toolwire calls.
@@ -30,6 +34,10 @@ pub struct Upstream {
     pub api_key: Option<SecretString>,
     /// Sent with every request, marked as sensitive.
     pub headers: HeaderMap,
+    /// Which certificates are trusted and shown. `None`: those of the system are trusted, and none is shown.
+    pub tls: Option<Arc<UpstreamTls>>,
+    /// The proxy that it is reached through.
+    pub proxy: Option<HttpProxy>,
     /// Time limits of its requests.
     pub timeouts: Timeouts,
     /// Limits of concurrent and waiting requests.
@@ -169,10 +177,20 @@ pub(super) struct Draft {
     base_url: Option<Uri>,
     api_key: Option<SecretString>,
     headers: HeaderMap,
+    /// As it is configured; `None`: the environment decides.
+    proxy: Option<Option<HttpProxy>>,
     timeouts: Timeouts,
     queue: QueueLimits,
     tolerate_truncation: bool,
     retry_unanswered: bool,
+}
+
+/// `[upstreams.tls]`, whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct TlsDraft {
+    ca: Option<(PathBuf, Arc<RootCertStore>)>,
+    client_cert: Option<PathBuf>,
+    client_key: Option<KeySource>,
 }
 
 /// The keys of `[[upstreams]]`, but for the tables of the dialects.
@@ -271,6 +289,43 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
             (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
         },
     );
+    keys.special(
+        Key::new(
+            "proxy",
+            "the HTTP proxy that it is reached through: `\"http://proxy.example:3128\"`, with user and password if it asks for \
+             them, `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`; see [TLS and proxies](tls.md#proxies)",
+        )
+        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
+        &mut draft.proxy,
+        |cell| proxy(cell).map(Some),
+        |proxy| {
+            let shown = proxy.as_ref()?.as_ref().map_or_else(|| "none".to_owned(), |proxy| proxy.shown(MASK));
+            Some(string(&shown))
+        },
+    );
+}
+
+/// The keys of `[upstreams.tls]`.
+pub(super) fn tls_keys(keys: &mut impl Keys, draft: &mut TlsDraft) {
+    keys.special(
+        Key::new("ca", "the PEM file of the authorities that are trusted, instead of the system's")
+            .or("the system's, or Mozilla's if there are none"),
+        &mut draft.ca,
+        |cell| tls::authorities(cell).map(Some),
+        |ca| ca.as_ref().map(|(path, _)| tls::path_value(path)),
+    );
+    keys.special(
+        Key::new("client_cert", "the PEM file of the certificate that is shown to the upstream").or("none"),
+        &mut draft.client_cert,
+        |cell| tls::path(cell).map(Some),
+        |cert| cert.as_ref().map(|cert| tls::path_value(cert)),
+    );
+    keys.special(
+        Key::new("client_key", "its private key, `\"file:PATH\"` or `\"env:NAME\"`").or("none"),
+        &mut draft.client_key,
+        |cell| tls::key_source(cell).map(Some),
+        |key| key.as_ref().map(|_| string(MASK)),
+    );
 }
 
 /// The words of `dialect`.
@@ -285,7 +340,11 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     keys(&mut Reading(table), &mut draft);
     let name = draft.name.clone().zip(table.cell("name"));
     let options = options(table, &draft);
-    let upstream = draft.finish(options);
+    let tls = tls_table(table, &draft);
+    if let (None, Some(base)) = (&draft.proxy, &draft.base_url) {
+        draft.proxy = Some(proxy_of_environment(table, base));
+    }
+    let upstream = draft.finish(options, tls);
     if let Some(upstream) = &upstream {
         check(upstream, table);
     }
@@ -318,14 +377,71 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     own
 }
 
+/// Reads `[upstreams.tls]`.
+fn tls_table(table: &mut Table<'_>, upstream: &Draft) -> Option<Arc<UpstreamTls>> {
+    let cell = table.cell("tls")?;
+    if upstream.base_url.as_ref().is_some_and(|url| url.scheme_str() == Some("http")) {
+        return cell.wrong("settings of TLS, but `base_url` begins with `http://`");
+    }
+    cell.clone().table(|table| {
+        let mut draft = TlsDraft::default();
+        tls_keys(&mut Reading(table), &mut draft);
+        for (given, missing) in [("client_cert", "client_key"), ("client_key", "client_cert")] {
+            if let (Some(cell), None) = (table.cell(given), table.cell(missing)) {
+                cell.wrong::<()>(format!("`{given}` without `{missing}`"));
+            }
+        }
+        let files = draft.client_cert.zip(draft.client_key).map(|(cert, key)| IdentityFiles { cert, key });
+        let identity = match files {
+            Some(files) => {
+                let identity = tls::identity(table, &files, ("client_cert", "client_key"))?;
+                Some((files, identity))
+            }
+            None => None,
+        };
+        match UpstreamTls::new(draft.ca, identity) {
+            Ok(tls) => Some(Arc::new(tls)),
+            Err(error) => cell.wrong(error.to_string()),
+        }
+    })
+}
+
+/// Reads `proxy`. `None`: it is wrong.
+fn proxy(cell: Cell<'_>) -> Option<Option<HttpProxy>> {
+    let (written, origin) = referred(cell.clone())?;
+    if written == "none" {
+        return Some(None);
+    }
+    match HttpProxy::parse(&written) {
+        Ok(proxy) => {
+            if proxy.authorization.is_some() && origin == Origin::Here {
+                cell.warn("a password in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
+            }
+            Some(Some(proxy))
+        }
+        Err(wrong) => cell.wrong(wrong),
+    }
+}
+
+/// The proxy that the environment names. Warns of one that cannot be used.
+fn proxy_of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpProxy> {
+    let cell = table.cell("base_url")?;
+    HttpProxy::of_environment(base, cell.context.environment).unwrap_or_else(|(name, wrong)| {
+        cell.warn(format!("the environment variable `{name}` is not used: {wrong}; `proxy` sets another"));
+        None
+    })
+}
+
 impl Draft {
-    fn finish(self, options: Option<UpstreamDialect>) -> Option<Upstream> {
+    fn finish(self, options: Option<UpstreamDialect>, tls: Option<Arc<UpstreamTls>>) -> Option<Upstream> {
         Some(Upstream {
             name: self.name?,
             options: options?,
             base_url: self.base_url?,
             api_key: self.api_key,
             headers: self.headers,
+            tls,
+            proxy: self.proxy.flatten(),
             timeouts: self.timeouts,
             queue: self.queue,
             tolerate_truncation: self.tolerate_truncation,
@@ -343,6 +459,7 @@ impl Upstream {
             base_url: Some(self.base_url.clone()),
             api_key: self.api_key.clone(),
             headers: self.headers.clone(),
+            proxy: Some(self.proxy.clone()),
             timeouts: self.timeouts.clone(),
             queue: self.queue.clone(),
             tolerate_truncation: self.tolerate_truncation,
@@ -351,6 +468,15 @@ impl Upstream {
         let mut shown = table_of(|visitor| keys(visitor, &mut draft));
         let options = table_of(|visitor| self.options.clone().settings(visitor));
         shown.insert(self.dialect().name().to_owned(), toml::Value::Table(options));
+        if let Some(tls) = &self.tls {
+            let mut draft = TlsDraft {
+                ca: tls.ca.clone(),
+                client_cert: tls.identity.as_ref().map(|files| files.cert.clone()),
+                client_key: tls.identity.as_ref().map(|files| files.key.clone()),
+            };
+            let tls = table_of(|visitor| tls_keys(visitor, &mut draft));
+            shown.insert("tls".to_owned(), toml::Value::Table(tls));
+        }
         shown
     }
 }
@@ -375,12 +501,6 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
             slow.as_secs()
         ));
     }
-}
-
-fn is_loopback(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn headers(cell: Cell<'_>) -> Option<HeaderMap> {

@@ -3,6 +3,7 @@
 mod certificates;
 mod identity;
 mod server;
+mod upstream;
 
 use std::{
     fs::File,
@@ -17,12 +18,12 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-pub use self::server::TlsSettings;
 pub(crate) use self::{
     certificates::{CertificateMetrics, Certificates},
     identity::{Identity, IdentityFiles, IdentityPart, KeySource},
     server::{ClientAuth, MinVersion},
 };
+pub use self::{server::TlsSettings, upstream::UpstreamTls};
 
 /// Bytes of a file of certificates or keys. The largest known bundles of authorities have a third of it.
 const MAX_PEM: usize = 1 << 20;

@@ -47,4 +47,5 @@ mod threads;
 mod tls;
 mod turn_states;
 mod turns;
+mod upstream_tls;
 mod whole;

@@ -64,6 +64,8 @@ impl Setup {
                 base_url: format!("http://{upstream}/base").parse().unwrap(),
                 api_key: Some(SecretString::from("upstream-key")),
                 headers: HeaderMap::new(),
+                tls: None,
+                proxy: None,
                 timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
                 queue: QueueLimits { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
                 tolerate_truncation: false,
@@ -154,9 +156,20 @@ impl Setup {
 
 /// What the tables say in `text`.
 fn tables(text: &str) -> Config {
+    configured(&format!("{text}\n{UPSTREAM}base_url = \"http://127.0.0.1:1/v1\"\n{MODEL}"))
+}
+
+const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n";
+const MODEL: &str = "[[models]]\nname = \"*\"\n";
+
+/// An upstream with these `keys`.
+pub(crate) fn upstream_with(keys: &str) -> Upstream {
+    Upstream::clone(&configured(&format!("{UPSTREAM}{keys}\n{MODEL}")).upstreams[0])
+}
+
+fn configured(text: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"*\"\n";
-    file.write_all((text.to_owned() + upstream).as_bytes()).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
     let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
     load(&overrides, &|_| None).unwrap().config
 }

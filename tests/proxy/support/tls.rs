@@ -17,10 +17,11 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, ConfigBuilder, RootCertStore,
+        ClientConfig, ConfigBuilder, RootCertStore, ServerConfig,
         client::WantsClientCert,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        server::WebPkiClientVerifier,
         version::TLS12,
     },
 };
@@ -58,6 +59,24 @@ impl Authority {
         Certificate { cert: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
+    /// A server that this authority vouches for. With `clients`, it wants a certificate of theirs.
+    pub(crate) fn server(&self, clients: Option<&Self>) -> ServerConfig {
+        let provider = Arc::new(ring::default_provider());
+        let own = self.sign();
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => {
+                let roots = Arc::new(clients.roots());
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build().unwrap();
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let (chain, key) = own.der();
+        builder.with_single_cert(chain, key).unwrap()
+    }
+
     /// A client's configuration that trusts this authority and speaks HTTP/2 and HTTP/1.1.
     pub(crate) fn client(&self) -> ClientConfig {
         trusting(self.roots()).with_no_client_auth()
@@ -65,9 +84,7 @@ impl Authority {
 
     /// The same for a client that shows `certificate`.
     pub(crate) fn client_with(&self, certificate: &Certificate) -> ClientConfig {
-        let chain =
-            CertificateDer::pem_slice_iter(certificate.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
-        let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap();
+        let (chain, key) = certificate.der();
         trusting(self.roots()).with_client_auth_cert(chain, key).unwrap()
     }
 
@@ -82,6 +99,13 @@ impl Authority {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
         roots
+    }
+}
+
+impl Certificate {
+    fn der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let chain = CertificateDer::pem_slice_iter(self.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
+        (chain, PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap())
     }
 }
 
