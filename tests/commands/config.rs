@@ -747,6 +747,8 @@ fn documentation_matches_the_configuration() {
         // By the host.
         "profile",
         "server",
+        // By the environment.
+        "proxy",
         // By the profile.
         "max_tokens_field",
         "call_ids",
