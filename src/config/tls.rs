@@ -1,6 +1,9 @@
 //! `[tls]`: TLS on the listeners.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use secrecy::SecretString;
 use tokio_rustls::rustls::RootCertStore;
@@ -38,7 +41,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new(
             "cert",
             "the PEM file of the certificate, with those of the authorities in between behind it. It is read again when it or \
-             the key changes; see [TLS](tls.md#clients-to-toolwire)",
+             the key changes; see [TLS](tls.md)",
         )
         .or(Key::REQUIRED)
         .file_only(),
@@ -180,7 +183,8 @@ pub(super) fn authorities(cell: Cell<'_>) -> Option<(PathBuf, Arc<RootCertStore>
     }
 }
 
-pub(super) fn path_value(path: &std::path::Path) -> Value {
+/// A path as it is shown.
+pub(super) fn path_value(path: &Path) -> Value {
     string(&path.display().to_string())
 }
 

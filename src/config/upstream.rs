@@ -293,7 +293,7 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new(
             "proxy",
             "the HTTP proxy that it is reached through: `\"http://proxy.example:3128\"`, with user and password if it asks for \
-             them, `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`; see [TLS and proxies](tls.md#proxies)",
+             them, `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`; see [TLS and proxies](tls.md)",
         )
         .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
         &mut draft.proxy,

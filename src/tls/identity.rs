@@ -224,7 +224,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (cert, key) = made(2100);
         let pkcs8 = key.serialize_der();
-        // The key of P-256 in PKCS#8 ends with the same key as RFC 5915 has it: SEC1.
+        // The key of P-256 in PKCS#8 ends with the same key in the form of SEC1 (RFC 5915, section 3).
         let sec1 = pkcs8.get(pkcs8.len() - 109..).unwrap();
         let sec1 = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, sec1);
         let sec1 = format!(
