@@ -268,13 +268,49 @@ async fn client_that_stops_reading_is_disconnected() {
     let mut setup = Setup { execution: files.table(""), ..Setup::new(upstream.address) };
     setup.limits.write_timeout = Duration::from_millis(200);
     let proxy = setup.start().await;
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    let socket = socket.connect(proxy.addresses[0]).await.unwrap();
-    let mut client = Raw::on(handshake(Arc::new(authority.client()), socket).await.unwrap());
+    let mut client = Raw::on(handshake(Arc::new(authority.client()), narrow(&proxy).await).await.unwrap());
     client.send(post(STREAM, "")).await;
     soon("the upstream to be left alone", gone.notified()).await;
     shown(&Client::tls(authority.client()), &proxy, "toolwire_client_stalls_total 1\n").await;
+}
+
+/// What TLS has accepted while the socket was full leaves without further events. The sizes are around what a socket of Linux takes, in
+/// steps smaller than what TLS accepts beyond, so that some piece ends there.
+#[tokio::test]
+async fn slow_client_gets_all_that_the_upstream_has_sent() {
+    let next = Arc::new(Semaphore::new(0));
+    let script = |mut exchange: Exchange, next: Arc<Semaphore>| async move {
+        exchange.begin().await;
+        for number in 0..12 {
+            exchange.piece(text(&("x".repeat(2_700_000 + number * 40_000) + "the last so far"))).await;
+            next.acquire().await.unwrap().forget();
+        }
+        exchange.finished().await
+    };
+    let upstream = Upstream::start_sharing(next.clone(), script).await;
+    let (proxy, authority, _files) = proxy(&upstream, nothing).await;
+    let mut client = Raw::on(handshake(Arc::new(authority.client()), narrow(&proxy).await).await.unwrap());
+    client.send(post(STREAM, "")).await;
+    let mut read = [0; 64 << 10];
+    for _ in 0..12 {
+        // Time for the buffers to fill.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut tail = Vec::new();
+        while !tail.windows(15).any(|window| window == b"the last so far") {
+            let length = soon("the rest", client.stream().read(&mut read)).await.unwrap();
+            assert_ne!(length, 0);
+            tail.drain(..tail.len().saturating_sub(14));
+            tail.extend_from_slice(&read[..length]);
+        }
+        next.add_permits(1);
+    }
+}
+
+/// A connection with a small receive buffer.
+async fn narrow(proxy: &Proxy) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(proxy.addresses[0]).await.unwrap()
 }
 
 #[tokio::test]
