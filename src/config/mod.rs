@@ -33,6 +33,7 @@ mod sources;
 mod table;
 mod tls;
 mod upstream;
+mod upstream_tls;
 mod value;
 
 pub use admin::AdminSettings;

@@ -3,7 +3,7 @@
 use super::{
     AdminSettings, Limits, Metrics, admin, execution, format,
     keys::{Documenting, Row},
-    model, read, tls, upstream,
+    model, read, tls, upstream, upstream_tls,
 };
 use crate::{
     dialect::UpstreamDialect,
@@ -46,7 +46,7 @@ pub fn reference() -> Vec<Section> {
         Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
     ];
     sections.push(Section::new("[upstreams.tls]", |keys| {
-        upstream::tls_keys(keys, &mut upstream::TlsDraft::default())
+        upstream_tls::keys(keys, &mut upstream_tls::Draft::default())
     }));
     for mut dialect in UpstreamDialect::all() {
         dialect.adapt_to_host("");

@@ -1,10 +1,9 @@
 //! [`Upstream`]: a server that requests are sent to, and its limits.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::SecretString;
-use tokio_rustls::rustls::RootCertStore;
 
 use super::{
     keys::{Keys, Reading, string, table_of},
@@ -12,13 +11,13 @@ use super::{
     proxies::{HttpProxy, is_loopback},
     show::MASK,
     table::{Cell, Table},
-    tls,
+    upstream_tls,
     value::{Origin, base_url, choice, referred, secret, text},
 };
 use crate::{
     dialect::{Dialect, Probe, Root, UpstreamDialect},
     settings::{Field, Key, names_secret},
-    tls::{IdentityFiles, KeySource, UpstreamTls},
+    tls::UpstreamTls,
 };
 
 /// One server that toolwire calls.
@@ -185,14 +184,6 @@ pub(super) struct Draft {
     retry_unanswered: bool,
 }
 
-/// `[upstreams.tls]`, whose keys have not all been read.
-#[derive(Debug, Default)]
-pub(super) struct TlsDraft {
-    ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    client_cert: Option<PathBuf>,
-    client_key: Option<KeySource>,
-}
-
 /// The keys of `[[upstreams]]`, but for the tables of the dialects.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     address(keys, draft);
@@ -305,29 +296,6 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
     );
 }
 
-/// The keys of `[upstreams.tls]`.
-pub(super) fn tls_keys(keys: &mut impl Keys, draft: &mut TlsDraft) {
-    keys.special(
-        Key::new("ca", "the PEM file of the authorities that are trusted, instead of the system's")
-            .or("the system's, or Mozilla's if there are none"),
-        &mut draft.ca,
-        |cell| tls::authorities(cell).map(Some),
-        |ca| ca.as_ref().map(|(path, _)| tls::path_value(path)),
-    );
-    keys.special(
-        Key::new("client_cert", "the PEM file of the certificate that is shown to the upstream").or("none"),
-        &mut draft.client_cert,
-        |cell| tls::path(cell).map(Some),
-        |cert| cert.as_ref().map(|cert| tls::path_value(cert)),
-    );
-    keys.special(
-        Key::new("client_key", "its private key, `\"file:PATH\"` or `\"env:NAME\"`").or("none"),
-        &mut draft.client_key,
-        |cell| tls::key_source(cell).map(Some),
-        |key| key.as_ref().map(|_| string(MASK)),
-    );
-}
-
 /// The words of `dialect`.
 fn dialects() -> Vec<(&'static str, Dialect)> {
     let dialects = UpstreamDialect::all().into_iter().map(|upstream| upstream.dialect());
@@ -340,7 +308,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     keys(&mut Reading(table), &mut draft);
     let name = draft.name.clone().zip(table.cell("name"));
     let options = options(table, &draft);
-    let tls = tls_table(table, &draft);
+    let tls = upstream_tls::read(table, draft.base_url.as_ref());
     if let (None, Some(base)) = (&draft.proxy, &draft.base_url) {
         draft.proxy = Some(proxy_of_environment(table, base));
     }
@@ -375,35 +343,6 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
         }
     }
     own
-}
-
-/// Reads `[upstreams.tls]`.
-fn tls_table(table: &mut Table<'_>, upstream: &Draft) -> Option<Arc<UpstreamTls>> {
-    let cell = table.cell("tls")?;
-    if upstream.base_url.as_ref().is_some_and(|url| url.scheme_str() == Some("http")) {
-        return cell.wrong("settings of TLS, but `base_url` begins with `http://`");
-    }
-    cell.clone().table(|table| {
-        let mut draft = TlsDraft::default();
-        tls_keys(&mut Reading(table), &mut draft);
-        for (given, missing) in [("client_cert", "client_key"), ("client_key", "client_cert")] {
-            if let (Some(cell), None) = (table.cell(given), table.cell(missing)) {
-                cell.wrong::<()>(format!("`{given}` without `{missing}`"));
-            }
-        }
-        let files = draft.client_cert.zip(draft.client_key).map(|(cert, key)| IdentityFiles { cert, key });
-        let identity = match files {
-            Some(files) => {
-                let identity = tls::identity(table, &files, ("client_cert", "client_key"))?;
-                Some((files, identity))
-            }
-            None => None,
-        };
-        match UpstreamTls::new(draft.ca, identity) {
-            Ok(tls) => Some(Arc::new(tls)),
-            Err(error) => cell.wrong(error.to_string()),
-        }
-    })
 }
 
 /// Reads `proxy`. `None`: it is wrong.
@@ -469,13 +408,7 @@ impl Upstream {
         let options = table_of(|visitor| self.options.clone().settings(visitor));
         shown.insert(self.dialect().name().to_owned(), toml::Value::Table(options));
         if let Some(tls) = &self.tls {
-            let mut draft = TlsDraft {
-                ca: tls.ca.clone(),
-                client_cert: tls.identity.as_ref().map(|files| files.cert.clone()),
-                client_key: tls.identity.as_ref().map(|files| files.key.clone()),
-            };
-            let tls = table_of(|visitor| tls_keys(visitor, &mut draft));
-            shown.insert("tls".to_owned(), toml::Value::Table(tls));
+            shown.insert("tls".to_owned(), toml::Value::Table(upstream_tls::shown(tls)));
         }
         shown
     }
