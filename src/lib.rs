@@ -108,6 +108,8 @@ pub mod store;
 mod suggest;
 #[cfg(feature = "proxy")]
 pub mod template;
+#[cfg(feature = "proxy")]
+mod tls;
 pub mod tools;
 #[cfg(feature = "proxy")]
 #[cfg_attr(

@@ -46,13 +46,15 @@ impl Announcement<'_> {
     /// The base URL for OpenAI clients.
     pub(super) fn base_url(&self) -> String {
         let address = self.addresses.first().copied().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
-        format!("http://{}/v1", reachable(address))
+        format!("{}://{}/v1", self.config.scheme(), reachable(address))
     }
 }
 
 impl fmt::Display for Announcement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listening: Vec<_> = self.addresses.iter().map(|address| format!("http://{address}")).collect();
+        let scheme = self.config.scheme();
+        let listening: Vec<_> =
+            self.addresses.iter().map(|address| format!("{scheme}://{address}")).collect();
         writeln!(f, "toolwire {} listens on {}", env!("CARGO_PKG_VERSION"), listening.join(", "))?;
         for model in &self.config.models {
             writeln!(f, "  {}", Entry(model))?;

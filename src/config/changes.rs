@@ -10,8 +10,16 @@ use toml::{Table, Value};
 use super::{Config, KeyFile, overlay::below};
 
 /// Settings that hold from the start of the process to its end.
-const FIXED: [&str; 7] =
-    ["listen", "threads", "state_dir", "store", "limits.max_store", "limits.store_ttl", "metrics.tool_names"];
+const FIXED: [&str; 8] = [
+    "listen",
+    "tls",
+    "threads",
+    "state_dir",
+    "store",
+    "limits.max_store",
+    "limits.store_ttl",
+    "metrics.tool_names",
+];
 
 /// The paths of settings that differ. Of a table that only one of the two has, it is the table's path. Secrets are compared, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,6 +59,7 @@ impl Config {
         paths.retain(|path| FIXED.iter().any(|fixed| is_at(path, fixed)));
         let mut kept = self;
         kept.listen.clone_from(&running.listen);
+        kept.tls.clone_from(&running.tls);
         kept.threads = running.threads;
         kept.state_dir.clone_from(&running.state_dir);
         kept.store = running.store;

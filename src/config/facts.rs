@@ -10,6 +10,7 @@ use super::{
     overlay::below,
     read::{self, Root},
     table::Cell,
+    tls,
 };
 use crate::{
     execute::{ExecutionSettings, ToolRules},
@@ -40,6 +41,7 @@ impl Facts {
         facts.table("limits", false, |keys| read::limits(keys, &mut Limits::default()));
         facts.table("failover", false, |keys| alternatives::failover(keys, &mut Failover::default()));
         facts.table("admin", false, |keys| admin::keys(keys, &mut AdminSettings::default()));
+        facts.table("tls", false, |keys| tls::keys(keys, &mut tls::Draft::default()));
         let Some(settings) = &config.execution else { return facts };
         facts.table("execution", true, |keys| execution::keys(keys, &mut ExecutionSettings::default()));
         for entry in &settings.providers {

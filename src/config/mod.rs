@@ -33,13 +33,16 @@ mod overlay;
 mod overrides;
 pub(crate) mod passthrough;
 mod problem;
+mod proxies;
 mod read;
 mod reference;
 mod show;
 mod source;
 mod sources;
 mod table;
+mod tls;
 mod upstream;
+mod upstream_tls;
 mod value;
 #[cfg(feature = "cli")]
 mod watch;
@@ -69,6 +72,7 @@ pub(crate) use overlay::{Overlay, Refused};
 pub use overrides::Overrides;
 pub use passthrough::Passthrough;
 pub use problem::{Place, Problem, Problems, Severity};
+pub use proxies::HttpProxy;
 pub use reference::{Section, reference};
 pub use sources::Sources;
 pub(crate) use sources::{Setting, SettingValue};
@@ -76,7 +80,10 @@ pub use upstream::{QueueLimits, Timeouts, Upstream};
 #[cfg(feature = "cli")]
 pub(crate) use watch::FileWatch;
 
-pub use crate::execute::ExecutionSettings;
+pub use crate::{
+    execute::ExecutionSettings,
+    tls::{TlsSettings, UpstreamTls},
+};
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -227,6 +234,8 @@ pub struct Config {
     pub execution: Option<Arc<ExecutionSettings>>,
     /// The admin API; `None` without `[admin]`.
     pub admin: Option<Arc<AdminSettings>>,
+    /// TLS on the listeners; `None` without `[tls]`.
+    pub tls: Option<Arc<TlsSettings>>,
     /// Where the values come from.
     pub sources: Sources,
 }
@@ -246,15 +255,21 @@ impl Config {
         !self.api_keys.is_empty() || !self.keys.is_empty() || self.state_dir.as_ref().is_some_and(has_saved)
     }
 
+    /// The scheme of the URLs under which clients reach the listeners.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
-    /// headers that are never secret.
+    /// headers that are never secret, and passwords of proxies.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
+        let proxies = self.upstreams.iter().filter_map(|up| up.proxy.as_ref()?.secret());
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
-        keys.chain(providers).map(|key| key.expose_secret()).chain(headers)
+        keys.chain(providers).map(|key| key.expose_secret()).chain(headers).chain(proxies)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     model, model_rules, origins, passthrough,
     show::masked,
     table::{Cell, Context, Table},
-    upstream,
+    tls, upstream,
     value::{list, one_or_more, secret, size, text},
 };
 use crate::{
@@ -181,6 +181,7 @@ pub(super) fn config<'a>(
         let keys = client_keys::read(table, false);
         let execution = execution::read(table, models.as_deref(), &keys);
         let admin = admin::read(table);
+        let tls = tls::read(table);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -200,6 +201,7 @@ pub(super) fn config<'a>(
             threads: top.threads,
             execution,
             admin,
+            tls,
             sources: Sources::default(),
         })
     })

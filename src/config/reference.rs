@@ -3,7 +3,7 @@
 use super::{
     AdminSettings, Failover, Limits, Metrics, admin, alternatives, client_keys, execution, format,
     keys::{Documenting, Row},
-    model, read, upstream,
+    model, read, tls, upstream, upstream_tls,
 };
 use crate::{
     dialect::UpstreamDialect,
@@ -46,6 +46,9 @@ pub fn reference() -> Vec<Section> {
         Section::new("[[keys]]", |keys| client_keys::declare(keys, &mut client_keys::Draft::default())),
         Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
     ];
+    sections.push(Section::new("[upstreams.tls]", |keys| {
+        upstream_tls::keys(keys, &mut upstream_tls::Draft::default())
+    }));
     for mut dialect in UpstreamDialect::all() {
         dialect.adapt_to_host("");
         let name = format!("[upstreams.{}]", dialect.dialect());
@@ -74,6 +77,7 @@ pub fn reference() -> Vec<Section> {
     sections.push(Section::new("[[permissions]]", |keys| {
         execution::permission_keys(keys, &mut execution::PermissionDraft::default());
     }));
+    sections.push(Section::new("[tls]", |keys| tls::keys(keys, &mut tls::Draft::default())));
     sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
     sections
 }

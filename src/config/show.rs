@@ -8,21 +8,31 @@ use super::{
     Config, admin, alternatives, execution,
     keys::table_of,
     read::{self, Root},
+    tls,
 };
 
 /// Shown in place of a secret.
 pub(super) const MASK: &str = "********";
 
+/// The digits of its hash behind it.
+const HASH_DIGITS: usize = 16;
+
 /// What stands in tables for a secret: the mask, and a hash that differs in every process. It tells whether two configurations of
 /// this process have the same secret. [`Config::to_toml`] leaves the mask alone.
 pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    format!("{MASK}{:016x}", HASHER.hash_one(secret.as_ref()))
+    format!("{MASK}{:0HASH_DIGITS$x}", HASHER.hash_one(secret.as_ref()))
 }
 
 fn hide(value: &mut Value) {
     match value {
-        Value::String(text) if text.starts_with(MASK) => text.truncate(MASK.len()),
+        Value::String(text) => {
+            // It may stand inside a URL.
+            if let Some((before, after)) = text.split_once(MASK) {
+                let rest = after.get(HASH_DIGITS..).unwrap_or_default();
+                *text = [before, MASK, rest].concat();
+            }
+        }
         Value::Array(entries) => entries.iter_mut().for_each(hide),
         Value::Table(table) => table.iter_mut().for_each(|(_, value)| hide(value)),
         _ => {}
@@ -75,6 +85,7 @@ impl Config {
         });
         shown.extend(arrays.map(|(key, entries)| (key.to_owned(), Value::Array(entries))));
         shown.extend(self.admin.iter().map(|admin| ("admin".to_owned(), Value::Table(admin::shown(admin)))));
+        shown.extend(self.tls.iter().map(|settings| ("tls".to_owned(), Value::Table(tls::shown(settings)))));
         shown.extend(self.execution.iter().flat_map(|settings| execution::shown(settings)));
         shown
     }

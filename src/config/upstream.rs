@@ -1,6 +1,6 @@
 //! [`Upstream`]: a server that requests are sent to, and its limits.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -8,13 +8,16 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{
     keys::{Keys, Reading, string, table_of},
     model_rules,
+    proxies::{HttpProxy, is_loopback},
     show::masked,
     table::{Cell, Table},
-    value::{base_url, choice, referred, secret, text},
+    upstream_tls,
+    value::{Origin, base_url, choice, referred, secret, text},
 };
 use crate::{
     dialect::{Dialect, Probe, Root, UpstreamDialect},
     settings::{Field, Key, names_secret},
+    tls::UpstreamTls,
 };
 
 /// One server that toolwire calls.
@@ -30,6 +33,10 @@ pub struct Upstream {
     pub api_key: Option<SecretString>,
     /// Sent with every request, marked as sensitive.
     pub headers: HeaderMap,
+    /// Which certificates are trusted and shown. `None`: those of the system are trusted, and none is shown.
+    pub tls: Option<Arc<UpstreamTls>>,
+    /// The proxy that it is reached through.
+    pub proxy: Option<HttpProxy>,
     /// Time limits of its requests.
     pub timeouts: Timeouts,
     /// Limits of concurrent and waiting requests.
@@ -169,6 +176,8 @@ pub(super) struct Draft {
     base_url: Option<Uri>,
     api_key: Option<SecretString>,
     headers: HeaderMap,
+    /// As it is configured; `None`: the environment decides.
+    proxy: Option<Option<HttpProxy>>,
     timeouts: Timeouts,
     queue: QueueLimits,
     tolerate_truncation: bool,
@@ -271,6 +280,22 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
             (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
         },
     );
+    keys.special(
+        Key::new(
+            "proxy",
+            "the HTTP proxy that it is reached through: `\"http://proxy.example:3128\"`, with user and password if it asks for \
+             them, `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`; see [TLS and proxies](tls.md)",
+        )
+        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
+        &mut draft.proxy,
+        |cell| proxy(cell).map(Some),
+        |proxy| {
+            let shown = proxy.as_ref()?.as_ref().map_or_else(|| "none".to_owned(), |proxy| {
+                proxy.shown(&masked(proxy.secret().unwrap_or_default()))
+            });
+            Some(string(&shown))
+        },
+    );
 }
 
 /// The words of `dialect`.
@@ -285,7 +310,11 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     keys(&mut Reading(table), &mut draft);
     let name = draft.name.clone().zip(table.cell("name"));
     let options = options(table, &draft);
-    let upstream = draft.finish(options);
+    let tls = upstream_tls::read(table, draft.base_url.as_ref());
+    if let (None, Some(base)) = (&draft.proxy, &draft.base_url) {
+        draft.proxy = Some(proxy_of_environment(table, base));
+    }
+    let upstream = draft.finish(options, tls);
     if let Some(upstream) = &upstream {
         check(upstream, table);
     }
@@ -318,14 +347,42 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     own
 }
 
+/// Reads `proxy`. `None`: it is wrong.
+fn proxy(cell: Cell<'_>) -> Option<Option<HttpProxy>> {
+    let (written, origin) = referred(cell.clone())?;
+    if written == "none" {
+        return Some(None);
+    }
+    match HttpProxy::parse(&written) {
+        Ok(proxy) => {
+            if proxy.authorization.is_some() && origin == Origin::Here {
+                cell.warn("a password in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
+            }
+            Some(Some(proxy))
+        }
+        Err(wrong) => cell.wrong(wrong),
+    }
+}
+
+/// The proxy that the environment names. Warns of one that cannot be used.
+fn proxy_of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpProxy> {
+    let cell = table.cell("base_url")?;
+    HttpProxy::of_environment(base, cell.context.environment).unwrap_or_else(|(name, wrong)| {
+        cell.warn(format!("the environment variable `{name}` is not used: {wrong}; `proxy` sets another"));
+        None
+    })
+}
+
 impl Draft {
-    fn finish(self, options: Option<UpstreamDialect>) -> Option<Upstream> {
+    fn finish(self, options: Option<UpstreamDialect>, tls: Option<Arc<UpstreamTls>>) -> Option<Upstream> {
         Some(Upstream {
             name: self.name?,
             options: options?,
             base_url: self.base_url?,
             api_key: self.api_key,
             headers: self.headers,
+            tls,
+            proxy: self.proxy.flatten(),
             timeouts: self.timeouts,
             queue: self.queue,
             tolerate_truncation: self.tolerate_truncation,
@@ -343,6 +400,7 @@ impl Upstream {
             base_url: Some(self.base_url.clone()),
             api_key: self.api_key.clone(),
             headers: self.headers.clone(),
+            proxy: Some(self.proxy.clone()),
             timeouts: self.timeouts.clone(),
             queue: self.queue.clone(),
             tolerate_truncation: self.tolerate_truncation,
@@ -351,6 +409,9 @@ impl Upstream {
         let mut shown = table_of(|visitor| keys(visitor, &mut draft));
         let options = table_of(|visitor| self.options.clone().settings(visitor));
         shown.insert(self.dialect().name().to_owned(), toml::Value::Table(options));
+        if let Some(tls) = &self.tls {
+            shown.insert("tls".to_owned(), toml::Value::Table(upstream_tls::shown(tls)));
+        }
         shown
     }
 }
@@ -375,12 +436,6 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
             slow.as_secs()
         ));
     }
-}
-
-fn is_loopback(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn headers(cell: Cell<'_>) -> Option<HeaderMap> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{Request, header};
+use http::{Request, Uri, header};
 
 use super::fields::{put_field, put_fields};
 
@@ -17,17 +17,26 @@ pub struct RequestHead(Bytes);
 impl RequestHead {
     /// Writes the head of `request`: its target in origin form, and `Host`, unless the headers have one.
     pub fn new(request: &Request<()>) -> Self {
+        Self::with_target(request, &[])
+    }
+
+    /// The same for a proxy that passes the request on: its target is in absolute form (RFC 9112, section 3.2.2).
+    pub fn for_proxy(request: &Request<()>) -> Self {
+        let scheme = request.uri().scheme_str().unwrap_or("http");
+        Self::with_target(request, &[scheme, "://", host(request.uri())])
+    }
+
+    /// `before` is what the target has before its path.
+    fn with_target(request: &Request<()>, before: &[&str]) -> Self {
         let uri = request.uri();
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         let mut head = BytesMut::new();
-        for part in [request.method().as_str(), " ", target, " HTTP/1.1\r\n"] {
+        let method = [request.method().as_str(), " "];
+        for part in method.iter().chain(before).chain(&[target, " HTTP/1.1\r\n"]) {
             head.put_slice(part.as_bytes());
         }
-        if let (false, Some(host)) = (request.headers().contains_key(header::HOST), uri.authority()) {
-            // The authority of a URL may hold a user and a password, which are not part of the host.
-            let host = host.as_str();
-            let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-            put_field(&mut head, b"host", host.as_bytes());
+        if !request.headers().contains_key(header::HOST) && uri.authority().is_some() {
+            put_field(&mut head, b"host", host(uri).as_bytes());
         }
         put_fields(&mut head, request.headers());
         Self(head.freeze())
@@ -41,6 +50,12 @@ impl RequestHead {
         head.put_slice(b"\r\n");
         head
     }
+}
+
+/// The host with its port. The authority of a URL may also hold a user and a password.
+fn host(uri: &Uri) -> &str {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
 /// The head may hold a key, so its bytes are not shown.
@@ -61,6 +76,15 @@ mod tests {
         assert_eq!(
             RequestHead::new(&request).for_body(5),
             "POST /v1/chat?x=1 HTTP/1.1\r\nhost: host:81\r\naccept: a/b\r\ncontent-length: 5\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn head_for_a_proxy_has_the_absolute_form() {
+        let request = Request::post("http://u:p@host:81/v1/chat?x=1").body(()).unwrap();
+        assert_eq!(
+            RequestHead::for_proxy(&request).for_body(0),
+            "POST http://host:81/v1/chat?x=1 HTTP/1.1\r\nhost: host:81\r\ncontent-length: 0\r\n\r\n"
         );
     }
 

@@ -23,6 +23,7 @@ use crate::{
     execute::{AuditEvent, ErrorCode, Record},
     failure::Kind,
     pipeline::Tally,
+    tls::CertificateMetrics,
 };
 
 /// The most tool names that become labels in one process; the others are `other`.
@@ -70,6 +71,7 @@ pub(crate) struct Metrics {
     tokens: Family<TokenLabels, Counter>,
     /// The tools that are labels of hosted calls.
     hosted_names: Names,
+    certificates: CertificateMetrics,
     /// `None` if tool names are not a label.
     names: Option<Names>,
 }
@@ -232,6 +234,7 @@ impl Metrics {
             config: ConfigGauges::default(),
             tokens: Family::default(),
             hosted_names: Names::default(),
+            certificates: CertificateMetrics::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -280,6 +283,7 @@ impl Metrics {
 
     fn register(&mut self) {
         self.register_hosted();
+        self.register_tls();
         let registry = &mut self.registry;
         registry.register("images", "Generated images that are kept", self.images.count.clone());
         registry.register(
@@ -382,6 +386,26 @@ impl Metrics {
             "ejected_targets",
             "Targets that are not asked because they failed, as of the last attempt",
             self.ejected_targets.clone(),
+        );
+    }
+
+    fn register_tls(&mut self) {
+        let CertificateMetrics { expiry, reload_failures, handshake_failures } = self.certificates.clone();
+        let registry = &mut self.registry;
+        registry.register(
+            "tls_certificate_expiry_seconds",
+            "When the listeners' certificate expires, in seconds since 1970",
+            expiry,
+        );
+        registry.register(
+            "tls_reload_failures",
+            "Changed certificates or keys that could not be used",
+            reload_failures,
+        );
+        registry.register(
+            "tls_handshake_failures",
+            "TLS handshakes with clients that failed or took too long",
+            handshake_failures,
         );
     }
 
@@ -530,6 +554,11 @@ impl Metrics {
             let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
             self.skipped.get_or_create(&labels).inc_by(count);
         }
+    }
+
+    /// What shows the state of the listeners' TLS.
+    pub(crate) fn certificates(&self) -> CertificateMetrics {
+        self.certificates.clone()
     }
 
     /// What shows how many generated images are kept.

@@ -19,13 +19,13 @@ use crate::{
 };
 
 /// The URL under which clients on this machine reach a server that listens on `address`.
-pub(super) fn base_url(address: SocketAddr) -> String {
+pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
+    format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
 /// The image `name`, which is as the client wrote it in the path.

@@ -225,7 +225,14 @@ impl Reloader {
         let may_skip = reason == ReloadReason::FileChanged && self.reloads.locked().failed.is_none();
         let prepared = spawn_blocking(move || prepare(&service, &addresses, may_skip)).await;
         match prepared {
-            Ok(Ok(Some(prepared))) => Ok(self.install(reason, &before, prepared)),
+            Ok(Ok(Some(prepared))) => {
+                let reloaded = self.install(reason, &before, prepared);
+                if let Some(certificates) = before.certificates() {
+                    // What is wrong with them is logged there.
+                    let _ = certificates.reload().await;
+                }
+                Ok(reloaded)
+            }
             Ok(Ok(None)) => {
                 let ReloadStatus { generation, restart_required, .. } = self.reloads.status();
                 Ok(Reloaded { generation, restart_required, changed: Vec::new() })

@@ -1,7 +1,9 @@
 //! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
 
 use std::{
-    fmt, io,
+    fmt,
+    future::pending,
+    io,
     net::{SocketAddr, TcpListener},
     pin::pin,
     sync::Arc,
@@ -41,6 +43,8 @@ pub enum ServeError {
     Open(SocketAddr),
     /// A thread or its runtime cannot be created.
     Thread(io::Error),
+    /// TLS cannot be spoken as the configuration says.
+    Tls(tokio_rustls::rustls::Error),
     /// No request to an upstream can be written: its key contains characters that no header may have, or its address is too
     /// long.
     Upstream {
@@ -63,6 +67,7 @@ impl fmt::Display for ServeError {
                 )
             }
             Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            Self::Tls(error) => write!(f, "TLS cannot be spoken: {error}"),
             Self::Upstream { name, error } => write!(
                 f,
                 "no request to upstream `{name}` can be written, are its api_key and base_url right? {error}"
@@ -76,6 +81,7 @@ impl std::error::Error for ServeError {
         match self {
             Self::Bind { error, .. } | Self::Inherited(error) | Self::Thread(error) => Some(error),
             Self::Open(_) => None,
+            Self::Tls(error) => Some(error),
             Self::Upstream { error, .. } => Some(error),
         }
     }
@@ -179,6 +185,13 @@ impl Server {
             drain.begin();
             Ok(Instant::now() + limit)
         };
+        let certificates = self.current.get().certificates().cloned();
+        let watching = async {
+            match certificates {
+                Some(certificates) => certificates.watch().await,
+                None => pending().await,
+            }
+        };
         let mut reloading = pin!(self.reloader.run());
         let served = async {
             let (deadline, ()) = tokio::try_join!(stop, self.first.run()).map_err(ServeError::Thread)?;
@@ -194,6 +207,7 @@ impl Server {
         tokio::select! {
             served = served => served,
             never = &mut reloading => match never {},
+            never = watching => match never {},
         }
     }
 }

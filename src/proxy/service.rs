@@ -17,6 +17,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request};
 use hyper::body::{Body as _, Incoming};
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio_rustls::rustls::ServerConfig;
 use tracing::Instrument;
 
 use crate::{
@@ -33,6 +34,7 @@ use crate::{
     redact::Redactor,
     rules::Reasoning,
     store::Owner,
+    tls::Certificates,
 };
 
 use super::{
@@ -170,6 +172,10 @@ pub(super) struct Service {
     /// For request bodies.
     budget: Arc<Budget>,
     reloads: Reloads,
+    /// The certificate of the listeners, if they speak TLS.
+    certificates: Option<Arc<Certificates>>,
+    /// How they speak it.
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Service {
@@ -187,7 +193,7 @@ impl Service {
     pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
         let files = self.execution.as_ref().and_then(|execution| execution.files());
         if let (Some(files), Some(address)) = (files, addresses.first()) {
-            files.reached_at(&images::base_url(*address));
+            files.reached_at(&images::base_url(self.config.scheme(), *address));
         }
     }
 
@@ -241,6 +247,21 @@ impl Service {
     /// Counts a connection or HTTP/2 stream that is closed because the client read nothing for too long.
     pub(super) fn client_stalled(&self) {
         self.metrics.client_stalled();
+    }
+
+    /// How to accept connections with TLS, if it is configured.
+    pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.clone()
+    }
+
+    /// The certificate of the listeners, if they speak TLS.
+    pub(super) fn certificates(&self) -> Option<&Arc<Certificates>> {
+        self.certificates.as_ref()
+    }
+
+    /// Counts a TLS handshake that failed.
+    pub(super) fn handshake_failed(&self) {
+        self.metrics.certificates().handshake_failures.inc();
     }
 
     /// Closes connections to upstreams that have been idle for too long.

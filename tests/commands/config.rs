@@ -686,6 +686,7 @@ fn generated_tables_of_the_documentation_are_up_to_date() {
     for section in reference() {
         let heading = match section.name.as_str() {
             "" => "\n## Top level\n".to_owned(),
+            name @ "[upstreams.tls]" => format!("\n`{name}`, "),
             name if name.starts_with("[upstreams.") => format!("\n`{name}`, for `dialect = "),
             name if name.starts_with("kind = ") => format!("\n`{name}`: "),
             name => format!("\n## `{name}`\n"),
@@ -746,6 +747,8 @@ fn documentation_matches_the_configuration() {
         // By the host.
         "profile",
         "server",
+        // By the environment.
+        "proxy",
         // By the profile.
         "max_tokens_field",
         "call_ids",

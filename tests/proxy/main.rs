@@ -47,6 +47,8 @@ mod servers;
 mod stalls;
 mod streams;
 mod threads;
+mod tls;
 mod turn_states;
 mod turns;
+mod upstream_tls;
 mod whole;

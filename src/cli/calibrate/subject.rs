@@ -59,6 +59,7 @@ impl Subject {
     pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, NoSubject> {
         let mut config = load(args)?;
         config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        config.tls = None;
         config.threads = 1;
         let model = entry(&config, args.model.as_deref())?.clone();
         if args.upstream.is_some() {

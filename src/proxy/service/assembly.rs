@@ -5,6 +5,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use tokio_rustls::rustls::ServerConfig;
+
 use super::{Service, unix_time};
 use crate::{
     config::{Changes, Config},
@@ -28,6 +30,7 @@ use crate::{
         upstream::Client,
     },
     redact::Redactor,
+    tls::Certificates,
 };
 
 /// The tables that the execution stage is made of. It is started anew if one of them changes.
@@ -35,6 +38,9 @@ const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
 
 /// Clients by the upstreams' names.
 type Clients = HashMap<String, Arc<Client>>;
+
+/// The certificate of the listeners, and how they speak TLS.
+type ListenersTls = (Option<Arc<Certificates>>, Option<Arc<ServerConfig>>);
 
 /// The execution stage, and the models that its tools ask.
 type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
@@ -100,6 +106,11 @@ impl Service {
             Some(earlier) => Arc::clone(&earlier.keys),
             None => Arc::new(Keys::new(&config, unix_time()).map_err(ServeError::Thread)?),
         };
+        let (certificates, tls) = match earlier {
+            // Another certificate takes its place without another configuration; all else holds to the end of the process.
+            Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
+            None => listeners_tls(&config, &metrics)?,
+        };
         let admin = Admin::new(&config, (started, audit.as_ref()), &keys, reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
@@ -138,6 +149,8 @@ impl Service {
             drain: earlier.map(|earlier| Arc::clone(&earlier.drain)).unwrap_or_default(),
             budget: Arc::new(budget),
             reloads,
+            certificates,
+            tls,
         })
     }
 
@@ -169,8 +182,18 @@ impl Service {
             admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
             reloads: self.reloads.clone(),
+            certificates: self.certificates.clone(),
+            tls: self.tls.clone(),
         }
     }
+}
+
+/// How the listeners speak TLS, if they do, and the certificate for it.
+fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, ServeError> {
+    let Some(settings) = &config.tls else { return Ok((None, None)) };
+    let certificates = Certificates::new(settings, metrics.certificates());
+    let tls = settings.accepting(certificates.clone()).map_err(ServeError::Tls)?;
+    Ok((Some(certificates), Some(tls)))
 }
 
 /// The clients of the upstreams: those of before where nothing has changed, and the queues of before where their limits have not.

@@ -8,7 +8,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::stream::Stream;
+use super::{proxied::TcpConnector, stream::Stream};
 use crate::config::Upstream;
 
 /// How often idle connections are probed, so that dead ones are noticed.
@@ -29,14 +29,14 @@ pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, Conn
 /// Connects within `connect_timeout`: name, TCP and TLS together.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
-    https: HttpsConnector<HttpConnector>,
+    https: HttpsConnector<TcpConnector>,
     /// The upstream's own address.
     address: Uri,
     limit: Duration,
 }
 
 impl Connector {
-    /// For `upstream`. The system's certificates are trusted, or Mozilla's if there are none.
+    /// For `upstream`. Unless it says otherwise, the system's certificates are trusted, or Mozilla's if there are none.
     pub(super) fn new(upstream: &Upstream) -> Self {
         let limit = upstream.timeouts.connect;
         let mut tcp = HttpConnector::new();
@@ -47,17 +47,20 @@ impl Connector {
         tcp.set_connect_timeout(Some(limit));
         let builder = HttpsConnectorBuilder::new();
         // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
-        let tls = if upstream.base_url.scheme() == Some(&Scheme::HTTPS) {
+        let tls = if let Some(tls) = &upstream.tls {
+            builder.with_tls_config(tls.config.clone())
+        } else if upstream.base_url.scheme() == Some(&Scheme::HTTPS) {
             builder.with_native_roots().unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots())
         } else {
             builder.with_webpki_roots()
         };
-        let https = tls.https_or_http().enable_all_versions().wrap_connector(tcp);
+        let https =
+            tls.https_or_http().enable_all_versions().wrap_connector(TcpConnector::new(tcp, upstream));
         Self { https, address: upstream.base_url.clone(), limit }
     }
 
     /// The connector itself, without the time limit.
-    pub(super) fn https(self) -> HttpsConnector<HttpConnector> {
+    pub(super) fn https(self) -> HttpsConnector<TcpConnector> {
         self.https
     }
 }

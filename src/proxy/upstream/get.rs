@@ -9,19 +9,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_rustls::HttpsConnector;
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use hyper_util::{client::legacy, rt::TokioExecutor};
 use tokio::time::timeout;
 
-use super::{connector::Connector, innermost, standing_headers};
+use super::{connector::Connector, innermost, proxied::TcpConnector, standing_headers};
 use crate::config::Upstream;
 
 /// Sends `GET` requests to one upstream.
 #[derive(Debug)]
 pub(in crate::proxy) struct Get {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    http: legacy::Client<HttpsConnector<TcpConnector>, Empty<Bytes>>,
     headers: HeaderMap,
     /// How long a whole exchange may take.
     limit: Duration,

@@ -14,6 +14,7 @@ mod get;
 mod http2;
 mod listing;
 mod pool;
+mod proxied;
 mod stream;
 mod trust;
 mod unanswered;
@@ -33,6 +34,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, response::Parts,
+    uri::Scheme,
 };
 use http_body_util::Full;
 use prometheus_client::metrics::counter::Counter;
@@ -53,7 +55,7 @@ use self::{
 };
 use super::permits::{Permit, Queue};
 use crate::{
-    config::Upstream,
+    config::{HttpProxy, Upstream},
     dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
     http1::{RequestHead, list_contains},
@@ -81,14 +83,14 @@ struct Target {
 }
 
 impl Target {
-    fn new(uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
-        Self::with_method(Method::POST, uri, headers)
-    }
-
-    fn with_method(method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
+    /// At `upstream`.
+    fn new(upstream: &Upstream, method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
         let mut request = Request::builder().method(method).uri(uri).body(())?;
         *request.headers_mut() = headers;
-        let head = RequestHead::new(&request);
+        let head = match forwarding(upstream) {
+            Some(_) => RequestHead::for_proxy(&request),
+            None => RequestHead::new(&request),
+        };
         Ok(Self { request, head })
     }
 }
@@ -162,7 +164,8 @@ impl Client {
     ) -> Result<Self, http::Error> {
         let trust = Arc::new(Trust::new(upstream.name.clone(), unsolicited));
         let pool = Arc::new(Pool::new(connector, trust));
-        let target = Arc::new(Target::new(upstream.endpoint()?, standing_headers(&upstream)?)?);
+        let headers = standing_headers(&upstream)?;
+        let target = Arc::new(Target::new(&upstream, Method::POST, upstream.endpoint()?, headers)?);
         Ok(Self { upstream, queue, pool, target })
     }
 
@@ -245,7 +248,7 @@ impl Client {
         headers.extend(given);
         headers.extend(self.upstream.headers.clone());
         let target = self.upstream.endpoint_at(&path);
-        let target = target.and_then(|uri| Target::with_method(method, uri, headers));
+        let target = target.and_then(|uri| Target::new(&self.upstream, method, uri, headers));
         let target = target.map_err(no_address)?;
         let limit = self.upstream.timeouts.first_headers(false);
         let (head, body) = self.send(&target, body, limit).await?;
@@ -269,7 +272,8 @@ impl Client {
     fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
         let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
         let headers = self.target.request.headers().clone();
-        let target = self.upstream.endpoint_at(path).and_then(|uri| Target::new(uri, headers));
+        let target = self.upstream.endpoint_at(path);
+        let target = target.and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
         target.map(Arc::new).map_err(no_address)
     }
 
@@ -349,7 +353,9 @@ impl Client {
             ConnectError::TimedOut => failure::timed_out("connection", self.upstream.timeouts.connect),
             ConnectError::Failed(error) => {
                 let (name, cause) = (&self.upstream.name, innermost(error.as_ref()));
-                Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached: {cause}"))
+                let proxy = self.upstream.proxy.as_ref().map(|proxy| format!(" through the proxy {proxy}"));
+                let proxy = proxy.unwrap_or_default();
+                Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached{proxy}: {cause}"))
             }
         }
     }
@@ -410,7 +416,15 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
         headers.insert(name, value);
     }
     headers.extend(upstream.headers.clone());
+    if let Some(authorization) = forwarding(upstream).and_then(|proxy| proxy.authorization.clone()) {
+        headers.insert(header::PROXY_AUTHORIZATION, authorization);
+    }
     Ok(headers)
+}
+
+/// The proxy that passes requests to `upstream` on, which it sees. One that only opens a tunnel sees nothing of them.
+fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
+    upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

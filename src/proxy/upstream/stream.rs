@@ -16,6 +16,8 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::proxied::TcpConnection;
+
 /// A byte stream in both directions.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// The socket that it runs over, if there is one.
@@ -28,11 +30,11 @@ impl Duplex for TcpStream {
     }
 }
 
-impl Duplex for TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>> {
+impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
     fn socket(&self) -> Option<&TcpStream> {
         Some(match self.inner() {
-            MaybeHttpsStream::Http(stream) => stream.inner(),
-            MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner().inner(),
+            MaybeHttpsStream::Http(stream) => stream.socket(),
+            MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner().socket(),
         })
     }
 }
@@ -58,11 +60,11 @@ pub(super) enum Stream {
     },
 }
 
-impl From<MaybeHttpsStream<TokioIo<TcpStream>>> for Stream {
-    fn from(stream: MaybeHttpsStream<TokioIo<TcpStream>>) -> Self {
+impl From<MaybeHttpsStream<TcpConnection>> for Stream {
+    fn from(stream: MaybeHttpsStream<TcpConnection>) -> Self {
         let http2 = stream.connected().is_negotiated_h2();
         match stream {
-            MaybeHttpsStream::Http(stream) => Self::Tcp(stream.into_inner()),
+            MaybeHttpsStream::Http(stream) => Self::Tcp(stream.into_socket()),
             stream @ MaybeHttpsStream::Https(_) => {
                 Self::Tls { stream: Box::new(TokioIo::new(stream)), http2 }
             }

@@ -152,6 +152,8 @@ pub(in crate::proxy) fn upstream() -> Upstream {
         base_url: "https://up.example".parse().unwrap(),
         api_key: None,
         headers: HeaderMap::new(),
+        tls: None,
+        proxy: None,
         timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
         queue: QueueLimits { max_concurrent: 100, max_waiting: 0, wait_timeout: NEVER },
         tolerate_truncation: false,

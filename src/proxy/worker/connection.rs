@@ -1,13 +1,15 @@
 //! A client's connection, from its first byte to its last.
 //!
 //! ```text
-//! first bytes ─┬─ HTTP/2 ─▶ http2: hyper, to the end
-//!              └─ HTTP/1 ─▶ hyper: requests, and the responses that toolwire itself makes
-//!                             │ ▲
-//!      an upstream responds   │ │ the response has ended, and the connection persists
-//!                             ▼ │
-//!                           streaming: the response's bytes to the socket
+//! TLS, if it is configured ─▶ first bytes ─┬─ HTTP/2 ─▶ http2: hyper, to the end
+//!                                          └─ HTTP/1 ─▶ hyper: requests, and the responses that toolwire itself makes
+//!                                                         │ ▲
+//!                                  an upstream responds   │ │ the response has ended, and the connection persists
+//!                                                         ▼ │
+//!                                                       streaming: the response's bytes to the socket
 //! ```
+//!
+//! The first bytes tell the protocol over TLS too: who has negotiated HTTP/2 begins with its preface.
 //!
 //! hyper reads every request. It does not write a response that comes from an upstream: see [`http1`](crate::http1).
 //!
@@ -29,19 +31,24 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::{
-    io::AsyncReadExt,
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     time::{sleep, timeout},
 };
 
 use super::{
-    super::{answer::AnswerBody, current::CurrentService, drain::SignalFuture, reply::ReplyBody},
+    super::{
+        answer::AnswerBody, current::CurrentService, drain::SignalFuture, reply::ReplyBody, service::Service,
+    },
+    client_socket::ClientSocket,
+    client_stream::{ClientStream, NoTls},
     handover::{HandledBody, Handover, Served, until_handover},
     http2,
     rewind::Rewind,
@@ -73,26 +80,39 @@ type Handled = Response<HandledBody<ReplyBody, Answer>>;
 
 type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
+/// The response to a client that does not speak TLS where it is spoken.
+const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 43\r\n\
+    connection: close\r\n\r\nThis port speaks TLS: the URL is https://.\n";
+
+/// What a connection begins with.
+enum Opening {
+    Http1,
+    Http2,
+    /// Nothing that is served.
+    Neither,
+}
+
 /// Serves `stream` to its end. When the server stops, it ends after the responses that are open.
-pub(super) async fn serve((mut stream, peer): (TcpStream, SocketAddr), service: Arc<CurrentService>) {
+pub(super) async fn serve((stream, peer): (TcpStream, SocketAddr), service: Arc<CurrentService>) {
     let peer = peer.ip();
     let mut stopped = pin!(service.drain().when_begun());
-    let first = tokio::select! {
+    let current = service.get();
+    let opened = tokio::select! {
         biased;
-        first = timeout(IDLE, read_first(&mut stream)) => first,
+        opened = open((stream, peer), &current) => opened,
         // A request that is on its way is answered, if only with a refusal.
         () = async { stopped.as_mut().await; sleep(GOODBYE).await } => return,
     };
-    let Ok(Ok(first)) = first else { return };
-    let is_http2 = first.starts_with(HTTP2_PREFACE);
-    let stream = Rewind::new(stream, service.get().limits().write_timeout).put_back(&first);
-    drop(first);
+    drop(current);
+    let Some((opening, stream)) = opened else { return };
     let stalled = stream.stalled();
-    if is_http2 {
-        let served = http2::serve((stream, peer), Arc::clone(&service), stopped).await;
-        log_end(served);
-    } else {
-        serve_http1((stream, peer), &service, stopped).await;
+    match opening {
+        Opening::Http1 => serve_http1((stream, peer), &service, stopped).await,
+        Opening::Http2 => {
+            let served = http2::serve((stream, peer), Arc::clone(&service), stopped).await;
+            log_end(served);
+        }
+        Opening::Neither => close(stream, &service, stopped).await,
     }
     if stalled.load(Ordering::Relaxed) {
         service.get().client_stalled();
@@ -105,8 +125,40 @@ pub(super) fn log_end(served: hyper::Result<()>) {
     }
 }
 
+/// Performs TLS's handshake, if it is configured, and reads what the connection begins with. `None`: it is over.
+async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<(Opening, Rewind)> {
+    let socket = ClientSocket::new(stream, service.limits().write_timeout);
+    let mut stream = match service.tls() {
+        None => ClientStream::Tcp(socket),
+        Some(tls) => match ClientStream::accept(socket, tls).await {
+            Ok(stream) => stream,
+            Err(NoTls::Gone) => return None,
+            Err(NoTls::Plain(mut socket)) => {
+                tracing::debug!(%peer, "a client did not begin with TLS");
+                socket.write_all(NO_TLS).await.ok()?;
+                return Some((Opening::Neither, Rewind::new(ClientStream::Tcp(socket))));
+            }
+            Err(NoTls::Failed(error)) => {
+                tracing::debug!(%peer, %error, "a TLS handshake failed");
+                service.handshake_failed();
+                return None;
+            }
+        },
+    };
+    let first = timeout(IDLE, read_first(&mut stream)).await.ok()?.ok()?;
+    let opening = match first.as_slice() {
+        first if first.starts_with(HTTP2_PREFACE) => Opening::Http2,
+        first if ClientStream::is_handshake(first) => {
+            tracing::debug!(%peer, "a client began with TLS, which is not configured");
+            Opening::Neither
+        }
+        _ => Opening::Http1,
+    };
+    Some((opening, Rewind::new(stream).put_back(&first)))
+}
+
 /// Reads the first bytes, as many as tell the protocols apart. None, if the client closes the connection.
-async fn read_first(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(FIRST_READ);
     loop {
         let read = stream.read_buf(&mut first).await?;
@@ -127,7 +179,12 @@ async fn serve_http1(
         let (back, unread, served) = until_handover(client, handover, handler, stopped.as_mut()).await;
         let (answer, encoder) = match served {
             Served::HandedOver(answer, encoder) => (answer, encoder),
-            Served::Idle => return,
+            Served::Idle => {
+                // Over TLS, the client learns that nothing was cut off.
+                let mut back = back;
+                let _ = poll_fn(|cx| Poll::Ready(Pin::new(&mut back).poll_shutdown(cx))).await;
+                return;
+            }
             // Bytes after the last request are not read any more.
             Served::Over => {
                 client = back;

@@ -3,7 +3,7 @@
 //! hyper runs each stream as a task of its own. The task waits for the handler, for the next bytes of the response, or for
 //! the client to read the last ones. The first two pass through our code, which notes them ([`Waits`]); a task that waits
 //! and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset. A client that
-//! reads nothing of any stream is noticed at the socket ([`Rewind`]).
+//! reads nothing of any stream is noticed at the socket ([`ClientSocket`](super::client_socket::ClientSocket)).
 
 use std::{
     cell::Cell,

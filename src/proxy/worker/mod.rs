@@ -1,5 +1,7 @@
 //! [`Worker`]: one thread of a server. It accepts connections, serves them, and shuts down gracefully.
 
+mod client_socket;
+mod client_stream;
 mod connection;
 mod flood_throttle;
 mod handover;

@@ -1,24 +1,16 @@
-//! [`Rewind`]: a client's socket to which bytes that were read can be put back, to be read again.
+//! [`Rewind`]: a client's connection to which bytes that were read can be put back, to be read again.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustix::io::Errno;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stall::Stall;
+use super::client_stream::ClientStream;
 
 /// Bytes of further requests that are read while a response is sent. More stay in the socket; then it shows only by a
 /// failed write that the client has gone.
@@ -27,22 +19,19 @@ const AHEAD: usize = 16 << 10;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Rewind {
-    stream: TcpStream,
+    stream: ClientStream,
     early: Bytes,
-    stall: Stall,
-    is_stalled: Arc<AtomicBool>,
 }
 
 impl Rewind {
-    /// Wraps `stream`. Writing fails when the client has read nothing for `write_timeout`.
-    pub(super) fn new(stream: TcpStream, write_timeout: Duration) -> Self {
-        let stall = Stall::new(write_timeout);
-        Self { stream, early: Bytes::new(), stall, is_stalled: Arc::default() }
+    /// Wraps `stream`.
+    pub(super) fn new(stream: ClientStream) -> Self {
+        Self { stream, early: Bytes::new() }
     }
 
     /// Becomes true when a write has failed because the client read nothing.
     pub(super) fn stalled(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_stalled)
+        self.stream.stalled()
     }
 
     /// Puts back what was `read` last. It is copied, so that the buffer that holds it, which may be large, can be freed.
@@ -87,32 +76,6 @@ impl Rewind {
             }
         }
     }
-
-    /// Continues a write of `bytes` that is pending. Ready with an error when the client has read nothing for too long.
-    ///
-    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve in
-    /// time. So a write is tried regardless, when the timer starts and when it expires. The kernel counts whole packets,
-    /// so a client that reads less than about 64 KiB in `limits.write_timeout` may still look like one that reads nothing.
-    fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if !self.stall.is_running()
-            && let Some(written) = self.write_now(bytes)
-        {
-            return Poll::Ready(written);
-        }
-        ready!(self.stall.poll_expired(cx));
-        Poll::Ready(self.write_now(bytes).unwrap_or_else(|| {
-            self.is_stalled.store(true, Ordering::Relaxed);
-            Err(ErrorKind::TimedOut.into())
-        }))
-    }
-
-    /// Writes past the runtime. `None`: the socket takes nothing.
-    fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
-        match rustix::io::write(&self.stream, bytes) {
-            Err(Errno::AGAIN) => None,
-            written => Some(written.map_err(io::Error::from)),
-        }
-    }
 }
 
 impl AsyncRead for Rewind {
@@ -136,33 +99,16 @@ impl AsyncRead for Rewind {
 }
 
 impl AsyncWrite for Rewind {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        match Pin::new(&mut this.stream).poll_write(cx, bytes) {
-            Poll::Pending => this.poll_pending(cx, bytes),
-            written => {
-                this.stall.end();
-                written
-            }
-        }
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        match Pin::new(&mut this.stream).poll_write_vectored(cx, slices) {
-            Poll::Pending => {
-                let first = slices.iter().find(|slice| !slice.is_empty());
-                this.poll_pending(cx, first.map_or(&[], |slice| slice))
-            }
-            written => {
-                this.stall.end();
-                written
-            }
-        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -9,7 +9,7 @@ use std::{
     io::{self, ErrorKind},
     pin::Pin,
     sync::atomic::Ordering,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::SystemTime,
 };
 
@@ -91,13 +91,11 @@ pub(super) async fn run(
 impl Streaming {
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..MAX_WRITES {
-            while !self.unsent.is_empty() {
-                match Pin::new(&mut self.client).poll_write(cx, &self.unsent) {
-                    Poll::Ready(written) => self.unsent.advance(nonzero(written?)?),
-                    Poll::Pending => {
-                        self.answer.as_mut().poll_overdue(cx);
-                        return self.client.poll_gone(cx).map(Err);
-                    }
+            match self.poll_flush(cx) {
+                Poll::Ready(flushed) => flushed?,
+                Poll::Pending => {
+                    self.answer.as_mut().poll_overdue(cx);
+                    return self.client.poll_gone(cx).map(Err);
                 }
             }
             if self.is_over {
@@ -123,6 +121,15 @@ impl Streaming {
         }
         turn::yield_now(cx);
         Poll::Pending
+    }
+
+    /// Ready when the socket has taken all that was sent.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let written = ready!(Pin::new(&mut self.client).poll_write(cx, &self.unsent))?;
+            self.unsent.advance(nonzero(written)?);
+        }
+        Pin::new(&mut self.client).poll_flush(cx)
     }
 
     /// Writes `data` with its framing, as much as the socket takes at once.

@@ -1,21 +1,23 @@
 //! A client of the proxy.
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use serde_json::{Value, json};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::{proxy::Proxy, soon};
 
 /// Sends requests; each test has its own.
 #[derive(Clone)]
 pub(crate) struct Client {
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 /// A streaming request to model `m`.
@@ -40,12 +42,26 @@ pub(crate) fn weather(fields: Value) -> Value {
 
 impl Client {
     pub(crate) fn new() -> Self {
-        Self { http: legacy::Client::builder(TokioExecutor::new()).build_http() }
+        let nothing = RootCertStore::empty();
+        Self::tls(super::tls::trusting(nothing).with_no_client_auth())
+    }
+
+    /// Speaks TLS as `config` says, and the version of HTTP that is negotiated.
+    pub(crate) fn tls(config: ClientConfig) -> Self {
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_all_versions()
+            .build();
+        Self { http: legacy::Client::builder(TokioExecutor::new()).build(https) }
     }
 
     /// Speaks HTTP/2 from the first byte.
     pub(crate) fn http2() -> Self {
-        Self { http: legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http() }
+        let nothing = super::tls::trusting(RootCertStore::empty()).with_no_client_auth();
+        let https =
+            HttpsConnectorBuilder::new().with_tls_config(nothing).https_or_http().enable_http2().build();
+        Self { http: legacy::Client::builder(TokioExecutor::new()).http2_only(true).build(https) }
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Reply, legacy::Error> {
@@ -80,6 +96,10 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn status(&self) -> StatusCode {
         self.response.status()
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.response.version()
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

@@ -7,6 +7,7 @@ pub(crate) mod http2;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod taught;
+pub(crate) mod tls;
 pub(crate) mod upstream;
 
 use std::time::Duration;

@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
-    /// `[execution]` with its tables, `[[keys]]` and `[admin]`, as a configuration file has them. What is not there is off.
+    /// `[execution]` with its tables, `[[keys]]`, `[admin]` and `[tls]`, as a configuration file has them. What is not there is off.
     pub(crate) execution: String,
 }
 
@@ -65,6 +65,8 @@ impl Setup {
                 base_url: format!("http://{upstream}/base").parse().unwrap(),
                 api_key: Some(SecretString::from("upstream-key")),
                 headers: HeaderMap::new(),
+                tls: None,
+                proxy: None,
                 timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
                 queue: QueueLimits { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
                 tolerate_truncation: false,
@@ -134,6 +136,7 @@ impl Setup {
             threads: self.threads,
             execution: read.execution,
             admin: read.admin,
+            tls: read.tls,
             sources: read.sources,
         };
         (config, self.tap)
@@ -148,13 +151,14 @@ impl Setup {
 impl Proxy {
     /// With the configuration that a file with this text has, on a free port.
     pub(crate) fn of(text: &str) -> Self {
-        let mut config = read(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"off\"\n{text}"));
+        let mut config = configured(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"off\"\n{text}"));
         config.limits.keep_alive = NEVER;
         Self::start(config, None)
     }
 
     /// Serves with this configuration.
     pub(crate) fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
+        let scheme = if config.tls.is_some() { "https" } else { "http" };
         let server = Server::bind(Arc::new(config), tap).unwrap();
         let addresses = server.addresses().to_vec();
         let (code, reloads) = (server.sign_in_code(), server.reloads());
@@ -166,18 +170,25 @@ impl Proxy {
             });
             served.await.unwrap();
         });
-        Self { addresses, code, reloads, stop: Some(stop), task }
+        Self { addresses, scheme, code, reloads, stop: Some(stop), task }
     }
 }
 
 /// What the tables say in `text`.
 fn tables(text: &str) -> Config {
-    let upstream = "\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"*\"\n";
-    read(&(text.to_owned() + upstream))
+    configured(&format!("{text}\n{UPSTREAM}base_url = \"http://127.0.0.1:1/v1\"\n{MODEL}"))
+}
+
+const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n";
+const MODEL: &str = "[[models]]\nname = \"*\"\n";
+
+/// An upstream with these `keys`.
+pub(crate) fn upstream_with(keys: &str) -> Upstream {
+    Upstream::clone(&configured(&format!("{UPSTREAM}{keys}\n{MODEL}")).upstreams[0])
 }
 
 /// What a file with this text says.
-fn read(text: &str) -> Config {
+fn configured(text: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
@@ -187,6 +198,7 @@ fn read(text: &str) -> Config {
 /// A running proxy. Dropping it ends it at once.
 pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
+    scheme: &'static str,
     /// Signs in to the admin API once, if it needs keys.
     pub(crate) code: Option<String>,
     /// Loads its configuration again.
@@ -203,7 +215,7 @@ impl Proxy {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.addresses[0])
+        format!("{}://{}{path}", self.scheme, self.addresses[0])
     }
 
     /// Begins the shutdown, as a signal does.

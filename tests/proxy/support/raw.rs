@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
 };
 
 use super::{proxy::Proxy, soon};
 
 /// A connection to the proxy.
-pub(crate) struct Raw {
-    stream: TcpStream,
+pub(crate) struct Raw<S = TcpStream> {
+    stream: S,
     unread: Vec<u8>,
 }
 
@@ -61,8 +61,27 @@ impl Raw {
         Self { stream: socket.connect(proxy.addresses[0]).await.unwrap(), unread: Vec::new() }
     }
 
+    /// Whether there is something to read.
+    pub(crate) fn has_data(&mut self) -> bool {
+        self.stream.try_read_buf(&mut self.unread).is_ok_and(|read| read > 0)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
+    /// A client on `stream`.
+    pub(crate) fn on(stream: S) -> Self {
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// The connection itself.
+    pub(crate) fn stream(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.unwrap();
+        // TLS may have accepted more than the socket.
+        soon("to be read", self.stream.flush()).await.unwrap();
     }
 
     /// Sends `bytes`. Returns `false` if the connection is closed.
@@ -106,11 +125,6 @@ impl Raw {
     fn take(&mut self, length: usize) -> String {
         let rest = self.unread.split_off(length);
         String::from_utf8(std::mem::replace(&mut self.unread, rest)).unwrap()
-    }
-
-    /// Whether there is something to read.
-    pub(crate) fn has_data(&mut self) -> bool {
-        self.stream.try_read_buf(&mut self.unread).is_ok_and(|read| read > 0)
     }
 
     /// Reads `length` bytes, `piece` bytes at a time with pauses in between.
@@ -173,6 +187,12 @@ impl Raw {
     pub(crate) async fn rest(&mut self) -> String {
         while self.more().await {}
         self.take(self.unread.len())
+    }
+
+    /// Everything until the connection is closed, also if what arrives is no text, or it is closed with an error.
+    pub(crate) async fn rest_lossy(&mut self) -> String {
+        while self.more().await && !self.unread.ends_with(b"\n") {}
+        self.unread.escape_ascii().to_string()
     }
 
     /// Asserts that the connection is closed without further bytes.

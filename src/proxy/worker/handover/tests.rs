@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::proxy::worker::rewind::Rewind;
+use crate::proxy::worker::{client_socket::ClientSocket, client_stream::ClientStream, rewind::Rewind};
 
 /// The body of a response.
 enum Echo {
@@ -36,7 +36,8 @@ impl Body for Echo {
 
 /// Answers each request with its path. If the path begins with `/own`, the response is handed over.
 async fn echo_paths(stream: TcpStream) {
-    let mut client = Rewind::new(stream, Duration::from_secs(60));
+    let socket = ClientSocket::new(stream, Duration::from_secs(60));
+    let mut client = Rewind::new(ClientStream::Tcp(socket));
     loop {
         let handover = Handover::default();
         let to = handover.clone();
