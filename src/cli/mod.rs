@@ -11,6 +11,7 @@ mod conform;
 mod demo;
 mod formats;
 mod keys;
+mod lumo;
 mod mock;
 mod open_files;
 mod output;
@@ -78,7 +79,7 @@ const LAST: usize = 1000;
 
 /// The commands, grouped as in the help.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Serve", &["serve", "check", "formats"]),
+    ("Serve", &["serve", "check", "formats", "lumo"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
@@ -118,6 +119,8 @@ pub(crate) enum Command {
     Check(check::Args),
     /// List the text formats
     Formats(formats::Args),
+    /// Show, refresh or end the sessions of Lumo accounts
+    Lumo(lumo::Args),
 }
 
 impl Cli {
@@ -201,5 +204,6 @@ pub fn run() -> ExitCode {
         Command::Conform(args) => conform::run(&args),
         Command::Check(args) => check::run(args),
         Command::Formats(args) => formats::run(args),
+        Command::Lumo(args) => lumo::run(&args),
     }
 }

@@ -181,11 +181,18 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
+    /// Whether clients may send the session of an account of their own, for one of the upstreams.
+    pub(crate) fn takes_sessions(&self) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.takes_sessions())
+    }
+
+    /// All configured secrets: keys of clients, of upstreams and their accounts, of providers and of the admin API, and the values of upstreams' headers, except
     /// headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
+        let keys =
+            keys.chain(self.upstreams.iter().filter_map(|up| up.account()).flat_map(|own| own.secrets()));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
         keys.chain(providers).map(|key| key.expose_secret()).chain(headers)

@@ -13,7 +13,7 @@ use super::{
     value::{base_url, choice, referred, secret, text},
 };
 use crate::{
-    dialect::{Dialect, Probe, Root, UpstreamDialect},
+    dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
     settings::{Field, Key, names_secret},
 };
 
@@ -45,6 +45,16 @@ impl Upstream {
     /// The API that it speaks.
     pub fn dialect(&self) -> Dialect {
         self.options.dialect()
+    }
+
+    /// The settings of the account that requests are sent with, if its dialect has accounts.
+    pub(crate) fn account(&self) -> Option<&AccountSettings> {
+        self.options.side().account()
+    }
+
+    /// Whether each client sends the session of its own account.
+    pub(crate) fn takes_sessions(&self) -> bool {
+        self.account().is_some_and(|account| account.credentials == Credentials::Client)
     }
 
     /// The URL of requests.
@@ -365,6 +375,7 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
             key.wrong::<()>("`api_key` and a header `authorization`: give one of them");
         }
     }
+    check_account(upstream, table);
     if let Some(cell) = table.cell("header_timeout")
         && let Some(slow) = upstream.options.side().slow_headers()
         && upstream.timeouts.header < slow
@@ -374,6 +385,19 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
             upstream.dialect().title(),
             slow.as_secs()
         ));
+    }
+}
+
+fn check_account(upstream: &Upstream, table: &mut Table<'_>) {
+    let Some((account, cell)) = upstream.account().zip(table.cell(upstream.dialect().name())) else { return };
+    if let Some(problem) = account.problem(upstream.api_key.is_some()) {
+        cell.wrong::<()>(problem);
+    }
+    let is_readable = |url: &Uri| url.scheme_str() == Some("http") && !is_loopback(url);
+    if account.has_session()
+        && [Some(&upstream.base_url), account.account_url.as_ref()].into_iter().flatten().any(is_readable)
+    {
+        cell.warn("the tokens go over `http://` to another machine and can be read on their way");
     }
 }
 

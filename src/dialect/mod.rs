@@ -50,6 +50,8 @@ use bytes::BytesMut;
 
 #[cfg(feature = "proxy")]
 pub(crate) use self::fields::check_choice;
+#[cfg(feature = "proxy")]
+pub use self::lumo::{AccountSettings, Credentials, RefreshError, Session, UID_HEADER, brought};
 use self::{
     body::{BodyReader, JsonBody, ResponseState, not_json},
     progress::Progress,

@@ -27,6 +27,12 @@ pub trait UpstreamSide {
     /// Sets the defaults that are known of the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
+    /// The account that requests may be sent with, in dialects that have such.
+    #[cfg(feature = "proxy")]
+    fn account(&self) -> Option<&super::AccountSettings> {
+        None
+    }
+
     /// The path of requests, unless a request has its own, below the upstream's base URL; no leading slash.
     fn path(&self) -> &'static str;
 

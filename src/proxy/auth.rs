@@ -2,11 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
 use crate::{
+    dialect::UID_HEADER,
     failure::{Failure, Kind},
     store::Owner,
 };
@@ -17,8 +18,8 @@ use crate::{
 pub(super) struct ClientKey(Option<u64>);
 
 impl ClientKey {
-    /// The client with this configured key.
-    pub(super) fn of(key: &str) -> Self {
+    /// The client with this configured key, or other credentials.
+    pub(super) fn of(key: impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         Self(Some(hasher.finish()))
@@ -33,10 +34,28 @@ impl ClientKey {
 /// # Errors
 /// [`Kind::Unauthorized`]
 pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<ClientKey, Failure> {
+    authorize_key(keys, shown_key(headers))
+}
+
+/// The same for a request that carries the client's `session` for an upstream: `Authorization` is part of that, so the key is
+/// required in `x-api-key`. The session tells clients apart.
+///
+/// # Errors
+/// As [`authorize`].
+pub(super) fn authorize_session(
+    keys: &[SecretString],
+    headers: &HeaderMap,
+    session: &HeaderMap,
+) -> Result<ClientKey, Failure> {
+    authorize_key(keys, headers.get("x-api-key").map(|key| key.as_bytes().trim_ascii()))?;
+    Ok(ClientKey::of(credentials(session)))
+}
+
+fn authorize_key(keys: &[SecretString], shown: Option<&[u8]>) -> Result<ClientKey, Failure> {
     if keys.is_empty() {
         return Ok(ClientKey::default());
     }
-    let Some(shown) = shown_key(headers) else {
+    let Some(shown) = shown else {
         let message = "an API key is needed: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
         return Err(Failure::new(Kind::Unauthorized, message));
     };
@@ -53,6 +72,19 @@ pub(super) fn authorize(keys: &[SecretString], headers: &HeaderMap) -> Result<Cl
 pub(super) fn owner(keys: &[SecretString], headers: &HeaderMap) -> Owner {
     let shown = shown_key(headers).filter(|_| !keys.is_empty());
     shown.map(Owner::of_key).unwrap_or_default()
+}
+
+/// Whose stored responses a client may read that sent `session`: those of the session, token included, since nothing else proves
+/// that the session is the client's.
+pub(super) fn owner_of_session(session: &HeaderMap) -> Owner {
+    Owner::of_key(&credentials(session))
+}
+
+/// The credentials of a session: its id and its token.
+fn credentials(session: &HeaderMap) -> Vec<u8> {
+    let values = [UID_HEADER, header::AUTHORIZATION.as_str()].map(|name| session.get(name));
+    let values = values.map(|value| value.map(HeaderValue::as_bytes).unwrap_or_default());
+    values.join(&0)
 }
 
 fn shown_key(headers: &HeaderMap) -> Option<&[u8]> {

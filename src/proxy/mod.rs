@@ -55,3 +55,5 @@ pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
 pub use server::{ServeError, Server};
+#[cfg(feature = "cli")]
+pub(crate) use upstream::{Managed, Status};

@@ -20,7 +20,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::{
     config::{Config, Limits},
     conversation::Conversation,
-    dialect::{ClientDialect, Ids, Stamp},
+    dialect::{self, ClientDialect, Ids, Stamp},
     execute::{
         Audit, Execution, Observer, Started, Surroundings,
         ask::Ask,
@@ -106,15 +106,16 @@ impl Service {
     /// If no request to an upstream can be written, or hosted tools have no thread.
     pub(super) fn new(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
+        let redactor = Arc::new(Redactor::new(config.secrets()));
         let clients = config.upstreams.iter().map(|upstream| {
             let name = upstream.name.clone();
             let queue = Queue::new(upstream.queue.clone(), metrics.waiting(&name));
-            let client = Client::new(Arc::clone(upstream), Arc::new(queue), metrics.unsolicited(&name))
-                .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
+            let client =
+                Client::new(Arc::clone(upstream), Arc::new(queue), metrics.unsolicited(&name), &redactor)
+                    .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
             Ok((name, Arc::new(client)))
         });
         let clients: HashMap<_, _> = clients.collect::<Result<_, ServeError>>()?;
-        let redactor = Arc::new(Redactor::new(config.secrets()));
         let models = Arc::new(Models::new(Arc::clone(&config), unix_time())?);
         let budget = Arc::new(Budget::new(config.limits.max_pending_bodies));
         let servers = Servers::new(&config).map_err(|(name, error)| ServeError::Upstream { name, error })?;
@@ -317,7 +318,12 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        let client = match auth::authorize(&self.config.api_keys, &head.headers) {
+        let keys = &self.config.api_keys;
+        let authorized = match self.session(&head.headers) {
+            Some(session) => auth::authorize_session(keys, &head.headers, &session),
+            None => auth::authorize(keys, &head.headers),
+        };
+        let client = match authorized {
             Ok(client) => client,
             Err(_) if !route.needs_key() => ClientKey::default(),
             Err(failure) => return Err(reply::error(failure, dialect, access)),
@@ -379,7 +385,15 @@ impl Service {
 
     /// Whose stored responses a client may read.
     fn owner(&self, headers: &HeaderMap) -> Owner {
-        auth::owner(&self.config.api_keys, headers)
+        match self.session(headers) {
+            Some(session) => auth::owner_of_session(&session),
+            None => auth::owner(&self.config.api_keys, headers),
+        }
+    }
+
+    /// The session of the client's own account, if the request has one and there is an upstream for it.
+    fn session(&self, headers: &HeaderMap) -> Option<HeaderMap> {
+        self.config.takes_sessions().then(|| dialect::brought(headers)).flatten()
     }
 
     /// A request for a stored response, or for its input.
@@ -575,7 +589,8 @@ impl Service {
             self.metrics.tools_left_out(model, exchange.left_out.len());
             access.left_out(model, &exchange.left_out);
         }
-        Ok((exchange, Arc::clone(client)))
+        let client = client.of_request(self.session(headers).as_ref())?;
+        Ok((exchange, client))
     }
 
     /// Puts descriptions in place of the images if the model cannot see. Returns whether there were any.

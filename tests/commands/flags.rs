@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "serve",
     "check",
     "formats",
+    "lumo",
     "demo",
     "rewrite",
     "record",

@@ -14,6 +14,7 @@ mod config;
 mod conform;
 mod flags;
 mod log;
+mod lumo;
 mod mock;
 mod record;
 mod replay;

@@ -14,6 +14,7 @@
 mod independent;
 mod support;
 
+mod accounts;
 mod admin;
 mod bodies;
 mod cancel;

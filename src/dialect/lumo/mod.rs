@@ -11,6 +11,8 @@
 //! [`encode`] writes requests, [`refusal()`] reads error responses. U2L, Lumo's encryption, is not
 //! implemented; `sealed` is the place for it in responses, [`encode`] in requests.
 
+#[cfg(feature = "proxy")]
+mod account;
 mod answer;
 mod images;
 mod lenient;
@@ -20,6 +22,8 @@ mod refusal;
 mod request;
 mod sealed;
 mod server_calls;
+#[cfg(feature = "proxy")]
+mod session;
 mod shapes;
 mod target;
 mod tools;
@@ -30,6 +34,10 @@ mod v1;
 mod v2;
 mod values;
 
+#[cfg(feature = "proxy")]
+pub use account::{AccountSettings, Credentials};
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
 pub use request::{Options, Version, encode};
+#[cfg(feature = "proxy")]
+pub use session::{Form, RefreshError, Session, UID_HEADER, brought};

@@ -42,12 +42,21 @@ pub struct Options {
     pub native_tools: Vec<String>,
     /// What is requested: `message`, `title` or `suggested_questions`.
     pub target: String,
+    /// The account that requests are sent with.
+    #[cfg(feature = "proxy")]
+    pub account: super::AccountSettings,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let native_tools = vec!["proton_info".to_owned(), "web_search".to_owned()];
-        Self { version: Version::V2, native_tools, target: "message".to_owned() }
+        Self {
+            version: Version::V2,
+            native_tools,
+            target: "message".to_owned(),
+            #[cfg(feature = "proxy")]
+            account: super::AccountSettings::default(),
+        }
     }
 }
 

@@ -30,6 +30,18 @@ impl UpstreamSide for Options {
             Key::new("native_tools", "Lumo's own tools that are enabled"),
             Field::Texts(&mut self.native_tools),
         );
+        #[cfg(feature = "proxy")]
+        self.account.settings(keys);
+    }
+
+    #[cfg(feature = "proxy")]
+    fn adapt_to_host(&mut self, host: &str) {
+        self.account.adapt_to_host(host);
+    }
+
+    #[cfg(feature = "proxy")]
+    fn account(&self) -> Option<&super::AccountSettings> {
+        Some(&self.account)
     }
 
     fn path(&self) -> &'static str {

@@ -38,7 +38,11 @@ pub(super) struct Connector {
 impl Connector {
     /// For `upstream`. The system's certificates are trusted, or Mozilla's if there are none.
     pub(super) fn new(upstream: &Upstream) -> Self {
-        let limit = upstream.timeouts.connect;
+        Self::to(&upstream.base_url, upstream.timeouts.connect)
+    }
+
+    /// For the server of `address`, with this time limit.
+    pub(super) fn to(address: &Uri, limit: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -47,13 +51,13 @@ impl Connector {
         tcp.set_connect_timeout(Some(limit));
         let builder = HttpsConnectorBuilder::new();
         // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
-        let tls = if upstream.base_url.scheme() == Some(&Scheme::HTTPS) {
+        let tls = if address.scheme() == Some(&Scheme::HTTPS) {
             builder.with_native_roots().unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots())
         } else {
             builder.with_webpki_roots()
         };
         let https = tls.https_or_http().enable_all_versions().wrap_connector(tcp);
-        Self { https, address: upstream.base_url.clone(), limit }
+        Self { https, address: address.clone(), limit }
     }
 
     /// The connector itself, without the time limit.

@@ -7,6 +7,7 @@
 //!
 //! All of it is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
 
+mod account;
 mod body;
 mod connection;
 mod connector;
@@ -14,6 +15,7 @@ mod get;
 mod http2;
 mod listing;
 mod pool;
+mod small;
 mod stream;
 mod trust;
 mod unanswered;
@@ -39,17 +41,21 @@ use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
 use tokio::time::{error::Elapsed, timeout};
 
-pub(super) use self::{
-    body::{BodyError, BodyRead, UpstreamBody},
-    get::{Get, GetError},
-    listing::Listing,
-};
+#[cfg(feature = "cli")]
+pub(crate) use self::account::{Managed, Status};
 use self::{
+    account::{Account, Live},
     connector::{Connect, ConnectError, Connector},
     http2::Free,
     pool::{Lease, Pool},
     trust::Trust,
     unanswered::Unanswered,
+};
+pub(super) use self::{
+    body::{BodyError, BodyRead, UpstreamBody},
+    get::Get,
+    listing::Listing,
+    small::GetError,
 };
 use super::permits::{Permit, Queue};
 use crate::{
@@ -57,6 +63,7 @@ use crate::{
     dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
     http1::{RequestHead, list_contains},
+    redact::Redactor,
 };
 
 /// Bytes of a refusal's body that are read. The rest is ignored; an error object is small.
@@ -70,6 +77,20 @@ pub(super) struct Client {
     pool: Arc<Pool>,
     /// Where most requests go, and with which headers.
     target: Arc<Target>,
+    access: Access,
+    /// Learns the tokens that requests carry.
+    redactor: Arc<Redactor>,
+}
+
+/// What authorizes requests.
+#[derive(Debug, Clone)]
+enum Access {
+    /// The headers of the target, with a key or without.
+    Target,
+    /// The session of an account.
+    Account(Arc<Account>),
+    /// The session that a client sends; see [`Client::of_request`].
+    Client,
 }
 
 /// Address and headers of a request.
@@ -141,7 +162,7 @@ impl From<Failure> for OpenError {
 
 impl Client {
     /// A client of `upstream` without open connections. `unsolicited` counts connections on which it sent bytes that no
-    /// request asked for.
+    /// request asked for; `redactor` learns the tokens of its account.
     ///
     /// # Errors
     /// If the configured key contains characters that no header may have, or the address is too long.
@@ -149,9 +170,16 @@ impl Client {
         upstream: Arc<Upstream>,
         queue: Arc<Queue>,
         unsolicited: Counter,
+        redactor: &Arc<Redactor>,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        Self::with_connector(upstream, queue, unsolicited, connector)
+        let access = match Account::of(&upstream, redactor)? {
+            Some(account) => Access::Account(account),
+            None if upstream.takes_sessions() => Access::Client,
+            None => Access::Target,
+        };
+        let redactor = Arc::clone(redactor);
+        Ok(Self { access, redactor, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
     }
 
     fn with_connector(
@@ -163,7 +191,8 @@ impl Client {
         let trust = Arc::new(Trust::new(upstream.name.clone(), unsolicited));
         let pool = Arc::new(Pool::new(connector, trust));
         let target = Arc::new(Target::new(upstream.endpoint()?, standing_headers(&upstream)?)?);
-        Ok(Self { upstream, queue, pool, target })
+        let redactor = Arc::new(Redactor::new([]));
+        Ok(Self { upstream, queue, pool, target, access: Access::Target, redactor })
     }
 
     /// A client of the same upstream with the same queue and connections of its own.
@@ -173,7 +202,43 @@ impl Client {
             queue: Arc::clone(&self.queue),
             pool: Arc::new(self.pool.sibling()),
             target: Arc::clone(&self.target),
+            access: self.access.clone(),
+            redactor: Arc::clone(&self.redactor),
         }
+    }
+
+    /// The client for a request that carries this session of the client, which is needed only if the upstream takes one. It has
+    /// the same queue and connections.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthorized`]: there is no session.
+    pub(super) fn of_request(self: &Arc<Self>, session: Option<&HeaderMap>) -> Result<Arc<Self>, Failure> {
+        let Access::Client = &self.access else { return Ok(Arc::clone(self)) };
+        let session = session.ok_or_else(|| self.unauthorized())?;
+        let tokens = session.get(header::AUTHORIZATION).and_then(|token| token.to_str().ok());
+        tokens.into_iter().flat_map(str::split_whitespace).for_each(|token| self.redactor.learn(token));
+        let mut headers = self.target.request.headers().clone();
+        headers.extend(session.clone());
+        let target =
+            self.upstream.endpoint().and_then(|uri| Target::new(uri, headers)).map_err(no_address)?;
+        Ok(Arc::new(Self {
+            upstream: Arc::clone(&self.upstream),
+            queue: Arc::clone(&self.queue),
+            pool: Arc::clone(&self.pool),
+            target: Arc::new(target),
+            access: Access::Target,
+            redactor: Arc::clone(&self.redactor),
+        }))
+    }
+
+    /// There is no session of a client.
+    fn unauthorized(&self) -> Failure {
+        let message = format!(
+            "upstream `{}` takes the session of your own account: send `x-pm-uid`, `x-pm-appversion` and \
+             `Authorization: Bearer TOKEN` with the request, and a key of this proxy as `x-api-key`",
+            self.upstream.name
+        );
+        Failure::new(Kind::Unauthorized, message).with_code("upstream_session_required")
     }
 
     /// Closes connections that have been idle for too long.
@@ -211,8 +276,7 @@ impl Client {
             Admission::Again(None) => self.queue.enter_again().await?,
         };
         let limit = self.upstream.timeouts.first_headers(asked.stream);
-        let target = self.target(asked.path.as_deref())?;
-        let (head, body) = self.send(&target, asked.body, limit).await?;
+        let (head, body) = self.authorized(asked, limit).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -261,6 +325,39 @@ impl Client {
         let headers = self.target.request.headers().clone();
         let target = self.upstream.endpoint_at(path).and_then(|uri| Target::new(uri, headers));
         target.map(Arc::new).map_err(no_address)
+    }
+
+    /// Sends `asked` with the session of the account, if there is one. A session that the upstream refuses is replaced once.
+    async fn authorized(
+        &self,
+        asked: UpstreamRequest,
+        limit: Duration,
+    ) -> Result<(Parts, UpstreamBody), Failure> {
+        let path = asked.path.as_deref();
+        let account = match &self.access {
+            Access::Target => return self.send(&*self.target(path)?, asked.body, limit).await,
+            Access::Client => return Err(self.unauthorized()),
+            Access::Account(account) => account,
+        };
+        let live = account.current().await?;
+        let target = self.target_of(path, &live)?;
+        let (head, body) = self.send(&target, asked.body.clone(), limit).await?;
+        if head.status != StatusCode::UNAUTHORIZED {
+            return Ok((head, body));
+        }
+        // The body may hold the connection, and nobody reads it.
+        drop(body);
+        let live = account.instead_of(&live).await?;
+        self.send(&self.target_of(path, &live)?, asked.body, limit).await
+    }
+
+    /// Where a request goes that carries a session, as [`Client::target`].
+    fn target_of(&self, path: Option<&str>, live: &Live) -> Result<Target, Failure> {
+        let mut headers = self.target.request.headers().clone();
+        headers.extend(live.headers.clone());
+        let path = path.unwrap_or(self.upstream.options.side().path());
+        let target = self.upstream.endpoint_at(path).and_then(|uri| Target::new(uri, headers));
+        target.map_err(no_address)
     }
 
     /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.
