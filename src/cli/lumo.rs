@@ -159,10 +159,7 @@ fn length(seconds: Option<i64>) -> String {
 fn refresh(account: &Managed, as_json: bool) -> ExitCode {
     match account.refresh() {
         Ok(()) => status(std::slice::from_ref(account), as_json),
-        Err(problem) => failed(
-            format_args!("upstream `{}`: {problem}", account.upstream()),
-            Some("log in, and write the new session"),
-        ),
+        Err(problem) => failed(format_args!("upstream `{}`: {problem}", account.upstream()), None),
     }
 }
 

@@ -1,6 +1,9 @@
 //! [`Upstream`]: a server that requests are sent to, and its limits.
 
-use std::time::Duration;
+use std::{
+    fs,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::SecretString;
@@ -316,16 +319,26 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                     "settings of the dialect `{dialect}`, which this upstream does not speak"
                 ));
             }
-            cell.table(|table| {
+            cell.clone().table(|table| {
                 options.settings(&mut Reading(table));
                 Some(())
             });
+            match options.prepare(&|path| fs::read_to_string(path), unix_time()) {
+                Ok(None) => {}
+                Ok(Some(warning)) => cell.warn(warning),
+                Err(problem) => _ = cell.wrong::<()>(problem),
+            }
         }
         if draft.dialect == Some(dialect) {
             own = Some(options);
         }
     }
     own
+}
+
+/// The time, in seconds of Unix time.
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Draft {

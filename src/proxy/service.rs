@@ -667,7 +667,8 @@ impl Service {
             ExchangeReport::new(audit, opening, command.is_none())
         });
         let begun = Instant::now();
-        let prefill = request.prefill.clone();
+        let (prefill, key) = (request.prefill.clone(), request.key.clone());
+        let is_command = command.is_some();
         let (opening, pipeline) = match command {
             Some(command) => {
                 let pipeline = command::pipeline(model, dialect, &conversation, &answering);
@@ -680,6 +681,7 @@ impl Service {
         };
         let mut pipeline = pipeline.redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
+        pipeline.expect_key(key.filter(|_| !is_command));
         pipeline.leaves_out(&left_out);
         if let Some(rules) = hosted_rules {
             pipeline.host(rules);

@@ -359,6 +359,7 @@ impl ExchangeState {
         }
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
+        self.pipeline.expect_key(request.key.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
     }
@@ -381,6 +382,7 @@ impl ExchangeState {
                     watch.asked_otherwise(&request);
                 }
                 self.pipeline.expect_prefill(request.prefill.clone());
+                self.pipeline.expect_key(request.key.clone());
                 let opening = Arc::clone(&self.client).open(request, Admission::Again(None));
                 self.stage = Stage::Opening(Box::pin(opening));
             }

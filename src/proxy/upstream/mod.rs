@@ -77,20 +77,18 @@ pub(super) struct Client {
     pool: Arc<Pool>,
     /// Where most requests go, and with which headers.
     target: Arc<Target>,
-    access: Access,
-    /// Learns the tokens that requests carry.
-    redactor: Arc<Redactor>,
+    authorization: Authorization,
 }
 
 /// What authorizes requests.
 #[derive(Debug, Clone)]
-enum Access {
+enum Authorization {
     /// The headers of the target, with a key or without.
     Target,
     /// The session of an account.
     Account(Arc<Account>),
-    /// The session that a client sends; see [`Client::of_request`].
-    Client,
+    /// The session that a client sends, see [`Client::of_request`]. The redactor learns its tokens.
+    Client(Arc<Redactor>),
 }
 
 /// Address and headers of a request.
@@ -173,13 +171,12 @@ impl Client {
         redactor: &Arc<Redactor>,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        let access = match Account::of(&upstream, redactor)? {
-            Some(account) => Access::Account(account),
-            None if upstream.takes_sessions() => Access::Client,
-            None => Access::Target,
+        let authorization = match Account::of(&upstream, redactor)? {
+            Some(account) => Authorization::Account(account),
+            None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
+            None => Authorization::Target,
         };
-        let redactor = Arc::clone(redactor);
-        Ok(Self { access, redactor, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
+        Ok(Self { authorization, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
     }
 
     fn with_connector(
@@ -191,8 +188,7 @@ impl Client {
         let trust = Arc::new(Trust::new(upstream.name.clone(), unsolicited));
         let pool = Arc::new(Pool::new(connector, trust));
         let target = Arc::new(Target::new(upstream.endpoint()?, standing_headers(&upstream)?)?);
-        let redactor = Arc::new(Redactor::new([]));
-        Ok(Self { upstream, queue, pool, target, access: Access::Target, redactor })
+        Ok(Self { upstream, queue, pool, target, authorization: Authorization::Target })
     }
 
     /// A client of the same upstream with the same queue and connections of its own.
@@ -202,8 +198,7 @@ impl Client {
             queue: Arc::clone(&self.queue),
             pool: Arc::new(self.pool.sibling()),
             target: Arc::clone(&self.target),
-            access: self.access.clone(),
-            redactor: Arc::clone(&self.redactor),
+            authorization: self.authorization.clone(),
         }
     }
 
@@ -213,10 +208,12 @@ impl Client {
     /// # Errors
     /// [`Kind::Unauthorized`]: there is no session.
     pub(super) fn of_request(self: &Arc<Self>, session: Option<&HeaderMap>) -> Result<Arc<Self>, Failure> {
-        let Access::Client = &self.access else { return Ok(Arc::clone(self)) };
+        let Authorization::Client(redactor) = &self.authorization else { return Ok(Arc::clone(self)) };
         let session = session.ok_or_else(|| self.unauthorized())?;
-        let tokens = session.get(header::AUTHORIZATION).and_then(|token| token.to_str().ok());
-        tokens.into_iter().flat_map(str::split_whitespace).for_each(|token| self.redactor.learn(token));
+        let token = session.get(header::AUTHORIZATION).and_then(|token| token.to_str().ok());
+        if let Some((_scheme, token)) = token.and_then(|token| token.split_once(' ')) {
+            redactor.learn(token.trim());
+        }
         let mut headers = self.target.request.headers().clone();
         headers.extend(session.clone());
         let target =
@@ -226,8 +223,7 @@ impl Client {
             queue: Arc::clone(&self.queue),
             pool: Arc::clone(&self.pool),
             target: Arc::new(target),
-            access: Access::Target,
-            redactor: Arc::clone(&self.redactor),
+            authorization: Authorization::Target,
         }))
     }
 
@@ -334,10 +330,10 @@ impl Client {
         limit: Duration,
     ) -> Result<(Parts, UpstreamBody), Failure> {
         let path = asked.path.as_deref();
-        let account = match &self.access {
-            Access::Target => return self.send(&*self.target(path)?, asked.body, limit).await,
-            Access::Client => return Err(self.unauthorized()),
-            Access::Account(account) => account,
+        let account = match &self.authorization {
+            Authorization::Target => return self.send(&*self.target(path)?, asked.body, limit).await,
+            Authorization::Client(_) => return Err(self.unauthorized()),
+            Authorization::Account(account) => account,
         };
         let live = account.current().await?;
         let target = self.target_of(path, &live)?;

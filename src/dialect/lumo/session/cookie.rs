@@ -29,7 +29,7 @@ pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<
             let (key, value) = pair.split_once('=')?;
             (key.trim() == format!("{name}-{uid}")).then(|| value.trim().to_owned())
         });
-        value.filter(|value| !value.is_empty()).last()
+        value.filter(|value| !value.is_empty()).next_back()
     };
     let refresh = set("REFRESH").and_then(|value| {
         let json: Value = serde_json::from_str(&decoded(&value)?).ok()?;

@@ -52,15 +52,17 @@ pub(super) struct Trouble {
     pub(super) reason: String,
     /// When the server wants to be asked again.
     pub(super) retry_after: Option<Duration>,
+    /// The session whose refresh token the server has refused.
+    pub(super) refused: Option<Box<Session>>,
 }
 
 impl Trouble {
     fn passing(reason: impl fmt::Display) -> Self {
-        Self { is_logged_out: false, reason: reason.to_string(), retry_after: None }
+        Self { is_logged_out: false, reason: reason.to_string(), retry_after: None, refused: None }
     }
 
-    fn logged_out(reason: impl fmt::Display) -> Self {
-        Self { is_logged_out: true, reason: reason.to_string(), retry_after: None }
+    pub(super) fn logged_out(reason: impl fmt::Display) -> Self {
+        Self { is_logged_out: true, ..Self::passing(reason) }
     }
 
     /// What the server said to the refresh of `session`.
@@ -70,10 +72,12 @@ impl Trouble {
         let reason =
             session.secrets().fold(failure.message().to_owned(), |text, secret| text.replace(secret, "…"));
         let seconds = failure.retry_after().and_then(|value| value.parse().ok());
+        let is_logged_out = matches!(error, RefreshError::LoggedOut(_));
         Self {
-            is_logged_out: matches!(error, RefreshError::LoggedOut(_)),
+            is_logged_out,
             reason,
             retry_after: seconds.map(Duration::from_secs),
+            refused: is_logged_out.then(|| Box::new(session.clone())),
         }
     }
 }

@@ -71,7 +71,9 @@ impl Managed {
                 Err("the new tokens could not be written, and the old ones are spent: log in again"
                     .to_owned())
             }
-            Err(trouble) if trouble.is_logged_out => Err(format!("logged out: {}", trouble.reason)),
+            Err(trouble) if trouble.is_logged_out => {
+                Err(format!("logged out: {}; log in, and write the new session", trouble.reason))
+            }
             Err(trouble) => Err(trouble.reason),
         }
     }

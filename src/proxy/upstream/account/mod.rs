@@ -76,7 +76,7 @@ struct State {
     /// Failed attempts in a row.
     failures: u32,
     /// The session whose refresh token was refused.
-    refused: Option<Session>,
+    refused: Option<Box<Session>>,
 }
 
 /// A session in use.
@@ -184,8 +184,9 @@ impl Account {
         let shared = Arc::clone(&self.shared);
         let (used, refused) = (state.live.clone(), state.refused.clone());
         let attempt = thread::Builder::new().name("toolwire-account".into()).spawn(move || {
-            let renewed = shared.keeper.renew(used.as_ref().map(|used| &used.kept), refused.as_ref(), false);
-            shared.end(used.as_ref(), renewed);
+            let renewed =
+                shared.keeper.renew(used.as_ref().map(|used| &used.kept), refused.as_deref(), false);
+            shared.end(renewed);
         });
         let no_thread = |error: io::Error| {
             Failure::new(Kind::Internal, format!("there is no thread to refresh the session: {error}"))
@@ -208,12 +209,9 @@ impl Shared {
     }
 
     /// Takes note of what came of an attempt.
-    fn end(&self, used: Option<&Arc<Live>>, renewed: Result<Kept, Trouble>) {
-        let unusable = |error: http::Error| Trouble {
-            is_logged_out: true,
-            reason: format!("its session cannot be sent: {error}"),
-            retry_after: None,
-        };
+    fn end(&self, renewed: Result<Kept, Trouble>) {
+        let unusable =
+            |error: http::Error| Trouble::logged_out(format_args!("its session cannot be sent: {error}"));
         let renewed = renewed.and_then(|kept| self.live(kept).map_err(unusable));
         let mut state = self.state();
         match renewed {
@@ -222,14 +220,14 @@ impl Shared {
                 let renewed = Some(Instant::now());
                 *state = State { live: Some(live), renewed, thread: state.thread.take(), ..State::default() };
             }
-            Err(trouble) => self.failed(&mut state, used, trouble),
+            Err(trouble) => self.failed(&mut state, trouble),
         }
         state.is_running = false;
         drop(state);
         self.ended.send_modify(|ended| *ended += 1);
     }
 
-    fn failed(&self, state: &mut State, used: Option<&Arc<Live>>, trouble: Trouble) {
+    fn failed(&self, state: &mut State, trouble: Trouble) {
         let (upstream, reason) = (self.keeper.upstream(), trouble.reason.as_str());
         let doubled = BACKOFF.saturating_mul(1 << state.failures.min(6)).min(LONGEST_BACKOFF);
         state.failures = state.failures.saturating_add(1);
@@ -242,7 +240,7 @@ impl Shared {
                     "the upstream is logged out; log in and write the new session"
                 );
             }
-            state.refused = used.map(|used| used.kept.session.clone());
+            state.refused = trouble.refused.clone().or_else(|| state.refused.take());
             LOGIN_PAUSE
         } else {
             let pause = trouble.retry_after.map_or(doubled, |wish| wish.clamp(doubled, LONGEST_BACKOFF));
