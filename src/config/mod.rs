@@ -186,8 +186,8 @@ impl Config {
         self.upstreams.iter().any(|upstream| upstream.takes_sessions())
     }
 
-    /// All configured secrets: keys of clients, of upstreams and their accounts, of providers and of the admin API, and the values of upstreams' headers, except
-    /// headers that are never secret.
+    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, tokens of upstreams' accounts, and the
+    /// values of upstreams' headers, except headers that are never secret.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));

@@ -401,6 +401,7 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
     }
 }
 
+/// Checks the account of an upstream, and where its tokens go.
 fn check_account(upstream: &Upstream, table: &mut Table<'_>) {
     let Some((account, cell)) = upstream.account().zip(table.cell(upstream.dialect().name())) else { return };
     if let Some(problem) = account.problem(upstream.api_key.is_some()) {
