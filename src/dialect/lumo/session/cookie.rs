@@ -24,12 +24,12 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
 pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<String>) {
     let set = |name: &str| {
         let cookies = headers.get_all(header::SET_COOKIE).iter();
-        let value = cookies.filter_map(|cookie| {
+        let mut values = cookies.filter_map(|cookie| {
             let (pair, _) = cookie.to_str().ok()?.split_once(';').or(Some((cookie.to_str().ok()?, "")))?;
             let (key, value) = pair.split_once('=')?;
             (key.trim() == format!("{name}-{uid}")).then(|| value.trim().to_owned())
         });
-        value.filter(|value| !value.is_empty()).next_back()
+        values.rfind(|value| !value.is_empty())
     };
     let refresh = set("REFRESH").and_then(|value| {
         let json: Value = serde_json::from_str(&decoded(&value)?).ok()?;
