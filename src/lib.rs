@@ -37,6 +37,7 @@
 //!   metrics, and the redaction of secrets.
 //! - `bench` adds fixtures, the scripted upstream, the load generator, the calibration of models and the conformance
 //!   check of gateways. It includes `proxy`.
+//! - `lumo-u2l` adds the encryption of Lumo's session API ([`dialect::lumo`]), to any of these.
 //! - `cli` adds the command line of the program. It includes `bench`, and is on by default.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -4,7 +4,13 @@
 //! key. A secret is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the
 //! timing of recorded pieces.
 
-use std::{borrow::Cow, fmt, ops::Range};
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use regex::bytes::Regex;
 
@@ -50,7 +56,12 @@ pub struct Redactor {
     configured: usize,
     /// Length in bytes of the longest configured secret.
     longest: usize,
+    /// For secrets that were learned later; the newest comes last. Clones share them.
+    learned: Arc<RwLock<VecDeque<Regex>>>,
 }
+
+/// Secrets that are learned later and covered at the same time. Those before are no longer valid.
+const MAX_LEARNED: usize = 64;
 
 impl Redactor {
     /// A redactor for keys of well-known forms, members whose name marks them as secret, and `secrets` in any
@@ -65,13 +76,39 @@ impl Redactor {
         let secrets = secrets.into_iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
         let secrets: Vec<_> = secrets.collect();
         let configured = secrets.len();
-        Self { patterns: secrets.into_iter().chain(patterns).collect(), configured, longest }
+        let patterns = secrets.into_iter().chain(patterns).collect();
+        Self { patterns, configured, longest, learned: Arc::default() }
     }
 
     /// The same for configured secrets only. Texts that are not ours to change keep what merely looks like a key.
     pub fn of_configured(&self) -> Self {
         let patterns = self.patterns.iter().take(self.configured).cloned().collect();
-        Self { patterns, configured: self.configured, longest: self.longest }
+        Self {
+            patterns,
+            configured: self.configured,
+            longest: self.longest,
+            learned: Arc::clone(&self.learned),
+        }
+    }
+
+    /// A redactor for other configured secrets, which shares with this one what is learned.
+    pub(crate) fn with_configured<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
+        Self { learned: Arc::clone(&self.learned), ..Self::new(secrets) }
+    }
+
+    /// Covers `secret` from now on, as if it were configured.
+    pub(crate) fn learn(&self, secret: &str) {
+        let pattern = pattern_of(secret);
+        let is_known = |learned: &VecDeque<Regex>| learned.iter().any(|known| known.as_str() == pattern);
+        if secret.len() < SHORTEST || is_known(&self.learned.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let Ok(regex) = Regex::new(&pattern) else { return };
+        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
+        if learned.len() == MAX_LEARNED {
+            learned.pop_front();
+        }
+        learned.push_back(regex);
     }
 
     /// Length in bytes of the longest configured secret.
@@ -125,7 +162,8 @@ impl Redactor {
             let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
             groups.map(|range| behind_escape(bytes, range)).collect()
         };
-        self.patterns.iter().flat_map(matches).collect()
+        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        self.patterns.iter().chain(&*learned).flat_map(matches).collect()
     }
 }
 

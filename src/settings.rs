@@ -82,6 +82,9 @@ pub enum Field<'v> {
     /// itself is secret.
     #[cfg(feature = "proxy")]
     TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
+    /// A path, relative to the folder of the configuration file, or not given. Only the file may set it.
+    #[cfg(feature = "proxy")]
+    Path(&'v mut Option<std::path::PathBuf>),
     /// The base URL of an API, or not given.
     #[cfg(feature = "proxy")]
     Address(&'v mut Option<http::Uri>),

@@ -12,6 +12,7 @@ mod conform;
 mod demo;
 mod formats;
 mod keys;
+mod lumo;
 mod man;
 mod mock;
 mod open_files;
@@ -83,7 +84,7 @@ const LAST: usize = 1000;
 
 /// The commands, grouped as in the help.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Serve", &["serve", "check", "keys", "formats"]),
+    ("Serve", &["serve", "check", "keys", "formats", "lumo"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
@@ -126,6 +127,8 @@ pub(crate) enum Command {
     Keys(keys::Args),
     /// List the text formats
     Formats(formats::Args),
+    /// Show, refresh or end the sessions of Lumo accounts
+    Lumo(lumo::Args),
     /// Write the completions of a shell
     Completions(completions::Args),
     /// Write the manual pages
@@ -214,6 +217,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Keys(args) => keys::run(args),
         Command::Formats(args) => formats::run(args),
+        Command::Lumo(args) => lumo::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -10,8 +10,8 @@ use super::{
     show::masked,
     table::{Cell, Table},
     value::{
-        base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, secret, size,
-        switch, text, text_table,
+        base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, path, secret,
+        size, switch, text, text_table,
     },
 };
 use crate::settings::{Field, Key, Settings, TableText};
@@ -71,6 +71,7 @@ impl Settings for Reading<'_, '_> {
             Field::SecretList(value) => put(value, list(secret)(cell)),
             Field::TextTable(value, names_secret) => put(value, text_table(cell, names_secret)),
             Field::Address(value) => put(value, base_url(cell).map(Some)),
+            Field::Path(value) => put(value, path(cell).map(Some)),
         }
     }
 }
@@ -91,9 +92,9 @@ impl Keys for Reading<'_, '_> {
     }
 }
 
-/// Whether only the file may set a key. Addresses get secrets, so they are never set over the admin API.
+/// Whether only the file may set a key. Addresses get secrets and paths are files, so they are never set over the admin API.
 pub(super) fn is_file_only(key: &Key, field: &Field<'_>) -> bool {
-    key.is_file_only || matches!(field, Field::Address(_))
+    key.is_file_only || matches!(field, Field::Address(_) | Field::Path(_))
 }
 
 fn put<V>(value: &mut V, read: Option<V>) {
@@ -161,6 +162,7 @@ fn shown(field: Field<'_>) -> Option<Value> {
             };
             Value::Table(value.iter().map(|(name, text)| (name.clone(), shown(text))).collect())
         }
+        Field::Path(value) => string(&value.as_ref()?.display().to_string()),
         Field::Address(value) => string(value.as_ref()?.to_string().trim_end_matches('/')),
     })
 }

@@ -260,12 +260,19 @@ impl Config {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, and the values of upstreams' headers, except
-    /// headers that are never secret, and passwords of proxies.
+    /// Whether clients may send the session of an account of their own, for one of the upstreams.
+    pub(crate) fn takes_sessions(&self) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.takes_sessions())
+    }
+
+    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, tokens of upstreams' accounts, the
+    /// values of upstreams' headers, except headers that are never secret, and passwords of proxies.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
         let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
+        let keys =
+            keys.chain(self.upstreams.iter().filter_map(|up| up.account()).flat_map(|own| own.secrets()));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         let proxies = self.upstreams.iter().filter_map(|up| up.proxy.as_ref()?.secret());
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);

@@ -1,6 +1,10 @@
 //! [`Upstream`]: a server that requests are sent to, and its limits.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -15,7 +19,7 @@ use super::{
     value::{Origin, base_url, choice, referred, secret, text},
 };
 use crate::{
-    dialect::{Dialect, Probe, Root, UpstreamDialect},
+    dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
     settings::{Field, Key, names_secret},
     tls::UpstreamTls,
 };
@@ -52,6 +56,16 @@ impl Upstream {
     /// The API that it speaks.
     pub fn dialect(&self) -> Dialect {
         self.options.dialect()
+    }
+
+    /// The settings of the account that requests are sent with, if its dialect has accounts.
+    pub(crate) fn account(&self) -> Option<&AccountSettings> {
+        self.options.side().account()
+    }
+
+    /// Whether each client sends the session of its own account.
+    pub(crate) fn takes_sessions(&self) -> bool {
+        self.account().is_some_and(|account| account.credentials == Credentials::Client)
     }
 
     /// The URL of requests.
@@ -335,10 +349,15 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                     "settings of the dialect `{dialect}`, which this upstream does not speak"
                 ));
             }
-            cell.table(|table| {
+            cell.clone().table(|table| {
                 options.settings(&mut Reading(table));
                 Some(())
             });
+            match options.prepare(&|path| fs::read_to_string(path), unix_time()) {
+                Ok(None) => {}
+                Ok(Some(warning)) => cell.warn(warning),
+                Err(problem) => _ = cell.wrong::<()>(problem),
+            }
         }
         if draft.dialect == Some(dialect) {
             own = Some(options);
@@ -371,6 +390,11 @@ fn proxy_of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpProxy> 
         cell.warn(format!("the environment variable `{name}` is not used: {wrong}; `proxy` sets another"));
         None
     })
+}
+
+/// The time, in seconds of Unix time.
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Draft {
@@ -426,6 +450,7 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
             key.wrong::<()>("`api_key` and a header `authorization`: give one of them");
         }
     }
+    check_account(upstream, table);
     if let Some(cell) = table.cell("header_timeout")
         && let Some(slow) = upstream.options.side().slow_headers()
         && upstream.timeouts.header < slow
@@ -435,6 +460,20 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
             upstream.dialect().title(),
             slow.as_secs()
         ));
+    }
+}
+
+/// Checks the account of an upstream, and where its tokens go.
+fn check_account(upstream: &Upstream, table: &mut Table<'_>) {
+    let Some((account, cell)) = upstream.account().zip(table.cell(upstream.dialect().name())) else { return };
+    if let Some(problem) = account.problem(upstream.api_key.is_some()) {
+        cell.wrong::<()>(problem);
+    }
+    let is_readable = |url: &Uri| url.scheme_str() == Some("http") && !is_loopback(url);
+    if account.has_session()
+        && [Some(&upstream.base_url), account.account_url.as_ref()].into_iter().flatten().any(is_readable)
+    {
+        cell.warn("the tokens go over `http://` to another machine and can be read on their way");
     }
 }
 

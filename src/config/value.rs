@@ -169,6 +169,12 @@ pub(super) fn one_or_more<'a, T>(
     }
 }
 
+/// A path, relative to the file's folder.
+pub(super) fn path(cell: Cell<'_>) -> Option<std::path::PathBuf> {
+    let written = text(cell.clone())?;
+    Some(cell.context.source.resolve(&written, cell.span.start))
+}
+
 /// `"env:NAME"`, `"file:PATH"`, or the text itself, and where it was found.
 ///
 /// A file's last newline, which editors add, is removed.

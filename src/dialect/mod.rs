@@ -50,6 +50,9 @@ use bytes::BytesMut;
 
 #[cfg(feature = "proxy")]
 pub(crate) use self::fields::check_choice;
+pub use self::lumo::RequestKey;
+#[cfg(feature = "proxy")]
+pub use self::lumo::{AccountSettings, Credentials, RefreshError, Session, UID_HEADER, brought};
 use self::{
     body::{BodyReader, JsonBody, ResponseState, not_json},
     progress::Progress,
@@ -141,6 +144,19 @@ impl UpstreamDialect {
         self.side_mut().settings(keys);
     }
 
+    /// Completes its settings, see [`UpstreamSide::prepare`].
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn prepare(
+        &mut self,
+        read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
+        now: u64,
+    ) -> Result<Option<String>, String> {
+        self.side_mut().prepare(read, now)
+    }
+
     /// Sets the defaults that are known of the server at `host`, see [`UpstreamSide::adapt_to_host`].
     pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
@@ -158,6 +174,15 @@ impl UpstreamDialect {
     pub fn with_cumulative(mut self, cumulative: bool) -> Self {
         self.side_mut().set_cumulative(cumulative);
         self
+    }
+}
+
+impl Reader {
+    /// The response is encrypted with the key of its request. Call it before the first bytes.
+    pub fn decrypt(&mut self, key: RequestKey) {
+        if let Self::Lumo(reader) = self {
+            reader.decrypt(key);
+        }
     }
 }
 

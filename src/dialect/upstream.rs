@@ -27,6 +27,12 @@ pub trait UpstreamSide {
     /// Sets the defaults that are known of the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
+    /// The account that requests may be sent with, in dialects that have such.
+    #[cfg(feature = "proxy")]
+    fn account(&self) -> Option<&super::AccountSettings> {
+        None
+    }
+
     /// The path of requests, unless a request has its own, below the upstream's base URL; no leading slash.
     fn path(&self) -> &'static str;
 
@@ -52,6 +58,33 @@ pub trait UpstreamSide {
 
     /// The request for `conversation`, to an upstream that knows the model as `model`.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest;
+
+    /// Encrypts a request that [`UpstreamSide::encode`] gave, in dialects with encryption. `random` fills bytes with randomness that
+    /// nobody can guess.
+    ///
+    /// # Errors
+    /// It cannot be encrypted.
+    fn encrypt(
+        &self,
+        request: UpstreamRequest,
+        _random: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<UpstreamRequest, Failure> {
+        Ok(request)
+    }
+
+    /// Completes the settings with the files that they name, at the time `now`, in seconds of Unix time. Gives a warning if
+    /// something will not work for long.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    #[cfg(feature = "proxy")]
+    fn prepare(
+        &mut self,
+        _read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
+        _now: u64,
+    ) -> Result<Option<String>, String> {
+        Ok(None)
+    }
 
     /// Whether requests carry the conversation as one text, which the model's chat template writes.
     fn takes_prompt(&self) -> bool {
@@ -196,4 +229,6 @@ pub struct UpstreamRequest {
     pub stream: bool,
     /// The text with which the request begins the response.
     pub prefill: Option<Prefill>,
+    /// The key with which it is encrypted, and with it the response.
+    pub key: Option<super::RequestKey>,
 }

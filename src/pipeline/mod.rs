@@ -49,7 +49,7 @@ use self::{
 use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
-    dialect::{Answering, Asked, Reader, Skipped, Writer},
+    dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
     event::{Event, Finish, Reasoning, Sink, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
@@ -194,6 +194,13 @@ impl Pipeline {
     pub fn expect_prefill(&mut self, prefill: Option<Prefill>) {
         let Stages { prefill: stage, detector, limits, .. } = &mut self.stages;
         *stage = PrefillStage::new(prefill.filter(|_| detector.is_some()), limits);
+    }
+
+    /// The hop's response is encrypted with this key. Call it before the first bytes of the hop.
+    pub fn expect_key(&mut self, key: Option<RequestKey>) {
+        if let Some(key) = key {
+            self.reader.decrypt(key);
+        }
     }
 
     /// Covers secrets in a failure before it reaches the client, the log or a recording.

@@ -88,6 +88,7 @@ impl ConfiguredModels {
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
         let mut sent = exchange::sent(model, &conversation, (&means, now))?;
         let (request, starts_in_reasoning) = exchange::encode((model, &options), &mut sent, now)?;
+        let request = exchange::encrypted(&options, request)?;
         drop(sent);
         let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let reader = options.side().reader(&ReaderRules {
@@ -98,6 +99,7 @@ impl ConfiguredModels {
         let writer = DIALECT.side().writer(&answering);
         let mut pipeline = Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering);
         pipeline.expect_prefill(request.prefill.clone());
+        pipeline.expect_key(request.key.clone());
         let opened = Arc::clone(client).open(request, Admission::New).await.map_err(|error| error.failure)?;
         let mut out = BytesMut::new();
         let read = read(opened, &mut pipeline, &mut out, client).await;

@@ -11,13 +11,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard},
 };
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use secrecy::ExposeSecret;
 
 use self::watch::Watch;
 use super::limits::{Account, Ledger};
 use crate::{
     config::{ClientKey, Config, KeyDigest, KeyFile, StoreKind, client_keys::settled, is_mistyped},
+    dialect::UID_HEADER,
     execute::key_mark,
     failure::{Failure, Kind},
     store::Owner,
@@ -126,16 +127,27 @@ impl Keys {
         }
     }
 
-    /// Who sends a request with these headers at `now`, in seconds of Unix time. If there are no keys, everyone may.
+    /// Who sends a request with these headers at `now`, in seconds of Unix time. If there are no keys, everyone may. `session` is
+    /// the client's own for an upstream, if it sends one: `Authorization` is part of that, so the key is in another header. It
+    /// tells clients apart.
     ///
     /// # Errors
     /// [`Kind::Unauthorized`]; [`Kind::Request`] for two different keys.
-    pub(super) fn identify(&self, headers: &HeaderMap, now: u64) -> Result<Caller, Failure> {
+    pub(super) fn identify(
+        &self,
+        headers: &HeaderMap,
+        session: Option<&HeaderMap>,
+        now: u64,
+    ) -> Result<Caller, Failure> {
         let ring = self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).clone();
-        match ring {
-            Some(ring) => ring.identify(headers, now),
-            None => Ok(Caller::default()),
-        }
+        let caller = match ring {
+            Some(ring) => ring.identify(shown_key(headers, session.is_none())?, now)?,
+            None => Caller::default(),
+        };
+        Ok(match session {
+            Some(session) => Caller { owner: owner_of_session(session), ..caller },
+            None => caller,
+        })
     }
 
     /// The clients with names.
@@ -219,9 +231,9 @@ impl Shared {
 }
 
 impl KeyRing {
-    fn identify(&self, headers: &HeaderMap, now: u64) -> Result<Caller, Failure> {
+    fn identify(&self, shown: Option<&[u8]>, now: u64) -> Result<Caller, Failure> {
         let refused = |message: &str| Failure::new(Kind::Unauthorized, message);
-        let Some(shown) = shown_key(headers)? else {
+        let Some(shown) = shown else {
             let message = "an API key is needed: send it as `Authorization: Bearer KEY`, `x-api-key: KEY` or `api-key: KEY`";
             return Err(refused(message));
         };
@@ -237,13 +249,21 @@ impl KeyRing {
     }
 }
 
-/// The key that a request shows, in one header or in several.
+/// Whose stored responses a client may read that sent `session`: those of the session, token included, since nothing else proves
+/// that the session is the client's.
+fn owner_of_session(session: &HeaderMap) -> Owner {
+    let values = [UID_HEADER, header::AUTHORIZATION.as_str()].map(|name| session.get(name));
+    let values = values.map(|value| value.map(HeaderValue::as_bytes).unwrap_or_default());
+    Owner::of_key(&values.join(&0))
+}
+
+/// The key that a request shows, in one header or in several. `Authorization` may be one of them.
 ///
 /// # Errors
 /// [`Kind::Request`]: it shows two different ones.
-fn shown_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Failure> {
-    let bearer =
-        headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| bearer_token(value.as_bytes()));
+fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, Failure> {
+    let bearer = headers.get_all(header::AUTHORIZATION).into_iter().filter(|_| may_be_bearer);
+    let bearer = bearer.filter_map(|value| bearer_token(value.as_bytes()));
     let plain =
         KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name)).map(|value| value.as_bytes().trim_ascii());
     let mut shown = bearer.chain(plain).filter(|key| !key.is_empty());

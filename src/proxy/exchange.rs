@@ -11,6 +11,7 @@
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
+use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     config::{Config, Model, ToolStyle},
@@ -126,6 +127,7 @@ pub(super) fn prepare<'c>(
     answering.left_out = left_out_tools(model, &conversation);
     let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
+    let request = encrypted(options, request)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let conversation = Arc::new(conversation);
@@ -392,6 +394,21 @@ pub(super) fn encode(
         sent.to_mut().constraint = None;
     }
     Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))
+}
+
+/// The request as it is sent: encrypted, if the upstream's settings say so.
+///
+/// # Errors
+/// It cannot be encrypted.
+pub(super) fn encrypted(
+    options: &UpstreamDialect,
+    request: UpstreamRequest,
+) -> Result<UpstreamRequest, Failure> {
+    let (source, mut is_random) = (SystemRandom::new(), true);
+    let request = options.side().encrypt(request, &mut |bytes| is_random &= source.fill(bytes).is_ok())?;
+    let no_randomness =
+        || Failure::new(Kind::Internal, "the system gives no randomness to encrypt the request with");
+    is_random.then_some(request).ok_or_else(no_randomness)
 }
 
 /// A reader for a response of the model's upstream to a client that speaks `dialect`.

@@ -201,6 +201,7 @@ impl AskAgain {
             sent.to_mut().turns.extend(repeated.iter().cloned());
         }
         let (request, _) = exchange::encode((model, options), &mut sent, self.now)?;
+        let request = exchange::encrypted(options, request)?;
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         Ok((request, exchange::reader(model, self.dialect)))
     }

@@ -66,3 +66,5 @@ pub use reload::{ReloadError, ReloadReason, Reloaded, Reloads};
 pub use server::{ServeError, Server};
 #[cfg(feature = "cli")]
 pub(crate) use service::unix_time;
+#[cfg(feature = "cli")]
+pub(crate) use upstream::{Managed, Status};

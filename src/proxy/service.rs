@@ -23,7 +23,7 @@ use tracing::Instrument;
 use crate::{
     config::{Config, Limits, Model, Upstream},
     conversation::Conversation,
-    dialect::{Answering, ClientDialect, Ids, Stamp},
+    dialect::{self, Answering, ClientDialect, Ids, Stamp},
     execute::{
         Audit, Started,
         ask::Ask,
@@ -84,6 +84,8 @@ struct ModelRequest {
     caller: Caller,
     /// How the client wants reasoning passed on, if it said so.
     reasoning: Option<Reasoning>,
+    /// The session of the client's own account, if it sent one.
+    session: Option<Box<HeaderMap>>,
     body: Bytes,
     /// When it arrived, in seconds of Unix time.
     now: u64,
@@ -359,7 +361,8 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed(&route, &head.method, access));
         }
-        let client = match self.keys.identify(&head.headers, unix_time()) {
+        let session = self.session(&head.headers);
+        let client = match self.keys.identify(&head.headers, session.as_ref(), unix_time()) {
             Ok(client) => client,
             Err(_) if !route.needs_key() => Caller::default(),
             Err(failure) => return Err(reply::error(failure, dialect, access)),
@@ -430,6 +433,11 @@ impl Service {
     /// The limits of a request's body; see [`intake::Bounds`].
     fn bounds(&self, own_max: Option<usize>) -> intake::Bounds<'_> {
         intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
+    }
+
+    /// The session of the client's own account, if the request has one and there is an upstream for it.
+    fn session(&self, headers: &HeaderMap) -> Option<HeaderMap> {
+        self.config.takes_sessions().then(|| dialect::brought(headers)).flatten()
     }
 
     /// A request for a stored response, or for its input.
@@ -624,7 +632,9 @@ impl Service {
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let plan = self.failover.plan(&self.config, model, (&conversation, owner));
-        let asked = ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, body, now };
+        let session = self.session(headers).map(Box::new);
+        let asked =
+            ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, session, body, now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {
@@ -676,13 +686,13 @@ impl Service {
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<Begun, Failure> {
-        let ModelRequest { id, dialect, caller, reasoning, body, now } = asked;
+        let ModelRequest { id, dialect, caller, reasoning, session, body, now } = asked;
         let (dialect, owner, now) = (*dialect, caller.owner, *now);
         if let Some(target) = target {
             target.clone_into(&mut conversation.model);
         }
         let model = exchange::model(&self.config, dialect, &conversation)?;
-        let client = Arc::clone(self.client(&model.upstream)?);
+        let client = self.client(&model.upstream)?.of_request(session.as_deref())?;
         let describer = self.describer(model, &conversation);
         let is_completed = match &self.execution {
             Some(execution) => execution.complete(&mut conversation, owner).await,
@@ -803,7 +813,8 @@ impl Service {
             ExchangeReport::new(audit, opening, asks_upstream)
         });
         let begun = Instant::now();
-        let prefill = request.prefill.clone();
+        let (prefill, key) = (request.prefill.clone(), request.key.clone());
+        let is_command = command.is_some();
         let (opening, pipeline) = match command {
             Some(command) => {
                 let pipeline = command::pipeline(model, dialect, &conversation, &answering);
@@ -816,6 +827,7 @@ impl Service {
         };
         let mut pipeline = pipeline.redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
+        pipeline.expect_key(key.filter(|_| !is_command));
         pipeline.leaves_out(&left_out);
         if let Some(rules) = hosted_rules {
             pipeline.host(rules);

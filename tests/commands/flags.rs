@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "check",
     "keys add",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 17] = [
     "keys usage",
     "keys revoke",
     "formats",
+    "lumo",
     "demo",
     "rewrite",
     "record",

@@ -17,6 +17,7 @@ mod flags;
 mod install;
 mod keys;
 mod log;
+mod lumo;
 mod mock;
 mod record;
 mod reload;

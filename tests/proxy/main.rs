@@ -14,6 +14,7 @@
 mod independent;
 mod support;
 
+mod accounts;
 mod admin;
 mod bodies;
 mod cancel;
@@ -21,6 +22,8 @@ mod completions;
 mod connections;
 mod cors;
 mod drain;
+#[cfg(feature = "lumo-u2l")]
+mod encryption;
 mod enforce;
 mod exchanges;
 mod execute;

@@ -31,6 +31,8 @@ pub(crate) struct Exchange {
     pub(crate) client: ClientDialect,
     /// The text with which each request begins the response.
     pub(crate) prefill: Option<Prefill>,
+    /// The key with which the responses are encrypted.
+    pub(crate) key: Option<lumo::RequestKey>,
 }
 
 /// A client's request: `fields` over a question that is asked as a stream.
@@ -72,6 +74,7 @@ impl Exchange {
             verbatim: true,
             client: ClientDialect::Chat,
             prefill: None,
+            key: None,
         }
     }
 
@@ -87,6 +90,7 @@ impl Exchange {
             &answering,
         );
         pipeline.expect_prefill(self.prefill.clone());
+        pipeline.expect_key(self.key.clone());
         pipeline
     }
 
@@ -148,6 +152,7 @@ impl Exchange {
                 assert!(!follow_up.turns.is_empty(), "the model is told why it is asked again");
                 pipeline.resume(self.reader(), &mut out);
                 pipeline.expect_prefill(self.prefill.clone());
+                pipeline.expect_key(self.key.clone());
                 pipeline.push(response, &mut out);
                 pipeline.finish(&mut out);
             }

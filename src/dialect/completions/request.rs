@@ -116,7 +116,14 @@ pub(super) fn encode(
         }
     });
     let dropped = dropped(conversation, rest, options);
-    UpstreamRequest { body: body.finish(), path: None, dropped, stream: conversation.stream, prefill }
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream: conversation.stream,
+        prefill,
+        key: None,
+    }
 }
 
 /// Writes what OpenAI's form has; not what `constraint` replaces.

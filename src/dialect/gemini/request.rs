@@ -59,7 +59,14 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     dropped.sort_unstable();
     dropped.dedup();
     let path = Some(path(model, conversation.stream));
-    UpstreamRequest { body: body.finish(), path, dropped, stream: conversation.stream, prefill: None }
+    UpstreamRequest {
+        body: body.finish(),
+        path,
+        dropped,
+        stream: conversation.stream,
+        prefill: None,
+        key: None,
+    }
 }
 
 /// The path of a request. A model's name may come with the path of its kind, as the API lists it.

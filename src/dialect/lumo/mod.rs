@@ -8,10 +8,13 @@
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, [`refusal()`] reads error responses. U2L, Lumo's encryption, is not
-//! implemented; `sealed` is the place for it in responses, [`encode`] in requests.
+//! [`encode`] writes requests, [`refusal()`] reads error responses. `u2l` is Lumo's encryption, with the feature
+//! `lumo-u2l`: it takes requests behind [`encode`], and frames before the rest of the reader.
 
+#[cfg(feature = "proxy")]
+mod account;
 mod answer;
+mod encryption;
 mod images;
 mod lenient;
 mod partial;
@@ -20,16 +23,32 @@ mod refusal;
 mod request;
 mod sealed;
 mod server_calls;
+#[cfg(feature = "proxy")]
+mod session;
 mod shapes;
 mod target;
 mod tools;
 mod turns;
+#[cfg(feature = "lumo-u2l")]
+pub mod u2l;
 mod unfinished;
 mod upstream;
 mod v1;
 mod v2;
 mod values;
 
+#[cfg(feature = "proxy")]
+pub use account::{AccountSettings, Credentials};
+pub use encryption::Encryption;
 pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
 pub use request::{Options, Version, encode};
+#[cfg(feature = "proxy")]
+pub use session::{Form, RefreshError, Session, UID_HEADER, brought};
+#[cfg(feature = "lumo-u2l")]
+pub use u2l::RequestKey;
+
+/// The key of an encrypted request. There is none without the feature `lumo-u2l`.
+#[cfg(not(feature = "lumo-u2l"))]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestKey {}

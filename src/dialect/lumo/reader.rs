@@ -8,7 +8,10 @@
 
 use std::{ops::ControlFlow, str};
 
+#[cfg(feature = "lumo-u2l")]
+use super::u2l::Unsealer;
 use super::{
+    RequestKey,
     answer::AnswerState,
     lenient, refusal,
     shapes::{Shapes, Token},
@@ -66,6 +69,8 @@ impl Reader {
                 unfinished: Unfinished::new(),
                 shapes: Shapes::default(),
                 is_last: false,
+                #[cfg(feature = "lumo-u2l")]
+                unsealer: None,
                 max_frame: settings.max_frame,
                 tolerate_truncation: settings.tolerate_truncation,
             }),
@@ -120,6 +125,17 @@ impl Reader {
         self.body.answer.expect(asked.limits);
     }
 
+    /// The response is encrypted with the key of its request. Call it before the first bytes.
+    #[cfg(feature = "lumo-u2l")]
+    pub(crate) fn decrypt(&mut self, key: RequestKey) {
+        self.body.unsealer = Some(Unsealer::new(key, self.body.max_frame));
+    }
+
+    #[cfg(not(feature = "lumo-u2l"))]
+    pub(crate) fn decrypt(&mut self, key: RequestKey) {
+        match key {}
+    }
+
     /// Lumo runs tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         true
@@ -152,6 +168,8 @@ struct Body {
     shapes: Shapes,
     /// The line that is read has no line end: if it is not JSON, the body was cut there.
     is_last: bool,
+    #[cfg(feature = "lumo-u2l")]
+    unsealer: Option<Unsealer>,
     max_frame: usize,
     tolerate_truncation: bool,
 }
@@ -215,6 +233,8 @@ impl Body {
         let text = &*lenient::mended(text);
         if text.trim_ascii() == "[DONE]" {
             self.drop_unfinished()?;
+            #[cfg(feature = "lumo-u2l")]
+            self.end_encryption(out)?;
             return self.answer.end(out);
         }
         if self.unfinished.is_empty()
@@ -251,8 +271,43 @@ impl Body {
         Ok(())
     }
 
-    /// Dispatches a frame by its version; returns the place of its token if it contains nothing else.
+    /// Reads a frame; returns the place of its token if it contains nothing else.
     fn value<'a>(
+        &mut self,
+        json: Json<'a>,
+        frame: &Frame<'a>,
+        out: &mut impl Sink,
+    ) -> Result<Option<Token<'a>>, Failure> {
+        #[cfg(feature = "lumo-u2l")]
+        if let Some(unsealer) = &mut self.unsealer {
+            let frames = unsealer.open(json.raw())?;
+            return self.plain(&frames, out).map(|()| None);
+        }
+        self.dispatch(json, frame, out)
+    }
+
+    /// Reads frames that were encrypted.
+    #[cfg(feature = "lumo-u2l")]
+    fn plain(&mut self, frames: &[String], out: &mut impl Sink) -> Result<(), Failure> {
+        for text in frames {
+            let parsed = Frame::parse(text);
+            let (json, frame) =
+                parsed.map_err(|_| Failure::new(Kind::Internal, "a decrypted frame is not JSON"))?;
+            self.dispatch(json, &frame, out)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is left when the response has ended.
+    #[cfg(feature = "lumo-u2l")]
+    fn end_encryption(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(unsealer) = &mut self.unsealer else { return Ok(()) };
+        let frames = unsealer.finish()?;
+        self.plain(&frames, out)
+    }
+
+    /// Dispatches a frame by its version; returns the place of its token if it contains nothing else.
+    fn dispatch<'a>(
         &mut self,
         json: Json<'a>,
         frame: &Frame<'a>,
@@ -319,6 +374,8 @@ impl Body {
             return self.answer.end(out);
         }
         if self.tolerate_truncation && self.answer.has_begun() {
+            #[cfg(feature = "lumo-u2l")]
+            self.end_encryption(out)?;
             return self.answer.end_tolerated(out);
         }
         Err(match (self.answer.has_begun(), understood) {

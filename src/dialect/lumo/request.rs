@@ -42,20 +42,31 @@ pub struct Options {
     pub native_tools: Vec<String>,
     /// What is requested: `message`, `title` or `suggested_questions`.
     pub target: String,
+    /// The account that requests are sent with.
+    #[cfg(feature = "proxy")]
+    pub account: Box<super::AccountSettings>,
+    /// Whether and for whom requests are encrypted.
+    pub encryption: super::Encryption,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let native_tools = vec!["proton_info".to_owned(), "web_search".to_owned()];
-        Self { version: Version::V2, native_tools, target: "message".to_owned() }
+        Self {
+            version: Version::V2,
+            native_tools,
+            target: "message".to_owned(),
+            #[cfg(feature = "proxy")]
+            account: Box::default(),
+            encryption: super::Encryption::default(),
+        }
     }
 }
 
 /// The request for `conversation`; `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
 ///
 /// Lumo always sends a stream with token counts, whatever the client asked for. Fields that Lumo cannot
-/// express are left out and named in [`UpstreamRequest::dropped`]; text is never left out. (U2L would seal
-/// the turns' content here, and add `request_key` and `request_id`: docs/protocols/lumo.md#encryption.)
+/// express are left out and named in [`UpstreamRequest::dropped`]; text is never left out.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let arranged = media_behind_results(&conversation.turns);
@@ -68,7 +79,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     dropped.extend(unspoken(conversation));
     let mut named = HashSet::new();
     dropped.retain(|name| named.insert(name.clone()));
-    UpstreamRequest { body: body.finish(), path: None, dropped, stream: true, prefill: None }
+    UpstreamRequest { body: body.finish(), path: None, dropped, stream: true, prefill: None, key: None }
 }
 
 /// Initial capacity, enough for a small request.

@@ -1,8 +1,8 @@
 //! Every payload that U2L, Lumo's end-to-end encryption, may have encrypted passes through this module
 //! (docs/protocols/lumo.md#encryption).
 //!
-//! U2L is not implemented. An implementation would take the request's key and id here and return the plain
-//! text.
+//! If the request was encrypted, `u2l` has decrypted the frame before, and its marks are gone. What is still marked here cannot be
+//! read.
 
 use crate::{
     failure::{Failure, Kind},

@@ -30,6 +30,19 @@ impl UpstreamSide for Options {
             Key::new("native_tools", "Lumo's own tools that are enabled"),
             Field::Texts(&mut self.native_tools),
         );
+        #[cfg(feature = "proxy")]
+        self.account.settings(keys);
+        self.encryption.settings(keys);
+    }
+
+    #[cfg(feature = "proxy")]
+    fn adapt_to_host(&mut self, host: &str) {
+        self.account.adapt_to_host(host);
+    }
+
+    #[cfg(feature = "proxy")]
+    fn account(&self) -> Option<&super::AccountSettings> {
+        Some(&*self.account)
     }
 
     fn path(&self) -> &'static str {
@@ -38,6 +51,23 @@ impl UpstreamSide for Options {
 
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
         encode(conversation, model, self)
+    }
+
+    fn encrypt(
+        &self,
+        request: UpstreamRequest,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<UpstreamRequest, Failure> {
+        self.encryption.encrypt(request, random)
+    }
+
+    #[cfg(feature = "proxy")]
+    fn prepare(
+        &mut self,
+        read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
+        now: u64,
+    ) -> Result<Option<String>, String> {
+        self.encryption.prepare(read, now)
     }
 
     fn reader(&self, rules: &ReaderRules) -> Reader {

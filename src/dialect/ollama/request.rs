@@ -87,7 +87,14 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
     dropped.extend(inexpressible(conversation, rest));
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), path: None, dropped, stream: conversation.stream, prefill }
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream: conversation.stream,
+        prefill,
+        key: None,
+    }
 }
 
 /// The messages of a turn: one for each result, and one for the rest of it.

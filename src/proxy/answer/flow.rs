@@ -460,6 +460,7 @@ impl ExchangeState {
         self.access.hop_begun(Instant::now());
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
+        self.pipeline.expect_key(request.key.clone());
         let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
     }
@@ -482,6 +483,7 @@ impl ExchangeState {
                     watch.asked_otherwise(&request);
                 }
                 self.pipeline.expect_prefill(request.prefill.clone());
+                self.pipeline.expect_key(request.key.clone());
                 let opening = Arc::clone(&self.client).open(request, Admission::Again(None));
                 self.stage = Stage::Opening(Box::pin(opening));
             }

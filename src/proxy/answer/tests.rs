@@ -81,6 +81,7 @@ fn request() -> UpstreamRequest {
         dropped: Vec::new(),
         stream: true,
         prefill: None,
+        key: None,
     }
 }
 

@@ -29,14 +29,14 @@ fn keys(entries: &str) -> Keys {
 }
 
 fn refusal(keys: &Keys, fields: &[(&'static str, &str)]) -> (Kind, String) {
-    let failure = keys.identify(&headers(fields), NOW).unwrap_err();
+    let failure = keys.identify(&headers(fields), None, NOW).unwrap_err();
     (failure.kind(), failure.message().to_owned())
 }
 
 #[test]
 fn every_key_is_accepted_in_every_header() {
     let keys = keys("api_keys = [\"alpha\"]\n[[keys]]\nname = \"team\"\nkey = \"beta\"");
-    let opens = |name, value| keys.identify(&headers(&[(name, value)]), NOW).is_ok();
+    let opens = |name, value| keys.identify(&headers(&[(name, value)]), None, NOW).is_ok();
     for (name, value) in [
         ("authorization", "Bearer alpha"),
         ("authorization", "bearer  beta "),
@@ -61,8 +61,9 @@ fn every_key_is_accepted_in_every_header() {
 #[test]
 fn one_key_may_be_shown_twice_and_two_may_not() {
     let keys = keys("api_keys = [\"alpha\", \"beta\"]");
-    let identify =
-        |fields: &[(&'static str, &str)]| keys.identify(&headers(fields), NOW).map(|caller| caller.owner);
+    let identify = |fields: &[(&'static str, &str)]| {
+        keys.identify(&headers(fields), None, NOW).map(|caller| caller.owner)
+    };
     let alpha = identify(&[("x-api-key", "alpha")]).unwrap();
     assert_eq!(
         identify(&[("authorization", "Bearer alpha"), ("x-api-key", "alpha"), ("api-key", "alpha")]).unwrap(),
@@ -84,8 +85,8 @@ fn one_key_may_be_shown_twice_and_two_may_not() {
 #[test]
 fn without_keys_every_request_is_allowed() {
     let keys = keys("");
-    assert_eq!(keys.identify(&HeaderMap::new(), NOW).unwrap().owner, Owner::default());
-    assert!(keys.identify(&headers(&[("x-api-key", "a"), ("api-key", "b")]), NOW).is_ok());
+    assert_eq!(keys.identify(&HeaderMap::new(), None, NOW).unwrap().owner, Owner::default());
+    assert!(keys.identify(&headers(&[("x-api-key", "a"), ("api-key", "b")]), None, NOW).is_ok());
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn keys_of_one_name_are_one_client() {
         "api_keys = [\"alpha\", \"beta\"]\n[[keys]]\nname = \"team\"\nkey = \"old\"\nmodels = [\"qwen*\"]\n[[keys]]\nname = \"team\"\n\
          hash = \"sha256:11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437\"\n[[keys]]\nname = \"other\"\nkey = \"other\"",
     );
-    let caller = |value| keys.identify(&headers(&[("x-api-key", value)]), NOW).unwrap();
+    let caller = |value| keys.identify(&headers(&[("x-api-key", value)]), None, NOW).unwrap();
     let (old, new) = (caller("old"), caller("new"));
     assert_eq!(old.owner, new.owner);
     assert!(Arc::ptr_eq(old.account.as_ref().unwrap(), new.account.as_ref().unwrap()));
@@ -124,9 +125,9 @@ fn refusals_say_why_and_repeat_no_key() {
     }
     assert!(refusal(&keys, &[]).1.contains("is needed"));
     let new = headers(&[("x-api-key", "new")]);
-    assert!(keys.identify(&new, NOW).is_ok());
-    assert_eq!(keys.identify(&new, NOW + 10 * 86_400).unwrap_err().kind(), Kind::Unauthorized);
-    assert!(keys.identify(&new, NOW - 86_400).is_ok(), "a clock that is set back");
+    assert!(keys.identify(&new, None, NOW).is_ok());
+    assert_eq!(keys.identify(&new, None, NOW + 10 * 86_400).unwrap_err().kind(), Kind::Unauthorized);
+    assert!(keys.identify(&new, None, NOW - 86_400).is_ok(), "a clock that is set back");
 }
 
 /// Writes the file of keys in `folder`, as `toolwire keys` does.
@@ -148,7 +149,7 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
     let overrides = Overrides { file: Some(file), ..Overrides::default() };
     let config = Arc::new(load(&overrides, &|_| None).unwrap().config);
     let keys = Keys::new(&config, NOW).unwrap();
-    let knows = |key: &str| keys.identify(&headers(&[("x-api-key", key)]), NOW).is_ok();
+    let knows = |key: &str| keys.identify(&headers(&[("x-api-key", key)]), None, NOW).is_ok();
     assert!(knows("anything"), "no key is needed");
     let entry = |name: &str, key: &str, rest: &str| {
         format!(
@@ -173,5 +174,5 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
     assert!(!knows("anything"));
     put(folder.path(), "[[keys");
     let other = Keys::new(&config, NOW).unwrap();
-    assert!(other.identify(&HeaderMap::new(), NOW).is_err(), "it is not known which keys there are");
+    assert!(other.identify(&HeaderMap::new(), None, NOW).is_err(), "it is not known which keys there are");
 }

@@ -90,13 +90,17 @@ impl Service {
         before: Option<Before<'_>>,
     ) -> Result<Self, ServeError> {
         let (earlier, limits) = (before.map(|before| before.service), &config.limits);
-        let clients = clients(&config, &metrics, before)?;
+        // Requests that have begun still have the secrets of before.
+        let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
+        let secrets = config.secrets().chain(old_secrets);
+        let redactor = Arc::new(match earlier {
+            Some(earlier) => earlier.redactor.with_configured(secrets),
+            None => Redactor::new(secrets),
+        });
+        let clients = clients(&config, (&metrics, &redactor), before)?;
         let listed = before.map(|before| (&*before.service.models, before.changes));
         let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
         let learned = learned(&config, &metrics, before)?;
-        // Requests that have begun still have the secrets of before.
-        let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
-        let redactor = Arc::new(Redactor::new(config.secrets().chain(old_secrets)));
         let audit = audit(&config, &metrics, &redactor, earlier);
         let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
         let (execution, stage_models) = stage(&config, (&clients, &learned), (&redactor, &witness), before)?;
@@ -197,7 +201,11 @@ fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, Ser
 }
 
 /// The clients of the upstreams: those of before where nothing has changed, and the queues of before where their limits have not.
-fn clients(config: &Config, metrics: &Metrics, before: Option<Before<'_>>) -> Result<Clients, ServeError> {
+fn clients(
+    config: &Config,
+    (metrics, redactor): (&Metrics, &Arc<Redactor>),
+    before: Option<Before<'_>>,
+) -> Result<Clients, ServeError> {
     let clients = config.upstreams.iter().map(|upstream| {
         let name = upstream.name.clone();
         let known = before.and_then(|before| Some((before.service.clients.get(&name)?, before.changes)));
@@ -211,7 +219,7 @@ fn clients(config: &Config, metrics: &Metrics, before: Option<Before<'_>>) -> Re
             Some((client, _)) => Arc::clone(client.queue()),
             None => Arc::new(Queue::new(upstream.queue.clone(), metrics.waiting(&name))),
         };
-        let client = Client::new(Arc::clone(upstream), queue, metrics.unsolicited(&name))
+        let client = Client::new(Arc::clone(upstream), queue, metrics.unsolicited(&name), redactor)
             .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
         Ok((name, Arc::new(client)))
     });

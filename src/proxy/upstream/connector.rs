@@ -38,6 +38,11 @@ pub(super) struct Connector {
 impl Connector {
     /// For `upstream`. Unless it says otherwise, the system's certificates are trusted, or Mozilla's if there are none.
     pub(super) fn new(upstream: &Upstream) -> Self {
+        Self::to(&upstream.base_url, upstream)
+    }
+
+    /// For the server of `address`, on the same terms as for `upstream`.
+    pub(super) fn to(address: &Uri, upstream: &Upstream) -> Self {
         let limit = upstream.timeouts.connect;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -49,14 +54,14 @@ impl Connector {
         // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
         let tls = if let Some(tls) = &upstream.tls {
             builder.with_tls_config(tls.config.clone())
-        } else if upstream.base_url.scheme() == Some(&Scheme::HTTPS) {
+        } else if address.scheme() == Some(&Scheme::HTTPS) {
             builder.with_native_roots().unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots())
         } else {
             builder.with_webpki_roots()
         };
-        let https =
-            tls.https_or_http().enable_all_versions().wrap_connector(TcpConnector::new(tcp, upstream));
-        Self { https, address: upstream.base_url.clone(), limit }
+        let tcp = TcpConnector::new(tcp, upstream.proxy.as_ref(), address);
+        let https = tls.https_or_http().enable_all_versions().wrap_connector(tcp);
+        Self { https, address: address.clone(), limit }
     }
 
     /// The connector itself, without the time limit.

@@ -7,6 +7,7 @@
 //!
 //! All of it is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
 
+mod account;
 mod body;
 mod connection;
 mod connector;
@@ -15,6 +16,7 @@ mod http2;
 mod listing;
 mod pool;
 mod proxied;
+mod small;
 mod stream;
 mod trust;
 mod unanswered;
@@ -41,17 +43,21 @@ use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
 use tokio::time::{error::Elapsed, timeout};
 
-pub(super) use self::{
-    body::{BodyError, BodyRead, UpstreamBody},
-    get::{Get, GetError},
-    listing::Listing,
-};
+#[cfg(feature = "cli")]
+pub(crate) use self::account::{Managed, Status};
 use self::{
+    account::{Account, Live},
     connector::{Connect, ConnectError, Connector},
     http2::Free,
     pool::{Lease, Pool},
     trust::Trust,
     unanswered::Unanswered,
+};
+pub(super) use self::{
+    body::{BodyError, BodyRead, UpstreamBody},
+    get::Get,
+    listing::Listing,
+    small::GetError,
 };
 use super::permits::{Permit, Queue};
 use crate::{
@@ -59,6 +65,7 @@ use crate::{
     dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
     http1::{RequestHead, list_contains},
+    redact::Redactor,
 };
 
 /// Bytes of a refusal's body that are read. The rest is ignored; an error object is small.
@@ -72,6 +79,18 @@ pub(super) struct Client {
     pool: Arc<Pool>,
     /// Where most requests go, and with which headers.
     target: Arc<Target>,
+    authorization: Authorization,
+}
+
+/// What authorizes requests.
+#[derive(Debug, Clone)]
+enum Authorization {
+    /// The headers of the target, with a key or without.
+    Target,
+    /// The session of an account.
+    Account(Arc<Account>),
+    /// The session that a client sends, see [`Client::of_request`]. The redactor learns its tokens.
+    Client(Arc<Redactor>),
 }
 
 /// Address and headers of a request.
@@ -143,7 +162,7 @@ impl From<Failure> for OpenError {
 
 impl Client {
     /// A client of `upstream` without open connections. `unsolicited` counts connections on which it sent bytes that no
-    /// request asked for.
+    /// request asked for; `redactor` learns the tokens of its account.
     ///
     /// # Errors
     /// If the configured key contains characters that no header may have, or the address is too long.
@@ -151,9 +170,15 @@ impl Client {
         upstream: Arc<Upstream>,
         queue: Arc<Queue>,
         unsolicited: Counter,
+        redactor: &Arc<Redactor>,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        Self::with_connector(upstream, queue, unsolicited, connector)
+        let authorization = match Account::of(&upstream, redactor)? {
+            Some(account) => Authorization::Account(account),
+            None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
+            None => Authorization::Target,
+        };
+        Ok(Self { authorization, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
     }
 
     fn with_connector(
@@ -166,7 +191,7 @@ impl Client {
         let pool = Arc::new(Pool::new(connector, trust));
         let headers = standing_headers(&upstream)?;
         let target = Arc::new(Target::new(&upstream, Method::POST, upstream.endpoint()?, headers)?);
-        Ok(Self { upstream, queue, pool, target })
+        Ok(Self { upstream, queue, pool, target, authorization: Authorization::Target })
     }
 
     /// A client of the same upstream with the same queue and connections of its own.
@@ -176,6 +201,7 @@ impl Client {
             queue: Arc::clone(&self.queue),
             pool: Arc::new(self.pool.sibling()),
             target: Arc::clone(&self.target),
+            authorization: self.authorization.clone(),
         }
     }
 
@@ -187,6 +213,42 @@ impl Client {
     /// The queue.
     pub(super) fn queue(&self) -> &Arc<Queue> {
         &self.queue
+    }
+
+    /// The client for a request that carries this session of the client, which is needed only if the upstream takes one. It has
+    /// the same queue and connections.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthorized`]: there is no session.
+    pub(super) fn of_request(self: &Arc<Self>, session: Option<&HeaderMap>) -> Result<Arc<Self>, Failure> {
+        let Authorization::Client(redactor) = &self.authorization else { return Ok(Arc::clone(self)) };
+        let session = session.ok_or_else(|| self.unauthorized())?;
+        let token = session.get(header::AUTHORIZATION).and_then(|token| token.to_str().ok());
+        if let Some((_scheme, token)) = token.and_then(|token| token.split_once(' ')) {
+            redactor.learn(token.trim());
+        }
+        let mut headers = self.target.request.headers().clone();
+        headers.extend(session.clone());
+        let target = self.upstream.endpoint();
+        let target = target.and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
+        let target = target.map_err(no_address)?;
+        Ok(Arc::new(Self {
+            upstream: Arc::clone(&self.upstream),
+            queue: Arc::clone(&self.queue),
+            pool: Arc::clone(&self.pool),
+            target: Arc::new(target),
+            authorization: Authorization::Target,
+        }))
+    }
+
+    /// There is no session of a client.
+    fn unauthorized(&self) -> Failure {
+        let message = format!(
+            "upstream `{}` takes the session of your own account: send `x-pm-uid`, `x-pm-appversion` and \
+             `Authorization: Bearer TOKEN` with the request, and a key of this proxy as `x-api-key`",
+            self.upstream.name
+        );
+        Failure::new(Kind::Unauthorized, message).with_code("upstream_session_required")
     }
 
     /// Closes connections that have been idle for too long.
@@ -224,8 +286,7 @@ impl Client {
             Admission::Again(None) => self.queue.enter_again().await?,
         };
         let limit = self.upstream.timeouts.first_headers(asked.stream);
-        let target = self.target(asked.path.as_deref())?;
-        let (head, body) = self.send(&target, asked.body, limit).await?;
+        let (head, body) = self.authorized(asked, limit).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(self.refused(head, body).await);
         }
@@ -275,6 +336,42 @@ impl Client {
         let target = self.upstream.endpoint_at(path);
         let target = target.and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
         target.map(Arc::new).map_err(no_address)
+    }
+
+    /// Sends `asked` with the session of the account, if there is one. A session that the upstream refuses is replaced once.
+    async fn authorized(
+        &self,
+        asked: UpstreamRequest,
+        limit: Duration,
+    ) -> Result<(Parts, UpstreamBody), Failure> {
+        let path = asked.path.as_deref();
+        let account = match &self.authorization {
+            Authorization::Target => return self.send(&*self.target(path)?, asked.body, limit).await,
+            Authorization::Client(_) => return Err(self.unauthorized()),
+            Authorization::Account(account) => account,
+        };
+        let live = account.current().await?;
+        let target = self.target_of(path, &live)?;
+        let (head, body) = self.send(&target, asked.body.clone(), limit).await?;
+        if head.status != StatusCode::UNAUTHORIZED {
+            return Ok((head, body));
+        }
+        // The body may hold the connection, and nobody reads it.
+        drop(body);
+        let live = account.instead_of(&live).await?;
+        self.send(&self.target_of(path, &live)?, asked.body, limit).await
+    }
+
+    /// Where a request goes that carries a session, as [`Client::target`].
+    fn target_of(&self, path: Option<&str>, live: &Live) -> Result<Target, Failure> {
+        let mut headers = self.target.request.headers().clone();
+        headers.extend(live.headers.clone());
+        let path = path.unwrap_or(self.upstream.options.side().path());
+        let target = self
+            .upstream
+            .endpoint_at(path)
+            .and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
+        target.map_err(no_address)
     }
 
     /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.

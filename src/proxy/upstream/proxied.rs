@@ -19,7 +19,7 @@ use hyper_util::{
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use crate::config::Upstream;
+use crate::config::HttpProxy;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -33,11 +33,11 @@ pub(super) enum TcpConnector {
 }
 
 impl TcpConnector {
-    /// Connections to `upstream` by `tcp`.
-    pub(super) fn new(tcp: HttpConnector, upstream: &Upstream) -> Self {
-        match &upstream.proxy {
+    /// Connections to the server of `address` by `tcp`.
+    pub(super) fn new(tcp: HttpConnector, proxy: Option<&HttpProxy>, address: &Uri) -> Self {
+        match proxy {
             None => Self::Direct(tcp),
-            Some(proxy) if upstream.base_url.scheme() == Some(&Scheme::HTTPS) => {
+            Some(proxy) if address.scheme() == Some(&Scheme::HTTPS) => {
                 let tunnel = Tunnel::new(proxy.address.clone(), tcp);
                 Self::Tunnel(match &proxy.authorization {
                     Some(authorization) => tunnel.with_auth(authorization.clone()),

@@ -174,6 +174,7 @@ async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
         dropped: Vec::new(),
         stream: true,
         prefill: None,
+        key: None,
     };
     client.clone().open(asked, Admission::New).await.map_err(|unopened| unopened.failure)
 }
@@ -611,6 +612,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
         dropped: Vec::new(),
         stream: true,
         prefill: None,
+        key: None,
     };
     let failure = client.clone().open(large, Admission::New).await.unwrap_err().failure;
     assert_eq!(failure.status(), 413, "{failure}");

@@ -91,7 +91,7 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
 }
 
 /// Compares an answer with what the case expects. `calls` decide the finish reason where the case names none.
-fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
+pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     let text = |key: &str, got: &str| {
         if let Some(expected) = case[key].as_str() {
             assert_eq!(got, expected, "{key} of {what}");

@@ -2,6 +2,8 @@
 //! tests' own client. Rules and notation: fixtures/conformance/README.md#rules and
 //! fixtures/conformance/README.md#notation.
 
+#[cfg(feature = "lumo-u2l")]
+mod encryption;
 mod formats;
 mod latency;
 mod lumo;
@@ -11,19 +13,19 @@ use serde_json::Value;
 
 /// Published Lumo cases that are run elsewhere or not at all, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("U02", "encryption is not built"),
-    ("U03", "encryption is not built"),
-    ("U06", "encryption is not built"),
-    ("U07", "encryption is not built"),
-    ("U09", "encryption is not built"),
+    ("U02", "needs the feature `lumo-u2l`: `encryption`"),
+    ("U03", "needs the feature `lumo-u2l`: `encryption`"),
+    ("U06", "needs the feature `lumo-u2l`: `encryption`"),
+    ("U07", "needs the feature `lumo-u2l`: `encryption`"),
+    ("U09", "needs the feature `lumo-u2l`: `encryption`"),
     ("O04", "needs a server: the proxy's tests"),
-    ("O06", "needs a server"),
+    ("O06", "needs a server: the proxy's tests of accounts"),
     ("O07", "needs a server"),
     ("O12", "needs a server"),
     ("O14", "needs a server"),
     ("O18", "needs a server"),
     ("C10", "the Responses dialect is not built"),
-    ("C11", "encryption is not built"),
+    ("C11", "needs the feature `lumo-u2l`: the proxy's tests"),
     ("L05", "not a table: the laws' tests"),
 ];
 

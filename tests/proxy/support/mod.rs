@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod http2;
+pub(crate) mod proton;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod taught;

@@ -60,7 +60,14 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), path: None, dropped, stream, prefill: constraint.prefill }
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream,
+        prefill: constraint.prefill,
+        key: None,
+    }
 }
 
 /// The dialect from which fields may be forwarded unchanged.

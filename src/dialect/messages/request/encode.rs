@@ -56,7 +56,14 @@ pub(in crate::dialect::messages) fn encode(
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), path: None, dropped, stream: conversation.stream, prefill }
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream: conversation.stream,
+        prefill,
+        key: None,
+    }
 }
 
 /// Initial capacity, enough for a small request.

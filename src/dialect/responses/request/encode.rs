@@ -49,7 +49,14 @@ pub(in crate::dialect::responses) fn encode(
     });
     dropped.sort_unstable();
     dropped.dedup();
-    UpstreamRequest { body: body.finish(), path: None, dropped, stream: conversation.stream, prefill: None }
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream: conversation.stream,
+        prefill: None,
+        key: None,
+    }
 }
 
 /// Initial capacity, enough for a small request.

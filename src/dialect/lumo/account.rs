@@ -1,0 +1,191 @@
+//! [`AccountSettings`]: which Proton account requests are sent with.
+
+use std::path::PathBuf;
+
+use http::Uri;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::session::{Form, Session};
+use crate::settings::{Field, Key, OneOf, Settings};
+
+/// Proton's own API, and where sessions in the form of tokens are refreshed (docs/protocols/lumo.md#refresh).
+const HOST: &str = "lumo.proton.me";
+const ACCOUNT_URL: &str = "https://account.proton.me/api";
+
+/// Whose credentials requests are sent with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// Those of the configuration: an account, or the upstream's `api_key`.
+    #[default]
+    Own,
+    /// Those that the client sends with its request.
+    Client,
+}
+
+/// The account of a Lumo upstream.
+#[derive(Debug, Clone)]
+pub struct AccountSettings {
+    /// Whose credentials are used.
+    pub credentials: Credentials,
+    /// The file that keeps the session.
+    pub session: Option<PathBuf>,
+    /// The id of the session.
+    pub uid: Option<String>,
+    /// The token that requests carry.
+    pub access_token: Option<SecretString>,
+    /// The token for the next access token. It can be used once.
+    pub refresh_token: Option<SecretString>,
+    /// How the session was begun.
+    pub form: Form,
+    /// What requests call the client.
+    pub app_version: String,
+    /// Where tokens are refreshed and revoked, if not below the upstream's base URL.
+    pub account_url: Option<Uri>,
+}
+
+impl Default for AccountSettings {
+    fn default() -> Self {
+        Self {
+            credentials: Credentials::Own,
+            session: None,
+            uid: None,
+            access_token: None,
+            refresh_token: None,
+            form: Form::Token,
+            app_version: "web-lumo@5.0.0".to_owned(),
+            account_url: None,
+        }
+    }
+}
+
+impl PartialEq for AccountSettings {
+    fn eq(&self, other: &Self) -> bool {
+        fn exposed(secret: &Option<SecretString>) -> Option<&str> {
+            secret.as_ref().map(|secret| secret.expose_secret())
+        }
+        let secrets = |settings: &Self| {
+            [&settings.access_token, &settings.refresh_token].map(|secret| exposed(secret).map(str::to_owned))
+        };
+        let rest = |settings: &Self| {
+            let Self { credentials, session, uid, form, app_version, account_url, .. } = settings.clone();
+            (credentials, session, uid, form, app_version, account_url)
+        };
+        rest(self) == rest(other) && secrets(self) == secrets(other)
+    }
+}
+
+impl Eq for AccountSettings {}
+
+const CREDENTIALS: [(&str, Credentials); 2] = [("own", Credentials::Own), ("client", Credentials::Client)];
+
+impl AccountSettings {
+    /// The keys of the configuration.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "credentials",
+                "`\"own\"`: requests are sent with the account below, or with `api_key`. `\"client\"`: clients send those of their \
+                 own account, see [Accounts of Lumo](#accounts-of-lumo)",
+            )
+            .file_only(),
+            Field::Word(&mut OneOf(&mut self.credentials, &CREDENTIALS)),
+        );
+        keys.key(
+            Key::new(
+                "session",
+                "the file with the session of a Proton account. It is replaced whenever the tokens change",
+            )
+            .or("none"),
+            Field::Path(&mut self.session),
+        );
+        keys.key(
+            Key::new("uid", "the session's id, in place of a file or for a first one").or("none").file_only(),
+            Field::OptionalText(&mut self.uid),
+        );
+        keys.key(
+            Key::new("access_token", "a secret: the session's access token").or("none").file_only(),
+            Field::Secret(&mut self.access_token),
+        );
+        keys.key(
+            Key::new(
+                "refresh_token",
+                "a secret: the session's refresh token. It is valid once, so it needs `session` for those that follow",
+            )
+            .or("none")
+            .file_only(),
+            Field::Secret(&mut self.refresh_token),
+        );
+        keys.key(
+            Key::new("form", "`\"token\"`: the session of a program. `\"cookie\"`: that of a browser")
+                .file_only(),
+            Field::Word(&mut OneOf(&mut self.form, &Form::WORDS)),
+        );
+        keys.key(
+            Key::new("app_version", "what `x-pm-appversion` says. Proton refuses versions that are too old"),
+            Field::Text(&mut self.app_version),
+        );
+        keys.key(
+            Key::new(
+                "account_url",
+                "base URL of the API that refreshes tokens of the form `\"token\"` and ends sessions",
+            )
+            .or("`base_url`; for Proton's own `base_url`, `\"https://account.proton.me/api\"`"),
+            Field::Address(&mut self.account_url),
+        );
+    }
+
+    /// Sets what is known of the server at `host`.
+    pub(super) fn adapt_to_host(&mut self, host: &str) {
+        if host == HOST {
+            self.account_url = Some(Uri::from_static(ACCOUNT_URL));
+        }
+    }
+
+    /// Whether requests are sent with an account's session.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some() || self.access_token.is_some()
+    }
+
+    /// The session in the configuration itself.
+    pub fn configured(&self) -> Option<Session> {
+        Some(Session {
+            uid: self.uid.clone()?,
+            access_token: self.access_token.clone()?,
+            refresh_token: self.refresh_token.clone(),
+            form: self.form,
+            app_version: None,
+            expires_at: None,
+            refreshed_at: None,
+        })
+    }
+
+    /// Its secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretString> {
+        self.access_token.iter().chain(&self.refresh_token)
+    }
+
+    /// What is wrong with the settings as a whole; `has_key`: the upstream has an `api_key`, too.
+    pub fn problem(&self, has_key: bool) -> Option<&'static str> {
+        let is_own = self.credentials == Credentials::Own;
+        let has_tokens = self.uid.is_some() || self.refresh_token.is_some() || self.has_session();
+        if !is_own && (has_tokens || has_key) {
+            return Some(
+                "with `credentials = \"client\"`, clients send their own; leave out `api_key` and the session",
+            );
+        }
+        if has_key && has_tokens {
+            return Some("`api_key` and the session of an account: give one of them");
+        }
+        if self.uid.is_some() != self.access_token.is_some()
+            || (self.refresh_token.is_some() && self.uid.is_none())
+        {
+            return Some("`uid` and `access_token` belong together");
+        }
+        if self.refresh_token.is_some() && self.session.is_none() {
+            return Some(
+                "a refresh token is valid once: set `session` to the file that keeps the ones that follow",
+            );
+        }
+        None
+    }
+}

@@ -1,0 +1,120 @@
+//! [`Encryption`]: whether requests are encrypted, and for whom (docs/protocols/lumo.md#encryption).
+
+use std::path::PathBuf;
+#[cfg(feature = "lumo-u2l")]
+use std::sync::Arc;
+#[cfg(feature = "proxy")]
+use std::{io, path::Path};
+
+#[cfg(feature = "lumo-u2l")]
+use super::u2l::Recipient;
+use crate::{
+    dialect::UpstreamRequest,
+    failure::{Failure, Kind},
+    settings::{Field, Key, Settings},
+};
+
+/// How long before the key's end there is a warning, in seconds: 90 days.
+#[cfg(all(feature = "lumo-u2l", feature = "proxy"))]
+const WARNED_BEFORE: u64 = 90 * 86_400;
+
+/// The encryption of requests and their responses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Encryption {
+    /// Requests are encrypted.
+    pub is_on: bool,
+    /// The certificate of the server, in place of Lumo's.
+    pub key_file: Option<PathBuf>,
+    /// Who can decrypt requests.
+    #[cfg(feature = "lumo-u2l")]
+    pub recipient: Option<Arc<Recipient>>,
+}
+
+impl Encryption {
+    /// The keys of the configuration.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "u2l",
+                "encrypt what requests say, and have the response encrypted (U2L). The program must be built with the feature \
+                 `lumo-u2l`. Arguments of native calls then come whole",
+            )
+            .file_only(),
+            Field::Switch(&mut self.is_on),
+        );
+        #[cfg(feature = "proxy")]
+        keys.key(
+            Key::new("u2l_key", "the armored OpenPGP certificate of the server, should Lumo's change")
+                .or("Lumo's"),
+            Field::Path(&mut self.key_file),
+        );
+    }
+
+    /// Reads the server's key with `read`. Gives a warning if it expires soon after `now`, in seconds of Unix time.
+    ///
+    /// # Errors
+    /// There is no such key, or no encryption in this program.
+    #[cfg(feature = "proxy")]
+    pub(super) fn prepare(
+        &mut self,
+        read: &dyn Fn(&Path) -> io::Result<String>,
+        now: u64,
+    ) -> Result<Option<String>, String> {
+        if !self.is_on {
+            return Ok(None);
+        }
+        self.find_recipient(read, now)
+    }
+
+    #[cfg(all(feature = "lumo-u2l", feature = "proxy"))]
+    fn find_recipient(
+        &mut self,
+        read: &dyn Fn(&Path) -> io::Result<String>,
+        now: u64,
+    ) -> Result<Option<String>, String> {
+        let recipient = match &self.key_file {
+            None => Recipient::lumo()?,
+            Some(path) => {
+                let wrong = |problem: String| format!("`u2l_key`, {}: {problem}", path.display());
+                Recipient::read(&read(path).map_err(|error| wrong(error.to_string()))?).map_err(wrong)?
+            }
+        };
+        let left = recipient.expires_at().map(|end| end.saturating_sub(now));
+        let warning = left.filter(|left| *left < WARNED_BEFORE).map(|left| {
+            let (fingerprint, days) = (recipient.fingerprint(), left / 86_400);
+            format!("the key {fingerprint} expires in {days} days; set `u2l_key` to the server's new one")
+        });
+        self.recipient = Some(Arc::new(recipient));
+        Ok(warning)
+    }
+
+    #[cfg(all(not(feature = "lumo-u2l"), feature = "proxy"))]
+    fn find_recipient(
+        &mut self,
+        _read: &dyn Fn(&Path) -> io::Result<String>,
+        _now: u64,
+    ) -> Result<Option<String>, String> {
+        Err("`u2l`: this program was built without it; build it with `--features lumo-u2l`".to_owned())
+    }
+
+    /// Encrypts a request, if requests are encrypted.
+    ///
+    /// # Errors
+    /// It cannot be encrypted. It is never sent as plain text instead.
+    #[cfg_attr(not(feature = "lumo-u2l"), expect(unused_variables, reason = "as with the feature"))]
+    pub(super) fn encrypt(
+        &self,
+        request: UpstreamRequest,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<UpstreamRequest, Failure> {
+        if !self.is_on {
+            return Ok(request);
+        }
+        #[cfg(feature = "lumo-u2l")]
+        if let Some(recipient) = &self.recipient {
+            let (body, key) = recipient.seal(&request.body, random)?;
+            return Ok(UpstreamRequest { body, key: Some(key), ..request });
+        }
+        Err(Failure::new(Kind::Internal, "there is no key to encrypt the request with"))
+    }
+}

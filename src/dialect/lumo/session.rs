@@ -1,0 +1,241 @@
+//! [`Session`]: the session of a Proton account, how requests carry it, how it is refreshed, ended, and kept in a file
+//! (docs/protocols/lumo.md#accounts).
+
+mod cookie;
+mod file;
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{self, InvalidHeaderValue},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::{account::AccountSettings, refusal};
+use crate::failure::{Failure, Kind};
+
+/// The header with the session's id.
+pub const UID_HEADER: &str = "x-pm-uid";
+const APP_VERSION_HEADER: &str = "x-pm-appversion";
+
+/// The beginning of the names of all headers of a session, but for `Authorization`.
+const HEADER_PREFIX: &str = "x-pm-";
+
+/// Seconds that an access token lives if the server does not say so.
+const LIFETIME: u64 = 43_200;
+
+/// The most seconds that are believed.
+const MAX_LIFETIME: u64 = 31 * 86_400;
+
+/// How a session was begun, which decides how it is refreshed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// With tokens in JSON, as programs do it.
+    #[default]
+    Token,
+    /// With cookies, as browsers do it.
+    Cookie,
+}
+
+impl Form {
+    /// The words of the configuration and of session files.
+    pub(super) const WORDS: [(&str, Self); 2] = [("token", Self::Token), ("cookie", Self::Cookie)];
+}
+
+/// The session of an account. Its `Debug` output has no secrets.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// Its id. Each login has another one.
+    pub uid: String,
+    /// What requests carry.
+    pub access_token: SecretString,
+    /// What the next access token is had for, once.
+    pub refresh_token: Option<SecretString>,
+    /// How it is refreshed.
+    pub form: Form,
+    /// What requests call the client, if not what the configuration says.
+    pub app_version: Option<String>,
+    /// When the access token expires, in seconds of Unix time.
+    pub expires_at: Option<u64>,
+    /// When the tokens were issued, in seconds of Unix time.
+    pub refreshed_at: Option<u64>,
+}
+
+/// Why there are no new tokens.
+#[derive(Debug)]
+pub enum RefreshError {
+    /// The session has ended.
+    LoggedOut(Failure),
+    /// Another attempt may succeed.
+    Failed(Failure),
+}
+
+impl Session {
+    /// The headers of every request of the session.
+    ///
+    /// # Errors
+    /// A token, the id or the app version has characters that no header may have.
+    pub fn headers(&self, settings: &AccountSettings) -> Result<HeaderMap, InvalidHeaderValue> {
+        let mut headers = HeaderMap::new();
+        headers.insert(UID_HEADER, HeaderValue::try_from(&self.uid)?);
+        let version = self.app_version.as_ref().unwrap_or(&settings.app_version);
+        headers.insert(APP_VERSION_HEADER, HeaderValue::try_from(version)?);
+        let token = self.access_token.expose_secret();
+        headers.insert(header::AUTHORIZATION, secret(&format!("Bearer {token}"))?);
+        if self.form == Form::Cookie {
+            headers.insert(header::COOKIE, secret(&format!("AUTH-{}={token}", self.uid))?);
+        }
+        Ok(headers)
+    }
+
+    /// The request for new tokens to an upstream at `base_url`. `None`: the session has no refresh token.
+    ///
+    /// # Errors
+    /// As [`Session::headers`].
+    pub fn refresh(
+        &self,
+        settings: &AccountSettings,
+        base_url: &Uri,
+    ) -> Result<Option<Request<Bytes>>, http::Error> {
+        let Some(token) = self.refresh_token.as_ref().map(|token| token.expose_secret()) else {
+            return Ok(None);
+        };
+        let mut headers = self.headers(settings)?;
+        headers.remove(header::AUTHORIZATION);
+        headers.remove(header::COOKIE);
+        let (base, body) = match self.form {
+            Form::Cookie => {
+                headers.insert(header::COOKIE, secret(&cookie::refresh(&self.uid, token))?);
+                (base_url, Bytes::new())
+            }
+            Form::Token => {
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                let body = json!({
+                    "UID": self.uid,
+                    "RefreshToken": token,
+                    "ResponseType": "token",
+                    "GrantType": "refresh_token",
+                    "RedirectURI": "https://proton.me",
+                });
+                (settings.account_url.as_ref().unwrap_or(base_url), Bytes::from(body.to_string()))
+            }
+        };
+        request(Method::POST, base, "auth/refresh", (headers, body)).map(Some)
+    }
+
+    /// The session with the tokens of `answer` to [`Session::refresh`], which came at the time `now`, in seconds of Unix time.
+    ///
+    /// # Errors
+    /// The answer has none.
+    pub fn refreshed(&self, answer: &Response<Bytes>, now: u64) -> Result<Self, RefreshError> {
+        let body: Option<Value> = serde_json::from_slice(answer.body()).ok();
+        if !answer.status().is_success() {
+            return Err(self::refused(answer, body.as_ref()));
+        }
+        let incomplete = || {
+            let message = "the upstream answered the refresh of the session without new tokens";
+            RefreshError::Failed(Failure::new(Kind::Protocol, message))
+        };
+        let text = |key: &str| body.as_ref()?.get(key)?.as_str().filter(|text| is_usable(text));
+        let uid = text("UID").unwrap_or(&self.uid);
+        let (access_token, refresh_token) = match self.form {
+            Form::Token => (text("AccessToken").map(str::to_owned), text("RefreshToken").map(str::to_owned)),
+            Form::Cookie => cookie::tokens(answer.headers(), uid),
+        };
+        let (access_token, refresh_token) = access_token.zip(refresh_token).ok_or_else(incomplete)?;
+        let lifetime = body.as_ref().and_then(|body| body.get("ExpiresIn")).and_then(Value::as_u64);
+        Ok(Self {
+            uid: uid.to_owned(),
+            access_token: access_token.into(),
+            refresh_token: Some(refresh_token.into()),
+            form: self.form,
+            app_version: self.app_version.clone(),
+            expires_at: Some(now.saturating_add(lifetime.unwrap_or(LIFETIME).min(MAX_LIFETIME))),
+            refreshed_at: Some(now),
+        })
+    }
+
+    /// The request that ends the session.
+    ///
+    /// # Errors
+    /// As [`Session::headers`].
+    pub fn revoke(&self, settings: &AccountSettings, base_url: &Uri) -> Result<Request<Bytes>, http::Error> {
+        let base = match self.form {
+            Form::Token => settings.account_url.as_ref().unwrap_or(base_url),
+            Form::Cookie => base_url,
+        };
+        request(Method::DELETE, base, "core/v4/auth", (self.headers(settings)?, Bytes::new()))
+    }
+
+    /// Its tokens.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.access_token), self.refresh_token.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|token| token.expose_secret())
+    }
+
+    /// Whether both have the same tokens.
+    pub fn has_tokens_of(&self, other: &Self) -> bool {
+        self.secrets().eq(other.secrets())
+    }
+}
+
+/// The headers with which a client sends the session of its own account. `None`: it sends none.
+pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
+    headers.get(UID_HEADER).filter(|uid| !uid.is_empty())?;
+    headers.get(header::AUTHORIZATION).filter(|token| !token.is_empty())?;
+    let is_of_session =
+        |name: &HeaderName| name.as_str().starts_with(HEADER_PREFIX) || name == header::AUTHORIZATION;
+    let own = headers.iter().filter(|(name, _)| is_of_session(name));
+    let mut brought: HeaderMap = own.map(|(name, value)| (name.clone(), value.clone())).collect();
+    brought.values_mut().for_each(|value| value.set_sensitive(true));
+    Some(brought)
+}
+
+/// Whether a text can be part of a header. No token is longer than a few hundred bytes.
+fn is_usable(text: &str) -> bool {
+    (1..=8 << 10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn secret(text: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+    let mut value = HeaderValue::try_from(text)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn request(
+    method: Method,
+    base: &Uri,
+    path: &str,
+    (headers, body): (HeaderMap, Bytes),
+) -> Result<Request<Bytes>, http::Error> {
+    let base = base.to_string();
+    let uri = format!("{}/{path}", base.trim_end_matches('/'));
+    let mut request = Request::builder().method(method).uri(uri).body(body)?;
+    *request.headers_mut() = headers;
+    request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    Ok(request)
+}
+
+/// What a refusal of new tokens means (docs/protocols/lumo.md#refresh).
+fn refused(answer: &Response<Bytes>, body: Option<&Value>) -> RefreshError {
+    let status = answer.status();
+    let retry_after = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let failure = refusal(status.as_u16(), retry_after, answer.body());
+    let code = body.and_then(|body| body.get("Code")).and_then(Value::as_u64);
+    // The app version, a CAPTCHA and a limit say nothing about the token.
+    let is_about_token = !matches!(code, Some(2028 | 5003 | 9001));
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::UNPROCESSABLE_ENTITY
+            if is_about_token =>
+        {
+            RefreshError::LoggedOut(failure)
+        }
+        _ => RefreshError::Failed(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! [`Recipient`]: the OpenPGP key for which request keys are encrypted.
+
+use std::{fmt, io::Cursor};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use pgp::{
+    composed::{Deserializable, MessageBuilder, SignedPublicKey, SignedPublicSubKey},
+    crypto::sym::SymmetricKeyAlgorithm,
+    types::KeyDetails,
+};
+use rand_core::{CryptoRng, RngCore};
+
+use super::{Random, RequestKey};
+use crate::failure::{Failure, Kind};
+
+/// Lumo's key (docs/protocols/lumo.md#encryption).
+const LUMO: &str = include_str!("lumo.asc");
+
+/// Its fingerprint.
+const FINGERPRINT: &str = "f032a1169ddff8eda728e59a9a74c3ef61514a2a";
+
+/// The key of a server that can decrypt requests.
+#[derive(Clone)]
+pub struct Recipient {
+    key: SignedPublicSubKey,
+    fingerprint: String,
+    /// In seconds of Unix time.
+    expires_at: Option<u64>,
+}
+
+impl fmt::Debug for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recipient").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Recipient {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl Eq for Recipient {}
+
+impl Recipient {
+    /// Lumo's own key.
+    ///
+    /// # Errors
+    /// It is not the one with the known fingerprint.
+    pub fn lumo() -> Result<Self, String> {
+        let lumo = Self::read(LUMO)?;
+        if lumo.fingerprint == FINGERPRINT { Ok(lumo) } else { Err("Lumo's key is another one".to_owned()) }
+    }
+
+    /// The key in an armored certificate.
+    ///
+    /// # Errors
+    /// It is not a certificate, its signatures are wrong, or it has no subkey for encryption.
+    pub fn read(armored: &str) -> Result<Self, String> {
+        let (certificate, _) = SignedPublicKey::from_armor_single(Cursor::new(armored.as_bytes()))
+            .map_err(|_| "it is not an armored OpenPGP certificate".to_owned())?;
+        certificate.verify_bindings().map_err(|_| "its signatures are wrong".to_owned())?;
+        let encrypts = |key: &&SignedPublicSubKey| key.algorithm().can_encrypt();
+        let key = certificate.public_subkeys.iter().find(encrypts);
+        let key = key.ok_or("it has no subkey for encryption")?.clone();
+        let lifetimes = key.signatures.iter().filter_map(|signature| signature.key_expiration_time());
+        let lifetime =
+            lifetimes.map(|lifetime| u64::from(lifetime.as_secs())).filter(|seconds| *seconds > 0).max();
+        let created = u64::from(key.created_at().as_secs());
+        Ok(Self {
+            fingerprint: certificate.fingerprint().to_string(),
+            expires_at: lifetime.map(|lifetime| created + lifetime),
+            key,
+        })
+    }
+
+    /// The fingerprint of the certificate, in lower case.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// When the key expires, in seconds of Unix time.
+    pub fn expires_at(&self) -> Option<u64> {
+        self.expires_at
+    }
+
+    /// The key of a request as only the recipient can read it: SEIPD version 1, as openpgp.js writes it.
+    ///
+    /// # Errors
+    /// The recipient's key cannot encrypt.
+    pub(super) fn wrap(&self, key: &RequestKey, random: Random<'_>) -> Result<String, Failure> {
+        let mut random = Source(random);
+        let message = MessageBuilder::from_bytes("", key.bytes().to_vec());
+        let mut message = message.seipd_v1(&mut random, SymmetricKeyAlgorithm::AES256);
+        let wrapped = match message.encrypt_to_key(&mut random, &self.key) {
+            Ok(_) => message.to_vec(&mut random),
+            Err(error) => Err(error),
+        };
+        let cannot =
+            |_| Failure::new(Kind::Internal, "the request's key cannot be encrypted for the upstream");
+        wrapped.map(|bytes| STANDARD.encode(bytes)).map_err(cannot)
+    }
+}
+
+/// Randomness as pgp wants it.
+struct Source<'r>(Random<'r>);
+
+impl RngCore for Source<'_> {
+    fn next_u32(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        self.fill_bytes(&mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill_bytes(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        (self.0)(bytes);
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rand_core::Error> {
+        self.fill_bytes(bytes);
+        Ok(())
+    }
+}
+
+impl CryptoRng for Source<'_> {}
