@@ -143,7 +143,7 @@ min, hours, days, weeks, months, years (and few variations)
 22:1: error: `x y` is not a header's name
 23:1: error: the header `host` is toolwire's own
 24:1: error: settings of the dialect `lumo`, which this upstream does not speak
-25:1: error: unknown key `verson`; did you mean `version`? also known: `native_tools`
+25:1: error: unknown key `verson`; did you mean `version`? also known: `session`, `app_version`; `toolwire check --keys` lists all
 29:12: error: no upstream `lummo`; did you mean `lumo`?
 30:9: error: unknown value `nativ`; did you mean `native`? also known: `bare`, `dots`; `toolwire formats` lists all
 31:18: error: unknown value `hermess`; did you mean `hermes`? also known: `harmony`, `apertus`; `toolwire formats` lists all

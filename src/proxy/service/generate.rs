@@ -1,0 +1,334 @@
+//! Requests for a model's response: from their bodies to the question to the upstream.
+//!
+//! ```text
+//! body ─▶ who, which model, limits ─▶ (images described, results awaited) ─exchange─▶ upstream asked ─▶ AnswerBody
+//!                                                   ▲ another model, if this one fails before any content
+//! ```
+
+use std::{pin::Pin, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use hyper::body::Incoming;
+use ring::rand::{SecureRandom, SystemRandom};
+use tracing::Instrument;
+
+use crate::{
+    config::Model,
+    conversation::Conversation,
+    dialect::{Answering, ClientDialect, Stamp},
+    execute::{Started, vision},
+    failure::Failure,
+    observe::{self, Access},
+    rules::Reasoning,
+};
+
+use super::{
+    super::{
+        answer::{self, AnswerBody, Begun, Stage},
+        auth::Caller,
+        command::{self, Command},
+        count, drain,
+        exchange::{self, Exchange, Known, Who},
+        failover::{self, Attempts},
+        intake,
+        limits::{Account, Allowance, Wish},
+        reply::{self, ReplyBody},
+        report::{self, ExchangeReport},
+        request as checks,
+        stored::ResponseKeeper,
+        tap::Opening,
+        upstream::Client,
+    },
+    Refused, Rest, Service, admit, seed, unix_time,
+};
+
+/// A client's request for a model's response.
+#[derive(Clone)]
+struct ModelRequest {
+    /// The request's id.
+    id: String,
+    dialect: ClientDialect,
+    caller: Caller,
+    /// How the client wants reasoning passed on, if it said so.
+    reasoning: Option<Reasoning>,
+    /// The session of the client's own account, if it sent one.
+    session: Option<Box<HeaderMap>>,
+    body: Bytes,
+    /// When it arrived, in seconds of Unix time.
+    now: u64,
+}
+
+/// A request whose upstream has been asked, or soon will be.
+struct Asked {
+    /// The response is streamed.
+    stream: bool,
+    /// What it holds of the limits of its client, if that has a name.
+    allowance: Option<Box<Allowance>>,
+    exchange: Begun,
+    /// Other models that may answer.
+    attempts: Option<Box<Attempts<Begun>>>,
+}
+
+impl Service {
+    /// A request for a model's response, up to the point where its upstream is asked.
+    pub(super) async fn generate(
+        self: &Arc<Self>,
+        (dialect, caller): (ClientDialect, Caller),
+        (headers, body): (&HeaderMap, Incoming),
+        rest: &mut Rest,
+        mut access: Access,
+    ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
+        if !self.drain.is_serving() {
+            return Err(reply::error(drain::refusal(), dialect, access));
+        }
+        let (body, memory) = match intake::read(headers, body, self.bounds(None)).await {
+            Ok(read) => read,
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
+        };
+        *rest = Rest::None;
+        let (owner, now) = (caller.owner, unix_time());
+        let body = match self.responses.with_history(dialect, owner, body, now).await {
+            Ok(body) => body,
+            Err(failure) => return Err(reply::error(failure, dialect, access)),
+        };
+        match self.ask((dialect, caller), (headers, body), now, &mut access).await {
+            Ok(Asked { stream, allowance, exchange, attempts }) => {
+                let parts = answer::Parts { stream, access, allowance, memory, exchange, attempts };
+                let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
+                Ok(Box::pin(AnswerBody::new(parts, keep_alive, cut)))
+            }
+            Err(refused) => Err(refused.response(dialect, access)),
+        }
+    }
+
+    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that. Returns whether
+    /// the response is streamed, and which other models may answer, too.
+    async fn ask(
+        self: &Arc<Self>,
+        (dialect, caller): (ClientDialect, Caller),
+        (headers, body): (&HeaderMap, Bytes),
+        now: u64,
+        access: &mut Access,
+    ) -> Result<Asked, Refused> {
+        let reasoning = checks::reasoning(headers)?;
+        let conversation = exchange::decode(dialect, &body)?;
+        let stream = conversation.stream;
+        access.asked(&conversation.model, stream);
+        caller.check_model(&conversation.model)?;
+        let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect)?;
+        let owner = caller.owner;
+        let model = exchange::model(&self.config, dialect, &conversation)?;
+        let plan = self.failover.plan(&self.config, model, (&conversation, owner));
+        let session = self.session(headers).map(Box::new);
+        let asked =
+            ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, session, body, now };
+        let attempts = plan.map(|plan| {
+            let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
+            let begin = move |target: String| -> failover::Beginning<Begun> {
+                let (own, asked) = (Arc::clone(&own), asked.clone());
+                let target = (target != entry).then_some(target);
+                Box::pin(async move {
+                    let conversation = exchange::decode(asked.dialect, &asked.body)?;
+                    own.begin_exchange(&asked, conversation, target.as_deref()).await
+                })
+            };
+            Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin)))
+        });
+        let target =
+            attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
+        let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
+        let describer = self.describer(model, &conversation);
+        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
+        // It takes other requests before the upstream can be asked, and that may be long.
+        let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
+        let begun = if must_wait {
+            let answering = Answering::new(&conversation, self.stamp());
+            let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+            let (own, target) = (Arc::clone(self), target.map(str::to_owned));
+            let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
+            let preparing = Box::pin(preparing.instrument(access.span().clone()));
+            let client = Arc::clone(self.client(&model.upstream)?);
+            Begun::preparing(client, preparing, pipeline.redacting(self.redactor.clone()))
+        } else {
+            self.begin_exchange(&asked, conversation, target).await?
+        };
+        access.routed(&model.name, &model.upstream.name, model.upstream.dialect());
+        Ok(Asked { stream, allowance, exchange: begun, attempts })
+    }
+
+    /// Prepares a request, of which `conversation` was read, and asks its upstream. `target`: the entry that answers, if it is not that
+    /// of the model that the request names.
+    async fn begin_exchange(
+        &self,
+        asked: &ModelRequest,
+        mut conversation: Conversation,
+        target: Option<&str>,
+    ) -> Result<Begun, Failure> {
+        let ModelRequest { id, dialect, caller, reasoning, session, body, now } = asked;
+        let (dialect, owner, now) = (*dialect, caller.owner, *now);
+        if let Some(target) = target {
+            target.clone_into(&mut conversation.model);
+        }
+        let model = exchange::model(&self.config, dialect, &conversation)?;
+        let client = self.client(&model.upstream)?.of_request(session.as_deref())?;
+        let describer = self.describer(model, &conversation);
+        let is_completed = match &self.execution {
+            Some(execution) => execution.complete(&mut conversation, owner).await,
+            None => false,
+        };
+        if let Some(describer) = &describer {
+            self.vision.describe(&mut conversation, (&self.asking, describer), (owner, id)).await;
+        }
+        let known = Known {
+            config: &self.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: self.execution.as_deref().map(|started| &**started),
+        };
+        // Later hops must find what was added, too, and the images not again.
+        let own = (!is_completed && describer.is_none() && target.is_none()).then_some(body);
+        let how = (*reasoning, self.stamp());
+        let who = Who { caller, request: id };
+        let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
+        self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
+        if !exchange.left_out.is_empty() {
+            let model = exchange.model.name.as_str();
+            self.metrics.tools_left_out(model, exchange.left_out.len());
+            observe::tools_left_out(id, model, &exchange.left_out);
+        }
+        let wanted = exchange.answering.stored;
+        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
+        exchange.answering.stored = keeper.is_some();
+        Ok(self.open(exchange, (client, keeper, caller), body, id).await)
+    }
+
+    /// What a request takes of its client's limits.
+    fn wish(&self, account: &Account, conversation: &Conversation) -> Wish {
+        let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
+        if is_command {
+            return Wish { takes_place: true, ..Wish::PLAIN };
+        }
+        // Where nothing depends on it, the estimate need not be good.
+        let input = match account.limits_tokens() {
+            true => count::tokens(conversation),
+            false => count::tokens_by_size(conversation),
+        };
+        Wish {
+            input: input as u64,
+            max_output: conversation.sampling.max_tokens.map(|most| most.max(1)),
+            choices: conversation.choices.unwrap_or(1),
+            takes_place: true,
+            counts_tokens: true,
+        }
+    }
+
+    /// The model that is to describe the images of the conversation, if there are any and `model` cannot see.
+    fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
+        let describer = model.vision.as_ref()?;
+        let execution = self.execution.as_ref();
+        let is_command =
+            || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
+        (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
+    }
+
+    /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
+    /// later, so that these must be secret.
+    fn stamp(&self) -> Stamp {
+        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
+        Stamp { seed, created: unix_time() }
+    }
+
+    /// Sends the request to the upstream, then prepares what the response needs while the upstream works. `id` is the request's id.
+    async fn open(
+        &self,
+        exchange: Exchange<'_>,
+        (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
+        body: &Bytes,
+        id: &str,
+    ) -> Begun {
+        let Exchange {
+            model,
+            dialect,
+            left_out,
+            conversation,
+            request,
+            starts_in_reasoning,
+            answering,
+            hops,
+            hosted,
+            keeper,
+            command,
+        } = exchange;
+        let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
+        let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
+        // What no upstream was asked cannot be replayed.
+        let asks_upstream = command.is_none();
+        let tap = self.tap.as_ref().filter(|_| asks_upstream);
+        let watch = tap.and_then(|tap| {
+            tap.begin(&Opening {
+                id,
+                body,
+                conversation: &conversation,
+                model,
+                dialect,
+                upstream: client.upstream(),
+                request: &request,
+                rules: &rules(),
+                hosted: hosted_rules.as_ref(),
+                answering: &answering,
+            })
+        });
+        let report = self.audit.as_ref().map(|audit| {
+            let opening = report::Opening {
+                exchange: id,
+                model: &conversation.model,
+                key: caller.label(),
+                client: dialect,
+                upstream: &client.upstream().name,
+                upstream_model: model.upstream_name(&conversation.model),
+                tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
+            };
+            ExchangeReport::new(audit, opening, asks_upstream)
+        });
+        let begun = Instant::now();
+        let (prefill, key) = (request.prefill.clone(), request.key.clone());
+        let is_command = command.is_some();
+        let (opening, pipeline) = match command {
+            Some(command) => {
+                let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+                (command.open(&client, seed()), pipeline)
+            }
+            None => {
+                let opening = Arc::clone(&client).begin(request).await;
+                (opening, exchange::pipeline((model, &rules()), dialect, &conversation, &answering))
+            }
+        };
+        let mut pipeline = pipeline.redacting(self.redactor.clone());
+        pipeline.expect_prefill(prefill);
+        pipeline.expect_key(key.filter(|_| !is_command));
+        pipeline.leaves_out(&left_out);
+        if let Some(rules) = hosted_rules {
+            pipeline.host(rules);
+            pipeline.keep_state(model.wants_back());
+        } else if let Some(keeper) = &keeper {
+            pipeline.keep_state(keeper.wants());
+        }
+        if let Some(report) = &report {
+            pipeline.observe_text(report.kept_text());
+        } else if caller.account.is_some() {
+            pipeline.observe_text(0);
+        }
+        let stage = Stage::Opening(opening);
+        Begun { client, begun, asks_upstream, stage, hops, store, keeper, pipeline, watch, report }
+    }
+}
+
+/// A seed that nobody can guess from earlier ones.
+fn secret_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => seed(),
+    }
+}
