@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use serde_json::Value;
 
 use crate::support::{
-    client::{Client, Reply, STREAM, WHOLE, stream_error},
+    client::{Client, Reply, STREAM, WHOLE, chat_request, stream_error},
     proxy::Proxy,
     upstream::{Exchange, Upstream, answer, text},
 };
@@ -262,6 +262,22 @@ async fn fallbacks_come_after_all_targets_and_retries_after_all_of_them() {
     assert_eq!((reply.status().as_u16(), reply.header("x-toolwire-attempts")), (503, Some("6")));
     assert_eq!(stand.requests(), [3, 3]);
     assert_eq!(stand.most_open(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_reaches_no_fallback_that_it_may_not_use() {
+    let down = Some(Fault::Status("503 Service Unavailable"));
+    let more = "[[keys]]\nname = \"few\"\nkey = \"few-key\"\nmodels = [\"m\"]\n\
+                [[keys]]\nname = \"all\"\nkey = \"all-key\"\n";
+    let stand = Stand::new(&[down, None], "targets = [\"t0\"]\nfallback = [\"t1\"]", more).await;
+    for (key, status, requests) in [("few-key", 503, [1, 0]), ("all-key", 200, [2, 1])] {
+        let mut request = chat_request(&stand.proxy, STREAM);
+        request.headers_mut().insert("x-api-key", HeaderValue::from_static(key));
+        let reply = Client::new().send(request).await.unwrap();
+        assert_eq!(reply.status().as_u16(), status, "{key}");
+        drop(reply);
+        assert_eq!(stand.requests(), requests, "{key}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

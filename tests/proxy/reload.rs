@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use toolwire::proxy::{ReloadError, ReloadReason, Reloaded};
 
 use crate::support::{
-    client::{Client, Reply, STREAM, weather},
+    client::{Client, Reply, STREAM, chat_request, weather},
     proxy::Proxy,
     soon,
     upstream::{Upstream, answer, at_once, text},
@@ -457,4 +457,54 @@ async fn stored_response_is_continued_after_a_reload() {
     desk.change(&format!("{tables}[limits]\nmax_body = \"1MiB\"\n")).await;
     let second = respond(json!({"model": "m", "input": "more", "previous_response_id": first["id"]})).await;
     assert_eq!(second["status"], "completed", "{second}");
+}
+
+#[tokio::test]
+async fn named_keys_come_go_and_keep_what_is_left_of_their_limits() {
+    let upstream = Upstream::start(at_once).await;
+    let served = served("m", upstream.address);
+    let key = |name: &str, key: &str, limit: &str| {
+        format!("[[keys]]\nname = \"{name}\"\nkey = \"{key}\"\n{limit}\n")
+    };
+    let desk = Desk::new("", &(key("a", "first-key", "requests_per_minute = 3") + &served));
+    let ask = async |key: &str| {
+        let mut request = chat_request(&desk.proxy, STREAM);
+        request.headers_mut().insert("x-api-key", HeaderValue::from_str(key).unwrap());
+        let reply = Client::new().send(request).await.unwrap();
+        let status = reply.status().as_u16();
+        reply.rest().await;
+        status
+    };
+    assert_eq!((ask("first-key").await, ask("other-key").await), (200, 401));
+    let second = key("b", "other-key", "") + &key("a", "second-key", "requests_per_minute = 3");
+    let reloaded = desk.change(&(second + &served)).await;
+    assert!(!reloaded.changed.is_empty() && !format!("{reloaded:?}").contains("-key"), "{reloaded:?}");
+    assert_eq!((ask("first-key").await, ask("other-key").await), (401, 200));
+    // The client has used one of three with its key of before.
+    let used = [ask("second-key").await, ask("second-key").await, ask("second-key").await];
+    assert_eq!(used, [200, 200, 429]);
+    // Without any key, only this machine is let in.
+    desk.change(&served).await;
+    assert_eq!(ask("anything").await, 200);
+}
+
+#[tokio::test]
+async fn what_is_known_of_failing_targets_outlives_a_reload() {
+    let down = Upstream::start(|mut exchange| async move {
+        exchange.whole("500 Internal Server Error", "", "").await;
+        exchange
+    });
+    let (down, up) = (down.await, Upstream::start(at_once).await);
+    let router = "[[models]]\nname = \"r\"\ntargets = [\"down\", \"up\"]\n";
+    let failover = "[failover]\neject_after = 1\neject_for = \"600s\"\n";
+    let tables = served("down", down.address) + &served("up", up.address) + router + failover;
+    let desk = Desk::new("", &tables);
+    assert_eq!(desk.chat("r").await.header("x-toolwire-attempts"), Some("2"));
+    desk.change(&(tables + "[limits]\nkeep_alive = \"7s\"\n")).await;
+    let reply = desk.chat("r").await;
+    assert_eq!(
+        (reply.header("x-toolwire-target"), reply.header("x-toolwire-attempts")),
+        (Some("up"), Some("1"))
+    );
+    assert_eq!(down.requests(), 1);
 }

@@ -80,15 +80,16 @@ impl Failover {
         Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
     }
 
-    /// Which entry answers, for a model that has alternatives.
+    /// Which entry answers, for a model that has alternatives. Fallbacks are only those that the caller `may` use.
     pub(super) fn plan(
         &self,
         config: &Config,
         model: &Model,
         (conversation, owner): (&Conversation, Owner),
+        may: impl Fn(&str) -> bool,
     ) -> Option<Plan> {
         let Alternatives { retries, .. } = **model.alternatives.as_ref()?;
-        let order = order(config, model, || order::affinity(conversation, owner));
+        let order = order(config, model, || order::affinity(conversation, owner), may);
         let names: Vec<_> = order.iter().map(String::as_str).collect();
         let first = self.health.first(&names, Instant::now())?.to_owned();
         Some(Plan { first, order, retries })

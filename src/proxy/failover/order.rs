@@ -12,13 +12,18 @@ use crate::{
 };
 
 /// The names of the entries that may answer for `model`, in the order in which they are asked. With weights, the order differs
-/// between conversations and is the same within one, as `affinity` says.
-pub(super) fn order(config: &Config, model: &Model, affinity: impl FnOnce() -> u64) -> Vec<String> {
+/// between conversations and is the same within one, as `affinity` says. Fallbacks are only those that the caller `may` use.
+pub(super) fn order(
+    config: &Config,
+    model: &Model,
+    affinity: impl FnOnce() -> u64,
+    may: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let Some(alternatives) = model.alternatives.as_deref() else { return vec![model.name.clone()] };
     let Alternatives { targets, fallback, .. } = alternatives;
     let key = if targets.are_weighted { affinity() } else { 0 };
     let mut names = own(&model.name, targets, key);
-    for name in fallback {
+    for name in fallback.iter().filter(|name| may(name)) {
         let others = config.model(name).filter(|model| model.name == *name);
         names.extend(others.into_iter().flat_map(|model| match &model.alternatives {
             Some(others) => own(name, &others.targets, key),

@@ -119,7 +119,8 @@ impl Service {
         let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect)?;
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
-        let plan = self.failover.plan(&self.config, model, (&conversation, owner));
+        let may = |model: &str| caller.check_model(model).is_ok();
+        let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
         let session = self.session(headers).map(Box::new);
         let asked =
             ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, session, body, now };
