@@ -188,6 +188,10 @@ impl UnclaimedImage {
     }
 
     /// The address of the image.
+    #[cfg_attr(
+        not(feature = "mcp"),
+        expect(dead_code, reason = "only results of MCP servers contain addresses")
+    )]
     pub(crate) fn url(&self) -> Option<String> {
         self.name.as_ref().map(|name| self.files.url(name))
     }

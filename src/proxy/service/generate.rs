@@ -102,8 +102,7 @@ impl Service {
         }
     }
 
-    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that. Returns whether
-    /// the response is streamed, and which other models may answer, too.
+    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that.
     async fn ask(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
