@@ -124,7 +124,9 @@ impl HostedTurn {
         turn.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
-            let running = turn.execution.runtime().run(async move { own.all(&copy, hop, span).await });
+            // On the heap, since a task's future is moved several times.
+            let work = Box::pin(async move { own.all(&copy, hop, span).await });
+            let running = turn.execution.runtime().run(work);
             match running.await {
                 Some(ran) => ran,
                 None => calls.into_iter().map(|call| turn.ran(call, Err(lost()))).collect(),
@@ -270,7 +272,7 @@ impl HostedTurn {
             match self.admit(call, (&subject, &span)) {
                 Ok(admitted) => {
                     // The permits are fair, so calls begin in their order.
-                    running.spawn(async move { (place, admitted.run().await) });
+                    running.spawn(Box::pin(async move { (place, admitted.run().await) }));
                 }
                 Err(error) => {
                     self.refused(call, &error, &subject);
