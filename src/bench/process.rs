@@ -180,7 +180,11 @@ mod tests {
     fn process_tree_contains_all_descendants() {
         let shell = Shell(Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap());
         let family = ProcessTree::new(&[shell.0.id()]).unwrap();
-        while family.members().len() < 2 {
+        // Until then, the child shares its memory with the shell.
+        let is_started = |pid: u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
+        };
+        while !family.members().into_iter().any(is_started) {
             thread::yield_now();
         }
         assert!(family.kib() > pss(shell.0.id()).unwrap());
