@@ -359,3 +359,27 @@ async fn a_conversation_stays_with_its_target_and_others_are_divided() {
     // Three of four; the questions are always the same.
     assert!((30..60).contains(&second), "{second}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_without_a_model_has_the_name_that_was_asked_for() {
+    let upstream = Upstream::start(|exchange| async move {
+        let choice = |fields: &str| format!("data: {{\"choices\":[{{\"index\":0,{fields}}}]}}\n\n");
+        let text = choice("\"delta\":{\"content\":\"hello\"}");
+        let end = choice("\"delta\":{},\"finish_reason\":\"stop\"");
+        exchange.stream(text + &end + "data: [DONE]\n\n").await
+    })
+    .await;
+    let entry = format!(
+        "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://{}\"\n\
+         [[models]]\nname = \"t\"\nupstream = \"u\"\n[[models]]\nname = \"m\"\ntargets = [\"t\"]\n",
+        upstream.address
+    );
+    let proxy = Proxy::of(&entry);
+    let messages =
+        r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+    let request = Request::builder().method(Method::POST).uri(proxy.url("/v1/messages"));
+    let request = request.header("content-type", "application/json");
+    let request = request.body(Full::new(messages.to_owned().into())).unwrap();
+    let body = Client::new().send(request).await.unwrap().rest().await;
+    assert!(body.contains("\"model\":\"m\"") && !body.contains("\"model\":\"t\""), "{body}");
+}

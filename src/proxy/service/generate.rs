@@ -5,7 +5,7 @@
 //!                                                   ▲ another model, if this one fails before any content
 //! ```
 
-use std::{pin::Pin, sync::Arc, time::Instant};
+use std::{mem, pin::Pin, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
@@ -167,9 +167,7 @@ impl Service {
     ) -> Result<Begun, Failure> {
         let ModelRequest { id, dialect, caller, reasoning, session, body, now } = asked;
         let (dialect, owner, now) = (*dialect, caller.owner, *now);
-        if let Some(target) = target {
-            target.clone_into(&mut conversation.model);
-        }
+        let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let client = self.client(&model.upstream)?.of_request(session.as_deref())?;
         let describer = self.describer(model, &conversation);
@@ -191,6 +189,10 @@ impl Service {
         let how = (*reasoning, self.stamp());
         let who = Who { caller, request: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
+        if let Some(requested) = requested {
+            // If the upstream names no model, the client sees the name that it has asked for.
+            exchange.answering.model = requested;
+        }
         self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
         if !exchange.left_out.is_empty() {
             let model = exchange.model.name.as_str();
