@@ -7,7 +7,7 @@ use std::{
 
 use toml::{Table, Value};
 
-use super::{Config, KeyFile, overlay::below};
+use super::{Config, overlay::below};
 
 /// Settings that hold from the start of the process to its end.
 const FIXED: [&str; 8] = [
@@ -71,11 +71,7 @@ impl Config {
 
     /// The first of `addresses` that others than this machine can reach although clients need no key. Reads the file of keys.
     pub(crate) fn open_to_all(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
-        let has_saved = || {
-            let folder = self.state_dir.as_deref();
-            folder.is_some_and(|folder| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty()))
-        };
-        let is_open = self.api_keys.is_empty() && self.keys.is_empty() && !has_saved();
+        let is_open = !self.needs_key();
         addresses.iter().find(|address| is_open && !address.ip().to_canonical().is_loopback()).copied()
     }
 }

@@ -247,8 +247,8 @@ impl Config {
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
     }
 
-    /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes.
-    #[cfg(feature = "cli")]
+    /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes,
+    /// which is read.
     pub(crate) fn needs_key(&self) -> bool {
         let has_saved =
             |folder: &PathBuf| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty());

@@ -15,25 +15,14 @@ use crate::support::{
     proxy::Setup,
     raw::{Raw, get, post},
     soon,
-    upstream::{Upstream, at_once, text},
+    upstream::{Upstream, at_once, held, text},
 };
-
-/// An upstream that sends a text, and the rest of its response when it is notified.
-async fn held(go_on: Arc<Notify>) -> Upstream {
-    Upstream::start_sharing(go_on, |mut exchange, go_on| async move {
-        exchange.begin().await;
-        exchange.piece(text("first")).await;
-        go_on.notified().await;
-        exchange.finished().await
-    })
-    .await
-}
 
 #[tokio::test]
 async fn open_responses_finish_and_new_requests_are_refused() {
     for client in [Client::new(), Client::http2()] {
         let go_on = Arc::new(Notify::new());
-        let upstream = held(go_on.clone()).await;
+        let upstream = held(&go_on).await;
         let mut proxy = Setup::new(upstream.address).start().await;
         let mut open = client.chat(&proxy, STREAM).await;
         open.until("first").await;
@@ -90,7 +79,7 @@ async fn server_that_will_stop_is_not_ready_and_serves() {
 
 #[tokio::test]
 async fn streams_open_at_the_drain_deadline_end_with_an_error() {
-    let upstream = held(Arc::new(Notify::new())).await;
+    let upstream = held(&Arc::new(Notify::new())).await;
     for client in [Client::new(), Client::http2()] {
         let mut setup = Setup::new(upstream.address);
         setup.drain_timeout = Duration::from_millis(100);
@@ -131,7 +120,7 @@ async fn responses_not_begun_at_the_drain_deadline_are_refused() {
 
 #[tokio::test]
 async fn idle_server_stops_at_once() {
-    let upstream = held(Arc::new(Notify::new())).await;
+    let upstream = held(&Arc::new(Notify::new())).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
     // Kept alive, idle.
@@ -215,7 +204,7 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
 #[tokio::test]
 async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let go_on = Arc::new(Notify::new());
-    let upstream = held(go_on.clone()).await;
+    let upstream = held(&go_on).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let mut client = Http2::connect(&proxy).await;
     client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
@@ -239,7 +228,7 @@ async fn the_drain_never_takes_longer_than_its_limit() {
     })
     .await;
     for reads in [true, false] {
-        let silent = held(Arc::new(Notify::new())).await;
+        let silent = held(&Arc::new(Notify::new())).await;
         let upstream = if reads { &silent } else { &flood };
         let mut setup = Setup::new(upstream.address);
         setup.drain_timeout = LIMIT;

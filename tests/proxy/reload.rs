@@ -13,7 +13,7 @@ use crate::support::{
     client::{Client, Reply, STREAM, chat_request, weather},
     proxy::Proxy,
     soon,
-    upstream::{Upstream, answer, at_once, text},
+    upstream::{Upstream, answer, at_once, held},
 };
 
 /// A proxy that was started from a file, and the folder with the file and its state.
@@ -89,17 +89,6 @@ impl Desk {
     async fn metrics(&self) -> String {
         Client::new().get(&self.proxy, "/metrics").await.rest().await
     }
-}
-
-/// An upstream that sends a text, and the rest of its response when it is notified.
-async fn held(go_on: &Arc<Notify>) -> Upstream {
-    Upstream::start_sharing(Arc::clone(go_on), |mut exchange, go_on| async move {
-        exchange.begin().await;
-        exchange.piece(text("first")).await;
-        go_on.notified().await;
-        exchange.finished().await
-    })
-    .await
 }
 
 #[tokio::test]

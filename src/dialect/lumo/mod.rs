@@ -48,7 +48,7 @@ pub use session::{Form, RefreshError, Session, UID_HEADER, brought};
 #[cfg(feature = "lumo-u2l")]
 pub use u2l::RequestKey;
 
-/// The key of an encrypted request. There is none without the feature `lumo-u2l`.
+/// The key of an encrypted request. Without the feature `lumo-u2l` no request has one.
 #[cfg(not(feature = "lumo-u2l"))]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestKey {}

@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Notify,
     task::JoinSet,
 };
 
@@ -35,6 +36,17 @@ pub(crate) fn answer() -> String {
 pub(crate) async fn at_once(mut exchange: Exchange) -> Exchange {
     exchange.whole("200 OK", "content-type: text/event-stream\r\n", &answer()).await;
     exchange
+}
+
+/// An upstream that sends a text, and the rest of its response when it is notified.
+pub(crate) async fn held(go_on: &Arc<Notify>) -> Upstream {
+    Upstream::start_sharing(Arc::clone(go_on), |mut exchange, go_on| async move {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        go_on.notified().await;
+        exchange.finished().await
+    })
+    .await
 }
 
 /// Listens, and passes each request to a script.

@@ -1,10 +1,6 @@
 //! [`Keeper`]: reads, refreshes and ends the session of one upstream's account. It blocks, so it has threads of its own.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 #[cfg(feature = "cli")]
@@ -19,6 +15,7 @@ use super::{
 use crate::{
     config::Upstream,
     dialect::{AccountSettings, RefreshError, Session},
+    proxy::service::unix_time,
 };
 
 /// How long an exchange with the account's server may take.
@@ -192,9 +189,4 @@ impl Keeper {
         runtime.shutdown_background();
         answer
     }
-}
-
-/// The time, in seconds of Unix time.
-pub(super) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

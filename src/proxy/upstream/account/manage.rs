@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::keeper::{Keeper, unix_time};
-use crate::config::Upstream;
+use super::keeper::Keeper;
+use crate::{config::Upstream, proxy::service::unix_time};
 
 /// The account of an upstream.
 #[derive(Debug)]

@@ -24,11 +24,12 @@ use std::{
 use http::HeaderMap;
 use tokio::{sync::watch, time::Instant};
 
-use self::keeper::{Keeper, Kept, Trouble, unix_time};
+use self::keeper::{Keeper, Kept, Trouble};
 use crate::{
     config::Upstream,
     dialect::Session,
     failure::{Failure, Kind},
+    proxy::service::unix_time,
     redact::Redactor,
 };
 
