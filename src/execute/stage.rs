@@ -143,7 +143,8 @@ impl Execution {
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
     pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
-        let (http, given, models) = (HttpClient::new(), Arc::clone(&settings), around.models.clone());
+        let (given, models) = (Arc::clone(&settings), around.models.clone());
+        let http = HttpClient::through(settings.proxies.clone());
         let build = |means: &Means<'_>| {
             let mut providers = Vec::new();
             for entry in &given.providers {
