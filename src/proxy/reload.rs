@@ -280,9 +280,9 @@ impl Reloader {
         if let Some(first) = self.services.first() {
             first.replace(service);
             if let Some(replaced) = before.execution()
-                && !stage.is_some_and(|stage| Arc::ptr_eq(&stage, replaced))
+                && !stage.as_ref().is_some_and(|stage| Arc::ptr_eq(stage, replaced))
             {
-                replaced.leave();
+                replaced.leave_to(stage.as_deref());
                 self.retiring.spawn(retire(Arc::clone(replaced), Arc::clone(first)));
             }
         }
