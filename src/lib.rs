@@ -99,6 +99,8 @@ pub mod pipeline;
 #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "recordings use more of it"))]
 mod private;
 #[cfg(feature = "proxy")]
+mod proxied;
+#[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(feature = "proxy")]
 pub mod redact;

@@ -2,7 +2,7 @@
 
     python3 clients/stand COMMAND…
 
-The environment variable STAND names a JSON file for the command: `url`, `key` and `metrics` of the proxy, `upstream` (the
+The environment variable STAND names a JSON file for the command: `binary` (the program itself), `url`, `key` and `metrics` of the proxy, `upstream` (the
 scripted one), `cases` (fixtures: name, request, expect), `matrix` (the same for scenarios of the scripted upstream in
 each dialect), `upstreams` (those dialects), `agents` (the same for whole agents) and `loops` (models that run a complete
 tool loop). The exit status is the command's. TOOLWIRE_BIN selects the toolwire binary.
@@ -94,6 +94,7 @@ def main(command):
         stand = folder / "stand.json"
         stand.write_text(
             json.dumps({
+                "binary": BINARY,
                 "url": f"{url}/v1",
                 "key": models.KEY,
                 "metrics": f"{url}/metrics",

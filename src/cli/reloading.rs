@@ -1,4 +1,4 @@
-//! When `serve` loads its configuration again: on SIGHUP, and when the file has changed.
+//! When `serve` loads its configuration again: on SIGHUP, and when the file, or one that it names, has changed.
 
 use std::{future::pending, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     proxy::{ReloadReason, Reloads},
 };
 
-/// How often the file is looked at. A change is loaded after it was seen twice.
+/// How often the files are looked at. A change is loaded after it was seen twice.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Loads the configuration again whenever there is a reason to, until it is dropped. What comes of it is logged by the server.
@@ -48,6 +48,10 @@ async fn on_change(reloads: &Reloads, watch: Option<FileWatch>) {
             if has_changed {
                 let _ = reloads.reload(ReloadReason::FileChanged).await;
             }
+        }
+        // Another configuration may name other files.
+        if let Some(watch) = &mut watch {
+            watch.follow(&reloads.config());
         }
     }
     pending().await

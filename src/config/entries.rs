@@ -33,7 +33,8 @@ impl Config {
             .map_err(|error| wrong(error.to_string()))?;
         let source = Source::made(file, text);
         let root = DeTable::parse(source.text()).map_err(|error| wrong(error.message().to_owned()))?;
-        let context = Context { source: &source, findings: Default::default(), environment };
+        let context =
+            Context { source: &source, files: Default::default(), findings: Default::default(), environment };
         let models = Table::root(root.get_ref(), &context, |table| {
             let cell = table.cell("models")?;
             let declared = |upstream: &std::sync::Arc<super::Upstream>| Declared {

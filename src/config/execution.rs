@@ -8,6 +8,7 @@ use toml::Value;
 use super::{
     ClientKey, Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
+    proxies,
     read::entries,
     show::masked,
     table::{Cell, Table},
@@ -18,6 +19,7 @@ use crate::{
         CacheRule, Clash, Domain, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
         ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
     },
+    proxied::Proxies,
     rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings, TableText},
     store::Owner,
@@ -143,6 +145,21 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
              `server_wins`, the hosted one; `prefix`, both, the hosted one as `hosted__NAME`",
         ),
         Field::Word(&mut OneOf(&mut settings.clash, &CLASHES)),
+    );
+    keys.special(
+        Key::new(
+            "proxy",
+            "the HTTP proxy that the requests of all providers go through, as `proxy` of an upstream; \
+             see [TLS and proxies](tls.md)",
+        )
+        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say")
+        .file_only(),
+        &mut settings.proxies,
+        |cell| proxies::read(cell).map(Proxies::One),
+        |proxies| match proxies {
+            Proxies::One(proxy) => Some(proxies::shown(proxy.as_ref())),
+            Proxies::Environment(_) => None,
+        },
     );
     keys.special(
         Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
@@ -561,11 +578,17 @@ pub(super) fn read(
     };
     settings.permissions.rules =
         rules.map(|rule| PermissionRule { key: rule.key.map(owner), ..rule }).collect();
-    settings.secrets = settings.providers.iter().flat_map(secrets).collect();
-    execution?.table(|table| {
+    let cell = execution?;
+    let is_chosen = cell.entries().iter().any(|(key, ..)| *key == "proxy");
+    if !is_chosen {
+        settings.proxies = proxies::of_any(&cell);
+    }
+    cell.table(|table| {
         keys(&mut Reading(table), &mut settings);
         Some(())
     });
+    let proxies = settings.proxies.secrets().into_iter().map(SecretString::from);
+    settings.secrets = settings.providers.iter().flat_map(secrets).chain(proxies).collect();
     Some(Arc::new(settings))
 }
 

@@ -83,7 +83,12 @@ impl KeyFile {
 fn keys_of(source: &Source) -> Result<Vec<ClientKey>, Problems> {
     let (root, syntax) = DeTable::parse_recoverable(source.text());
     let environment = |name: &str| std::env::var(name).ok();
-    let context = Context { source, findings: Default::default(), environment: &environment };
+    let context = Context {
+        source,
+        files: Default::default(),
+        findings: Default::default(),
+        environment: &environment,
+    };
     for error in syntax {
         context.findings.syntax(error.span(), error.message());
     }

@@ -257,8 +257,12 @@ pub(crate) fn read_table(
     let text = toml::to_string(table).map_err(|error| error.to_string())?;
     let root = toml::de::DeTable::parse(&text).map_err(|error| error.message().to_owned())?;
     let source = super::source::Source::default();
-    let context =
-        super::table::Context { source: &source, findings: Default::default(), environment: &|_| None };
+    let context = super::table::Context {
+        source: &source,
+        files: Default::default(),
+        findings: Default::default(),
+        environment: &|_| None,
+    };
     Table::root(root.get_ref(), &context, |table| visit(&mut Reading(table)));
     let key_at = |offset: usize| {
         let mut entries = root.get_ref().iter();

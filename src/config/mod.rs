@@ -44,7 +44,6 @@ mod tls;
 mod upstream;
 mod upstream_tls;
 mod value;
-#[cfg(feature = "cli")]
 mod watch;
 
 pub use admin::AdminSettings;
@@ -85,7 +84,7 @@ pub use crate::{
     tls::{TlsSettings, UpstreamTls},
 };
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use toml::{
@@ -94,7 +93,7 @@ use toml::{
 };
 
 use self::{source::Source, sources::Origin, table::Context};
-use crate::{format::KnownFormats, rules};
+use crate::{digest::Digest, format::KnownFormats, rules};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
 /// environment.
@@ -147,13 +146,14 @@ fn of_source(
         (_, None) => Overlay::default(),
     };
     let file = folder.as_deref().map(Overlay::file).unwrap_or_default();
-    let origin = Origin { source: source.clone(), overrides: overrides.clone(), overlay };
+    let mut origin =
+        Origin { source: source.clone(), overrides: overrides.clone(), overlay, files: BTreeMap::new() };
     let source = &source.with_overlay(file, origin.overlay.paths().map(str::to_owned).collect());
     let in_file = Sources::of(root.get_ref(), source);
     values.extend(origin.overlay.to_toml());
     let laid = origin.overlay.lay_over(root.get_mut(), &values, source);
     overrides.lay_over(root.get_mut(), source);
-    let context = Context { source, findings: Default::default(), environment };
+    let context = Context { source, files: Default::default(), findings: Default::default(), environment };
     overrides.warn(&context.findings, source);
     for refused in &laid.refused {
         let number = origin.overlay.paths().position(|path| path == refused.path).unwrap_or_default();
@@ -165,6 +165,7 @@ fn of_source(
     }
     let config = read::config(root.get_ref(), &context, has_saved_keys);
     let sources = Sources::of(root.get_ref(), source);
+    origin.files = context.files.into_read();
     let (problems, failed) = context.findings.into_problems(source);
     let sources = sources.over(in_file, laid, origin);
     match config {
@@ -318,10 +319,12 @@ impl Config {
         of_source(&source, saved, &origin.overrides, &|name| std::env::var(name).ok())
     }
 
-    /// Whether both were read from the same text of a file.
-    pub(crate) fn has_same_file(&self, other: &Self) -> bool {
-        let content = |config: &Self| Some(config.sources.origin()?.source.file()?.1);
-        content(self).is_some_and(|own| Some(own) == content(other))
+    /// The files that this was read from, with their content: its own, and those that it names for secrets, texts and
+    /// certificates. Pipes are not among them.
+    pub(crate) fn files(&self) -> BTreeMap<PathBuf, Digest> {
+        let Some(origin) = self.sources.origin() else { return BTreeMap::new() };
+        let own = origin.source.file().map(|(path, content)| (path.to_owned(), content));
+        origin.files.clone().into_iter().chain(own).collect()
     }
 
     /// The configuration as it would be read with `overlay` as the saved settings.

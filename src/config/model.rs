@@ -483,6 +483,7 @@ fn chat_template(cell: Cell<'_>) -> Option<Arc<ChatTemplate>> {
     let written = text(cell.clone())?;
     let Some(path) = written.strip_prefix("file:") else { return cell.expected("\"file:PATH\"") };
     let resolved = cell.context.source.resolve(path, cell.span.start);
+    cell.context.files.note(&resolved);
     match fs::read_to_string(&resolved).map(|text| ChatTemplate::parse(&text, path)) {
         Ok(Ok(template)) => Some(Arc::new(template)),
         Ok(Err(error)) => cell.wrong(format!("the chat template in {}, {error}", resolved.display())),

@@ -24,9 +24,21 @@ pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
     format!("{MASK}{:0HASH_DIGITS$x}", HASHER.hash_one(secret.as_ref()))
 }
 
+/// Stands between a value and a mark of what is behind it. No path contains it.
+const MARK: char = '\0';
+
+/// What stands in tables for a value that names `content`: the value as it is shown, and a hash as that of [`masked`], which
+/// [`Config::to_toml`] leaves away.
+pub(super) fn marked(shown: &str, content: impl AsRef<[u8]>) -> String {
+    format!("{shown}{MARK}{}", masked(content))
+}
+
 fn hide(value: &mut Value) {
     match value {
         Value::String(text) => {
+            if let Some(end) = text.find(MARK) {
+                text.truncate(end);
+            }
             // It may stand inside a URL.
             if let Some((before, after)) = text.split_once(MASK) {
                 let rest = after.get(HASH_DIGITS..).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays go by their `name`.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use toml::{
     Spanned, Table, Value,
@@ -20,7 +20,7 @@ use super::{
     show::MASK,
     source::Source,
 };
-use crate::execute::ExecutionSettings;
+use crate::{digest::Digest, execute::ExecutionSettings};
 
 /// Where the values of a configuration come from, by their paths. What is not there has its default.
 #[derive(Clone, Default)]
@@ -46,6 +46,8 @@ pub(super) struct Origin {
     pub(super) source: Source,
     pub(super) overrides: Overrides,
     pub(super) overlay: Overlay,
+    /// The files that values name, as they were read.
+    pub(super) files: BTreeMap<PathBuf, Digest>,
 }
 
 /// Where a value comes from.

@@ -11,7 +11,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{problem::Findings, source::Source};
+use super::{problem::Findings, source::Source, watch::NamedFiles};
 use crate::suggest::suggest;
 
 /// The command that lists all keys.
@@ -20,6 +20,8 @@ const LIST_KEYS: &str = "toolwire check --keys";
 /// What reading needs beside the tables.
 pub(crate) struct Context<'a> {
     pub(super) source: &'a Source,
+    /// The files that values name.
+    pub(super) files: NamedFiles,
     pub(super) findings: Findings,
     pub(super) environment: super::Environment<'a>,
 }

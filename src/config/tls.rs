@@ -68,7 +68,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         .or("clients need no certificate")
         .file_only(),
         &mut draft.client_ca,
-        |cell| authorities(cell).map(Some),
+        |cell| authorities(&cell, path(cell.clone())?).map(Some),
         |authorities| authorities.as_ref().map(|(path, _)| path_value(path)),
     );
     keys.key(
@@ -174,9 +174,8 @@ pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     }
 }
 
-/// The authorities of a PEM file, with its path.
-pub(super) fn authorities(cell: Cell<'_>) -> Option<(PathBuf, Arc<RootCertStore>)> {
-    let path = path(cell.clone())?;
+/// The authorities of the PEM file `path` that `cell` names.
+pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Arc<RootCertStore>)> {
     match tls::authorities(&path) {
         Ok(roots) => Some((path, Arc::new(roots))),
         Err(wrong) => cell.wrong(wrong),

@@ -12,14 +12,15 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{
     keys::{Keys, Reading, string, table_of},
     model_rules,
-    proxies::{HttpProxy, is_loopback},
+    proxies::{self, HttpProxy},
     show::masked,
     table::{Cell, Table},
     upstream_tls,
-    value::{Origin, base_url, choice, referred, secret, text},
+    value::{base_url, choice, referred, secret, text},
 };
 use crate::{
     dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
+    proxied::is_loopback,
     settings::{Field, Key, names_secret},
     tls::UpstreamTls,
 };
@@ -302,13 +303,8 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         )
         .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
         &mut draft.proxy,
-        |cell| proxy(cell).map(Some),
-        |proxy| {
-            let shown = proxy.as_ref()?.as_ref().map_or_else(|| "none".to_owned(), |proxy| {
-                proxy.shown(&masked(proxy.secret().unwrap_or_default()))
-            });
-            Some(string(&shown))
-        },
+        |cell| proxies::read(cell).map(Some),
+        |proxy| proxy.as_ref().map(|proxy| proxies::shown(proxy.as_ref())),
     );
 }
 
@@ -326,7 +322,7 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let options = options(table, &draft);
     let tls = upstream_tls::read(table, draft.base_url.as_ref());
     if let (None, Some(base)) = (&draft.proxy, &draft.base_url) {
-        draft.proxy = Some(proxy_of_environment(table, base));
+        draft.proxy = Some(proxies::of_environment(table, base));
     }
     let upstream = draft.finish(options, tls);
     if let Some(upstream) = &upstream {
@@ -364,32 +360,6 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
         }
     }
     own
-}
-
-/// Reads `proxy`. `None`: it is wrong.
-fn proxy(cell: Cell<'_>) -> Option<Option<HttpProxy>> {
-    let (written, origin) = referred(cell.clone())?;
-    if written == "none" {
-        return Some(None);
-    }
-    match HttpProxy::parse(&written) {
-        Ok(proxy) => {
-            if proxy.authorization.is_some() && origin == Origin::Here {
-                cell.warn("a password in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
-            }
-            Some(Some(proxy))
-        }
-        Err(wrong) => cell.wrong(wrong),
-    }
-}
-
-/// The proxy that the environment names. Warns of one that cannot be used.
-fn proxy_of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpProxy> {
-    let cell = table.cell("base_url")?;
-    HttpProxy::of_environment(base, cell.context.environment).unwrap_or_else(|(name, wrong)| {
-        cell.warn(format!("the environment variable `{name}` is not used: {wrong}; `proxy` sets another"));
-        None
-    })
 }
 
 /// The time, in seconds of Unix time.

@@ -195,6 +195,7 @@ pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     }
     let Some(path) = text.strip_prefix("file:") else { return Some((text, Origin::Here)) };
     let path = cell.context.source.resolve(path, cell.span.start);
+    cell.context.files.note(&path);
     match fs::read_to_string(&path) {
         Ok(content) => {
             let content = content.strip_suffix('\n').unwrap_or(&content);

@@ -1,58 +1,99 @@
-//! [`FileWatch`]: notices that the configuration file has changed.
+//! [`FileWatch`]: notices that the configuration file, or a file that it names, has changed.
 //!
-//! It reads the file and compares what is in it. Notifications of the file system miss files that are replaced by way of their
+//! It reads the files and compares what is in them. Notifications of the file system miss files that are replaced by way of their
 //! folder: Kubernetes swaps a symbolic link two levels above a ConfigMap's file, editors rename, and network file systems send
 //! none at all.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{Config, source::read_file};
 use crate::digest::Digest;
 
-/// The configuration file as it was seen last.
+/// The files of a configuration as they were seen last.
 #[derive(Debug)]
-pub(crate) struct FileWatch {
-    path: PathBuf,
+pub(crate) struct FileWatch(BTreeMap<PathBuf, Watched>);
+
+#[derive(Debug)]
+struct Watched {
     /// What was read when the configuration was loaded, or a change reported.
     known: Content,
     /// What was seen last. A change is reported when it was seen twice in a row: a file may be written in several steps.
     seen: Content,
 }
 
-/// What is in the file, or why it cannot be read.
+/// What is in a file, or why it cannot be read.
 type Content = Result<Digest, io::ErrorKind>;
 
 impl FileWatch {
-    /// The file that `config` was read from. `None`: there is no such file, or it is a pipe.
+    /// The files that `config` was read from. `None`: there are none, or its own is a pipe and cannot be read again.
     pub(crate) fn new(config: &Config) -> Option<Self> {
-        let (path, content) = config.sources.origin()?.source.file()?;
-        if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        if let Some((path, _)) = config.sources.origin()?.source.file()
+            && !fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+        {
             return None;
         }
-        Some(Self { path: path.to_owned(), known: Ok(content), seen: Ok(content) })
+        let mut watch = Self(BTreeMap::new());
+        watch.follow(config);
+        (!watch.0.is_empty()).then_some(watch)
     }
 
-    /// Whether the file has changed since the last time, and is settled. Blocks on the disk. It is meant to be called at
+    /// Watches the files that `config` was read from, and no others. What was reported of them is not reported again.
+    pub(crate) fn follow(&mut self, config: &Config) {
+        let files = config.files();
+        self.0.retain(|path, _| files.contains_key(path));
+        for (path, content) in files {
+            self.0.entry(path).or_insert(Watched { known: Ok(content), seen: Ok(content) });
+        }
+    }
+
+    /// Whether a file has changed since the last time, and all are settled. Blocks on the disk. It is meant to be called at
     /// intervals in which a file can be written.
     pub(crate) fn has_changed(&mut self) -> bool {
-        let content = self.content();
-        let is_settled = self.seen == content;
-        self.seen = content;
-        let is_news = is_settled && self.known != content;
+        let mut is_settled = true;
+        for (path, watched) in &mut self.0 {
+            let content = content(path);
+            is_settled &= watched.seen == content;
+            watched.seen = content;
+        }
+        let is_news = is_settled && self.0.values().any(|watched| watched.known != watched.seen);
         if is_news {
-            self.known = content;
+            self.0.values_mut().for_each(|watched| watched.known = watched.seen);
         }
         is_news
     }
+}
 
-    fn content(&self) -> Content {
-        let kind = |error: io::Error| error.kind();
-        // Opening a pipe would wait for a writer.
-        if !fs::metadata(&self.path).map_err(kind)?.is_file() {
-            return Err(io::ErrorKind::InvalidInput);
+/// The files that the values of a configuration name, collected while it is read.
+#[derive(Debug, Default)]
+pub(super) struct NamedFiles(RefCell<BTreeMap<PathBuf, Digest>>);
+
+impl NamedFiles {
+    /// Takes note of `path` before it is read, so that a change in between is a change. What can be read only once is left out,
+    /// and so is what cannot be read, which is reported elsewhere.
+    pub(super) fn note(&self, path: &Path) {
+        if let Ok(content) = content(path) {
+            self.0.borrow_mut().insert(path.to_owned(), content);
         }
-        read_file(&self.path).map(|bytes| Digest::of_bytes(&bytes)).map_err(kind)
     }
+
+    /// The files, with what was in them.
+    pub(super) fn into_read(self) -> BTreeMap<PathBuf, Digest> {
+        self.0.into_inner()
+    }
+}
+
+fn content(path: &Path) -> Content {
+    let kind = |error: io::Error| error.kind();
+    // Opening a pipe would wait for a writer.
+    if !fs::metadata(path).map_err(kind)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput);
+    }
+    read_file(path).map(|bytes| Digest::of_bytes(&bytes)).map_err(kind)
 }
 
 #[cfg(test)]
@@ -65,9 +106,50 @@ mod tests {
     const FILE: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
         [[models]]\nname = \"m\"\n";
 
-    fn watch(path: PathBuf) -> FileWatch {
+    fn read(path: PathBuf) -> Config {
         let overrides = Overrides { file: Some(path), ..Overrides::default() };
-        FileWatch::new(&load(&overrides, &|_| None).unwrap().config).unwrap()
+        load(&overrides, &|_| None).unwrap().config
+    }
+
+    fn watch(path: PathBuf) -> FileWatch {
+        FileWatch::new(&read(path)).unwrap()
+    }
+
+    #[test]
+    fn files_that_values_name_are_watched_as_long_as_they_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a"), "secret-a").unwrap();
+        fs::write(at("b"), "secret-b").unwrap();
+        let file = at("toolwire.toml");
+        fs::write(&file, format!("api_keys = [\"file:a\"]\n{FILE}")).unwrap();
+        let mut watch = watch(file.clone());
+        fs::write(at("a"), "other-a").unwrap();
+        assert_eq!([watch.has_changed(), watch.has_changed(), watch.has_changed()], [false, true, false]);
+        watch.follow(&read(file.clone()));
+        assert_eq!([watch.has_changed(), watch.has_changed()], [false, false]);
+
+        fs::write(&file, format!("api_keys = [\"file:b\"]\n{FILE}")).unwrap();
+        assert_eq!([watch.has_changed(), watch.has_changed()], [false, true]);
+        watch.follow(&read(file));
+        fs::write(at("a"), "another-a").unwrap();
+        assert_eq!([watch.has_changed(), watch.has_changed()], [false, false], "nothing names it");
+        fs::write(at("b"), "other-b").unwrap();
+        assert_eq!([watch.has_changed(), watch.has_changed()], [false, true]);
+    }
+
+    #[test]
+    fn change_of_two_files_is_reported_when_both_have_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a"), "secret-a").unwrap();
+        let file = at("toolwire.toml");
+        fs::write(&file, format!("api_keys = [\"file:a\"]\n{FILE}")).unwrap();
+        let mut watch = watch(file.clone());
+        fs::write(&file, "one").unwrap();
+        assert!(!watch.has_changed());
+        fs::write(at("a"), "two").unwrap();
+        assert_eq!([watch.has_changed(), watch.has_changed(), watch.has_changed()], [false, true, false]);
     }
 
     #[test]

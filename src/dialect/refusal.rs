@@ -52,6 +52,37 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
     }
 }
 
+/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's, Z.ai's, llama.cpp's.
+const TOO_LONG_CODES: [&str; 3] =
+    ["context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"];
+
+/// What servers without such codes say, in lower case.
+const TOO_LONG: [&str; 13] = [
+    // OpenAI, vLLM, Mistral, OpenRouter
+    "maximum context length",
+    "context window",
+    // Anthropic
+    "prompt is too long",
+    "exceed context limit",
+    // vLLM
+    "maximum model length",
+    // SGLang, Together
+    "model's context length",
+    // llama.cpp before its code
+    "available context size",
+    // Ollama
+    "max context length",
+    "exceeds the context length",
+    // LM Studio
+    "greater than the context length",
+    // Gemini
+    "input token count",
+    // xAI
+    "maximum prompt length",
+    // Bedrock
+    "input is too long for requested model",
+];
+
 /// The parts of an upstream's error; each may be missing.
 #[derive(Debug, Default)]
 struct Words {
@@ -111,23 +142,18 @@ impl Words {
     }
 
     /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
-    /// without codes.
-    fn is_context_length(&self) -> bool {
-        let is_code = |word: &Option<String>| word.as_deref() == Some("context_length_exceeded");
+    /// without codes. llama.cpp's code has come with status 500, too.
+    fn is_context_length(&self, status: Option<u16>) -> bool {
+        let is_code =
+            |word: &Option<String>| word.as_deref().is_some_and(|word| TOO_LONG_CODES.contains(&word));
         let says_so = |message: &String| {
             let message = message.to_ascii_lowercase();
-            [
-                "maximum context length",
-                "context window",
-                "prompt is too long",
-                "exceed context limit",
-                // Gemini
-                "input token count",
-            ]
-            .iter()
-            .any(|words| message.contains(words))
+            TOO_LONG.iter().any(|words| message.contains(words))
         };
-        is_code(&self.code) || is_code(&self.kind) || self.message.as_ref().is_some_and(says_so)
+        let may_say_so = status.is_none_or(|status| status < 500);
+        is_code(&self.code)
+            || is_code(&self.kind)
+            || (may_say_so && self.message.as_ref().is_some_and(says_so))
     }
 
     /// `lead`, followed by the upstream's own message.
@@ -160,7 +186,7 @@ impl Words {
     }
 
     fn kind(&self, status: Option<u16>) -> Kind {
-        if self.is_context_length() && status.is_none_or(|status| status < 500) {
+        if self.is_context_length(status) {
             return Kind::ContextLength;
         }
         if let Some(status) = status {
@@ -229,6 +255,39 @@ fn title(page: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prompts_that_are_too_long_are_recognised_in_the_words_of_every_server() {
+        let openai =
+            r#"{"error":{"message":"m","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+        let llama = r#"{"error":{"code":400,"message":"m","type":"exceed_context_size_error","n_ctx":256}}"#;
+        for (status, body) in [(400, openai), (413, openai), (400, llama), (500, llama)] {
+            assert_eq!(refusal(status, None, body.as_bytes()).kind(), Kind::ContextLength, "{status} {body}");
+        }
+        let sentences = [
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+            "The decoder prompt (length 88049) is longer than the maximum model length of 32768.",
+            "The input (5163 tokens) is longer than the model's context length (2621 tokens).",
+            "prompt is too long: 208310 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 199000 + 9000 > 200000",
+            "Your input exceeds the context window of this model.",
+            "the request exceeds the available context size, try increasing it",
+            "prompt too long; exceeded max context length by 42 tokens",
+            "the input length exceeds the context length",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        ];
+        for sentence in sentences {
+            let body = serde_json::json!({ "error": { "message": sentence } }).to_string();
+            let failure = refusal(400, None, body.as_bytes());
+            assert_eq!((failure.kind(), failure.status()), (Kind::ContextLength, 400), "{sentence}");
+            assert_ne!(refusal(503, None, body.as_bytes()).kind(), Kind::ContextLength, "{sentence}");
+        }
+        for other in ["max_tokens must be positive", "Request too large on tokens per minute"] {
+            let body = serde_json::json!({ "error": other }).to_string();
+            assert_ne!(refusal(400, None, body.as_bytes()).kind(), Kind::ContextLength, "{other}");
+        }
+    }
 
     #[test]
     fn quoted_text_is_short_and_on_one_line() {

@@ -12,7 +12,8 @@ use crate::store::Owner;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey {
     pub(super) client: Owner,
-    pub(super) provider: Arc<str>,
+    /// Tells the provider from those that had its name before: [`Execution::mark_of`](super::Execution::mark_of).
+    pub(super) provider: u64,
     pub(super) tool: Arc<str>,
     /// The arguments in their canonical form.
     pub(super) arguments: String,

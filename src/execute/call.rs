@@ -91,7 +91,7 @@ impl HostedCall {
         };
         let key = CacheKey {
             client: self.turn.asker.owner,
-            provider: Arc::clone(&self.hosted.provider_name),
+            provider: execution.mark_of(&self.hosted.provider_name),
             tool: Arc::clone(&self.hosted.name),
             arguments: self.canonical.clone(),
         };

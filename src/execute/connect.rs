@@ -2,6 +2,9 @@
 //!
 //! A name is resolved once, all its addresses are checked, and the connection goes to one of these. The certificate and the `Host`
 //! field remain those of the name.
+//!
+//! A proxy would resolve names by itself, and might find others. So what needs a check reaches a proxy as an address: names are
+//! resolved and checked here, and the proxy opens a tunnel to one of the addresses, for `http` as well.
 
 use std::{
     error::Error,
@@ -19,13 +22,17 @@ use hyper_util::{
     client::legacy::connect::{HttpConnector, dns::Name},
     rt::TokioIo,
 };
-use tokio::net::{TcpStream, lookup_host};
+use tokio::{net::lookup_host, time::timeout};
 use tower_service::Service;
 
 use super::address::{AddressRules, Blocked};
+use crate::proxied::{HttpProxy, Proxies, TcpConnection, TcpConnector, open_tunnel, port_of};
 
-/// For all addresses of a name together.
+/// For all addresses of a name together, and for a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Addresses of a name to which a proxy is asked for a tunnel.
+pub(super) const MAX_TUNNELS: usize = 3;
 
 /// The addresses of a name.
 type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
@@ -42,25 +49,32 @@ pub(super) fn system_lookup() -> Lookup {
 #[derive(Debug, Clone)]
 pub(super) struct CheckedConnector {
     tcp: HttpConnector<CheckedResolver>,
-    rules: Option<Arc<AddressRules>>,
+    /// To proxies, whose addresses are those of the configuration.
+    to_proxies: HttpConnector,
+    resolver: CheckedResolver,
+    proxies: Arc<Proxies>,
 }
 
 impl CheckedConnector {
-    pub(super) fn new(rules: Option<Arc<AddressRules>>, lookup: Lookup) -> Self {
-        let mut tcp = HttpConnector::new_with_resolver(CheckedResolver { rules: rules.clone(), lookup });
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        Self { tcp, rules }
+    pub(super) fn new(rules: Option<Arc<AddressRules>>, proxies: Arc<Proxies>, lookup: Lookup) -> Self {
+        let resolver = CheckedResolver { rules, lookup };
+        let tcp = prepared(HttpConnector::new_with_resolver(resolver.clone()));
+        Self { tcp, to_proxies: prepared(HttpConnector::new()), resolver, proxies }
     }
 }
 
+fn prepared<R>(mut tcp: HttpConnector<R>) -> HttpConnector<R> {
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp
+}
+
 /// A connection that is being opened.
-type Connecting =
-    Pin<Box<dyn Future<Output = Result<TokioIo<TcpStream>, Box<dyn Error + Send + Sync>>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<TcpConnection, Box<dyn Error + Send + Sync>>> + Send>>;
 
 impl Service<Uri> for CheckedConnector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TcpConnection;
     type Error = Box<dyn Error + Send + Sync>;
     type Future = Connecting;
 
@@ -70,17 +84,58 @@ impl Service<Uri> for CheckedConnector {
 
     fn call(&mut self, address: Uri) -> Connecting {
         // An address in place of a name is not resolved.
-        let host = address.host().unwrap_or_default().trim_matches(['[', ']']);
-        let is_blocked = match (&self.rules, host.parse::<IpAddr>()) {
+        let ip = host_of(&address).parse::<IpAddr>();
+        let is_blocked = match (&self.resolver.rules, ip) {
             (Some(rules), Ok(ip)) => !rules.allows_ip(ip),
             _ => false,
         };
         if is_blocked {
             return Box::pin(async { Err(Blocked::Private.into()) });
         }
-        let connecting = self.tcp.call(address);
-        Box::pin(async { connecting.await.map_err(Into::into) })
+        let Some(proxy) = self.proxies.proxy_for(&address) else {
+            let connecting = self.tcp.call(address);
+            return Box::pin(async { Ok(TcpConnection::direct(connecting.await?)) });
+        };
+        let to_proxy = self.to_proxies.clone();
+        let connecting: Connecting = match self.resolver.rules {
+            None => TcpConnector::new(to_proxy, Some(&proxy), &address).call(address),
+            Some(_) => Box::pin(tunnelled(self.resolver.clone(), (to_proxy, proxy), address)),
+        };
+        Box::pin(async { timeout(CONNECT_TIMEOUT, connecting).await? })
     }
+}
+
+/// The host of `address`, without brackets.
+fn host_of(address: &Uri) -> &str {
+    address.host().unwrap_or_default().trim_matches(['[', ']'])
+}
+
+/// A tunnel of the proxy to an address that was checked.
+async fn tunnelled(
+    mut resolver: CheckedResolver,
+    (mut to_proxy, proxy): (HttpConnector, HttpProxy),
+    address: Uri,
+) -> Result<TcpConnection, Box<dyn Error + Send + Sync>> {
+    let port = port_of(&address);
+    let mut ips: Vec<IpAddr> = match host_of(&address).parse() {
+        Ok(ip) => vec![ip],
+        Err(_) => {
+            let name = host_of(&address).parse().map_err(|_| Blocked::Invalid)?;
+            resolver.call(name).await?.map(|found| found.ip()).collect()
+        }
+    };
+    // Not every proxy has IPv6.
+    ips.sort_by_key(IpAddr::is_ipv6);
+    let mut failed = "the name has no address".into();
+    for ip in ips.into_iter().take(MAX_TUNNELS) {
+        let stream = to_proxy.call(proxy.address.clone()).await?.into_inner();
+        let target = SocketAddr::new(ip, port).to_string();
+        match open_tunnel(stream, &target, proxy.authorization.as_ref()).await {
+            Ok(stream) => return Ok(TcpConnection::direct(TokioIo::new(stream))),
+            Err(error) => failed = error.into(),
+        }
+    }
+    Err(failed)
 }
 
 /// Resolves names to addresses that the rules allow.

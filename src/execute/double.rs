@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{
     Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Running,
-    Subscription, Surroundings, ToolError, ToolSpec, runtime::Runtime,
+    Subscription, Surroundings, ToolError, ToolSpec, running::RunningProvider, runtime::Runtime,
 };
 use crate::{conversation::Call, redact::Redactor, store::Owner, wire::json::Raw};
 
@@ -133,9 +133,11 @@ pub(super) fn call(id: &str, name: &str, q: &str) -> Call {
 /// The stage with these providers, on the runtime of the test.
 pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Scripted>)]) -> Arc<Execution> {
     let around = Surroundings::covering(Redactor::new(["secret-word"]));
-    let execution = Execution::assembled(Arc::new(settings), around, Runtime::here(), |_| {
+    let runtime = Arc::new(Runtime::here());
+    let execution = Execution::assembled(Arc::new(settings), around, Arc::clone(&runtime), |_| {
         let own = providers.iter();
-        own.map(|(name, provider)| ((*name).into(), Arc::clone(*provider) as Arc<dyn Provider>)).collect()
+        own.map(|(name, provider)| RunningProvider::idle(name, Arc::clone(*provider) as _, &runtime))
+            .collect()
     });
     Arc::new(execution)
 }

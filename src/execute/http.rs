@@ -2,14 +2,18 @@
 //!
 //! It limits what a response may contain. Time limits are the caller's: dropping the future aborts the exchange. A client without
 //! rules is for addresses of the configuration, which may be private ones. For addresses that someone else has chosen, there is
-//! [`HttpClient::guarded`].
+//! [`HttpClient::guarded`]. Requests go through the proxies that there are.
 
 use std::{error::Error, fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION},
+    header::{
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION,
+        PROXY_AUTHORIZATION,
+    },
+    uri::Scheme,
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -22,6 +26,7 @@ use super::{
     connect::{CheckedConnector, Lookup, system_lookup},
     tool::{ErrorCode, ToolError},
 };
+use crate::proxied::Proxies;
 
 /// Redirects of one request.
 const MAX_REDIRECTS: usize = 5;
@@ -34,6 +39,7 @@ const MAX_HEAD: usize = 64 << 10;
 pub(crate) struct HttpClient {
     client: Client<HttpsConnector<CheckedConnector>, Full<Bytes>>,
     rules: Option<Arc<AddressRules>>,
+    proxies: Arc<Proxies>,
 }
 
 /// A page or file to download.
@@ -106,26 +112,32 @@ impl From<HttpError> for ToolError {
 }
 
 impl HttpClient {
-    /// A client for addresses of the configuration. It trusts the system's certificates, or Mozilla's if there are none.
+    /// A client for addresses of the configuration, which it reaches directly. It trusts the system's certificates, or Mozilla's if
+    /// there are none.
     pub(crate) fn new() -> Self {
-        Self::with(None, system_lookup())
+        Self::through(Proxies::One(None))
     }
 
-    /// A client that reaches only what the rules allow.
-    pub(crate) fn guarded(rules: AddressRules) -> Self {
-        Self::with(Some(Arc::new(rules)), system_lookup())
+    /// The same through proxies.
+    pub(crate) fn through(proxies: Proxies) -> Self {
+        Self::with(None, Arc::new(proxies), system_lookup())
     }
 
-    fn with(rules: Option<Arc<AddressRules>>, lookup: Lookup) -> Self {
+    /// A client that goes through the same proxies and reaches only what the rules allow.
+    pub(crate) fn guarded(&self, rules: AddressRules) -> Self {
+        Self::with(Some(Arc::new(rules)), Arc::clone(&self.proxies), system_lookup())
+    }
+
+    fn with(rules: Option<Arc<AddressRules>>, proxies: Arc<Proxies>, lookup: Lookup) -> Self {
         let roots = HttpsConnectorBuilder::new().with_native_roots();
         let tls = roots.unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots());
-        let connector = CheckedConnector::new(rules.clone(), lookup);
+        let connector = CheckedConnector::new(rules.clone(), Arc::clone(&proxies), lookup);
         let connector = tls.https_or_http().enable_all_versions().wrap_connector(connector);
         let mut builder = Client::builder(TokioExecutor::new());
         if rules.is_some() {
             builder.http1_max_buf_size(MAX_HEAD);
         }
-        Self { client: builder.build(connector), rules }
+        Self { client: builder.build(connector), rules, proxies }
     }
 
     /// The response to `request`, whose body has at most `max_body` bytes. A redirect is returned like any response.
@@ -183,7 +195,18 @@ impl HttpClient {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Incoming>, HttpError> {
+    pub(crate) async fn exchange(
+        &self,
+        mut request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, HttpError> {
+        // A proxy that opens a tunnel was told when it opened it.
+        if self.rules.is_none()
+            && request.uri().scheme() == Some(&Scheme::HTTP)
+            && let Some(authorization) =
+                self.proxies.proxy_for(request.uri()).and_then(|proxy| proxy.authorization)
+        {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
         self.client.request(request.map(Full::new)).await.map_err(|error| {
             let cause = innermost(&error);
             match cause.downcast_ref::<Blocked>() {

@@ -28,6 +28,7 @@ mod progress;
 mod provider;
 mod rates;
 mod registry;
+mod running;
 mod runtime;
 mod schema;
 mod settings;

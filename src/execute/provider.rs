@@ -18,6 +18,7 @@ use super::{
     audit::{Audit, AuditEvent, Subject, unix_millis},
     files::ImageFiles,
     http::HttpClient,
+    runtime::Tasks,
     tool::{Output, ToolError, ToolSpec},
 };
 use crate::store::Owner;
@@ -174,6 +175,8 @@ pub(crate) struct Host {
     pub(crate) models: Option<Arc<dyn Ask>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
+    /// `None`: what it runs ends with the runtime.
+    tasks: Option<Arc<Tasks>>,
 }
 
 impl Host {
@@ -184,7 +187,7 @@ impl Host {
         audit: Arc<Audit>,
         changed: Arc<tokio::sync::Notify>,
     ) -> Self {
-        Self { name: name.into(), http, files: None, models: None, audit, changed }
+        Self { name: name.into(), http, files: None, models: None, audit, changed, tasks: None }
     }
 
     /// The same with a folder for generated images.
@@ -195,6 +198,11 @@ impl Host {
     /// The same with models that can be asked.
     pub(super) fn with_models(self, models: Option<Arc<dyn Ask>>) -> Self {
         Self { models, ..self }
+    }
+
+    /// The same for a provider whose work in the background is among `tasks`.
+    pub(super) fn with_tasks(self, tasks: Arc<Tasks>) -> Self {
+        Self { tasks: Some(tasks), ..self }
     }
 
     /// One without a stage, for tests of the provider `name`.
@@ -216,9 +224,12 @@ impl Host {
         self.audit.redacted(text)
     }
 
-    /// Runs `work` until it ends, or the stage does. For [`Provider::start`] only.
+    /// Runs `work` until it ends, or no stage has the provider any more. For [`Provider::start`] only.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        tokio::runtime::Handle::current().spawn(work);
+        match &self.tasks {
+            Some(tasks) => tasks.spawn(work),
+            None => _ = tokio::runtime::Handle::current().spawn(work),
+        }
     }
 
     /// The provider offers other tools than before.

@@ -9,7 +9,11 @@ use std::{
     thread,
 };
 
-use tokio::{runtime, sync::oneshot, task::JoinHandle};
+use tokio::{
+    runtime,
+    sync::oneshot,
+    task::{JoinHandle, JoinSet},
+};
 
 /// A thread with a runtime of its own, so that what a provider does cannot delay streams. Dropping it cancels everything on it.
 #[derive(Debug)]
@@ -68,6 +72,34 @@ impl Runtime {
     /// Runs `work` there until it ends, or the runtime does.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
+    }
+
+    /// A place for work there that ends together.
+    pub(super) fn tasks(&self) -> Tasks {
+        Tasks { handle: self.handle.clone(), running: Mutex::new(Some(JoinSet::new())) }
+    }
+}
+
+/// Work on a runtime that ends together.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    handle: runtime::Handle,
+    /// `None`: they have ended.
+    running: Mutex<Option<JoinSet<()>>>,
+}
+
+impl Tasks {
+    /// Runs `work` until it ends, or all do. After that it does not begin.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = &mut *running else { return };
+        while running.try_join_next().is_some() {}
+        running.spawn_on(work, &self.handle);
+    }
+
+    /// Cancels them. What runs may hold these tasks, so nobody ends them by letting go of them.
+    pub(super) fn end(&self) {
+        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     permission::{PermissionRule, glob},
     tool::Rate,
 };
-use crate::{rules::MixedTurns, tools::normalized};
+use crate::{proxied::Proxies, rules::MixedTurns, tools::normalized};
 
 /// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
@@ -59,7 +59,9 @@ pub struct ExecutionSettings {
     pub(crate) providers: Vec<ProviderEntry>,
     /// The rules, by the tools' names, which may end with `*`.
     pub(crate) tools: HashMap<String, ToolRules>,
-    /// The secrets in the settings of the providers.
+    /// The proxies that the requests of providers go through.
+    pub(crate) proxies: Proxies,
+    /// The secrets in the settings of the providers, and those of the proxies.
     pub(crate) secrets: Vec<SecretString>,
 }
 
@@ -130,6 +132,7 @@ impl Default for ExecutionSettings {
             audit: None,
             providers: Vec::new(),
             tools: HashMap::new(),
+            proxies: Proxies::One(None),
             secrets: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! [`Execution`]: the stage, as all requests share it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt, io,
     ops::Deref,
     path::PathBuf,
@@ -28,7 +28,8 @@ use super::{
     provider::{Host, Provider, ProviderState},
     rates::Rates,
     registry::Registry,
-    runtime::Runtime,
+    running::{self, RunningProvider},
+    runtime::{Runtime, Tasks},
     settings::ExecutionSettings,
     turn::HostedTurn,
 };
@@ -38,19 +39,27 @@ use crate::{conversation::Conversation, redact::Redactor, store::Owner};
 #[derive(Debug)]
 pub(crate) struct Execution {
     settings: Arc<ExecutionSettings>,
+    /// The providers, in the order of the configuration.
+    running: Vec<Arc<RunningProvider>>,
+    marks: HashMap<Arc<str>, u64>,
+    /// A provider of this stage, or of one before it, offers other tools.
+    changed: Arc<Notify>,
+    /// What this stage does in the background. Ends when another one takes its place.
+    upkeep: Tasks,
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
     deferred: Arc<Deferred>,
     files: Option<Arc<ImageFiles>>,
-    cache: Cache,
+    cache: Arc<Cache>,
     rates: Rates,
     places: Places,
     secrets: RwLock<Arc<Redactor>>,
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
 }
 
-/// The stage while a server uses it. When it is dropped, everything that runs is cancelled, which blocks until that is gone.
+/// The stage while a server uses it. When it is dropped, what runs for it is cancelled. That blocks until it is gone, unless another
+/// stage has the thread.
 #[derive(Debug)]
 pub(crate) struct Started(Arc<Execution>);
 
@@ -63,7 +72,7 @@ impl Deref for Started {
 }
 
 impl Started {
-    /// Cancels everything that runs, and waits until it is gone.
+    /// Cancels everything that runs, also for other stages, and waits until it is gone.
     pub(crate) fn stop(&self) {
         self.0.runtime.stop();
     }
@@ -73,15 +82,32 @@ impl Started {
         Arc::strong_count(this) > 1 || Arc::strong_count(&this.0) > 1
     }
 
-    /// Ends the registrations of programs: another stage takes this one's place, where they register again.
-    pub(crate) fn leave(&self) {
-        self.0.registrations().iter().for_each(|registrations| registrations.end_all());
+    /// `next` takes this one's place, if there is one. Programs that have registered with a provider that does not go on there must
+    /// register again. What has begun here may end.
+    pub(crate) fn leave_to(&self, next: Option<&Self>) {
+        self.0.upkeep.end();
+        let goes_on = |own: &Arc<RunningProvider>| {
+            next.is_some_and(|next| next.0.running.iter().any(|running| Arc::ptr_eq(own, running)))
+        };
+        for running in self.0.running.iter().filter(|own| !goes_on(own)) {
+            if let Some(registrations) = Arc::clone(&running.provider).registrations() {
+                registrations.end_all();
+            }
+        }
+        // Until now this one may have been told of changes of those that go on.
+        if let Some(next) = next {
+            next.0.registry.refresh();
+        }
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.stop();
+        self.0.upkeep.end();
+        // The next stage has it, too.
+        if Arc::strong_count(&self.0.runtime) == 1 {
+            self.stop();
+        }
     }
 }
 
@@ -97,9 +123,11 @@ pub(crate) struct Surroundings {
     pub(crate) images: ImageGauges,
     /// Asks the configured models.
     pub(crate) models: Option<Arc<dyn Ask>>,
-    /// The stage whose place it takes, if there is one: permissions, switches, limits of rates, results for clients' next requests
-    /// and images go on.
+    /// The stage whose place it takes, if there is one: permissions, switches, limits of rates, results for clients' next requests,
+    /// results that are kept for equal calls, and images go on.
     pub(crate) before: Option<Arc<Execution>>,
+    /// Its providers that go on, by their names: those whose settings are the same.
+    pub(crate) unchanged: HashSet<String>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -120,6 +148,7 @@ impl Surroundings {
             models: None,
             images: ImageGauges::default(),
             before: None,
+            unchanged: HashSet::new(),
         }
     }
 }
@@ -138,25 +167,31 @@ pub(crate) struct Asker {
 }
 
 impl Execution {
-    /// Starts the providers.
+    /// Starts the providers that do not run yet.
     ///
     /// # Errors
     /// If no thread can be started. The settings of the providers were checked when they were read.
     pub(crate) fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
-        let (http, given, models) = (HttpClient::new(), Arc::clone(&settings), around.models.clone());
+        let (given, models) = (Arc::clone(&settings), around.models.clone());
+        let http = HttpClient::through(settings.proxies.clone());
         let build = |means: &Means<'_>| {
             let mut providers = Vec::new();
             for entry in &given.providers {
+                if let Some(running) = means.kept.iter().find(|running| *running.name == *entry.name) {
+                    providers.push(Arc::clone(running));
+                    continue;
+                }
+                let tasks = Arc::new(means.runtime.tasks());
                 let (audit, changed) = (Arc::clone(means.audit), Arc::clone(means.changed));
                 let host =
                     Host::new(&entry.name, http.clone(), audit, changed).with_files(means.files.clone());
-                let host = host.with_models(models.clone());
+                let host = host.with_models(models.clone()).with_tasks(Arc::clone(&tasks));
                 match entry.options.build(&host) {
                     Ok(provider) => {
                         let starting = Arc::clone(&provider);
-                        let name = Arc::clone(&host.name);
-                        means.runtime.spawn(async move { starting.start(&host) });
-                        providers.push((name, provider));
+                        let running = RunningProvider::new(Arc::clone(&host.name), provider, tasks);
+                        running.tasks.spawn(async move { starting.start(&host) });
+                        providers.push(Arc::new(running));
                     }
                     Err(reason) => {
                         tracing::error!(provider = entry.name, reason, "the provider cannot be used");
@@ -165,15 +200,19 @@ impl Execution {
             }
             providers
         };
-        Ok(Started(Arc::new(Self::assembled(settings, around, Runtime::start()?, build))))
+        let runtime = match &around.before {
+            Some(before) => Arc::clone(&before.runtime),
+            None => Arc::new(Runtime::start()?),
+        };
+        Ok(Started(Arc::new(Self::assembled(settings, around, runtime, build))))
     }
 
     /// The stage with the providers that `build` gives, on `runtime`.
     pub(super) fn assembled(
         settings: Arc<ExecutionSettings>,
         around: Surroundings,
-        runtime: Runtime,
-        build: impl FnOnce(&Means<'_>) -> Vec<(Arc<str>, Arc<dyn Provider>)>,
+        runtime: Arc<Runtime>,
+        build: impl FnOnce(&Means<'_>) -> Vec<Arc<RunningProvider>>,
     ) -> Self {
         let secrets = RwLock::new(Arc::new(around.redactor.of_configured()));
         let (audit, before) = (around.audit, around.before.as_deref());
@@ -183,8 +222,9 @@ impl Execution {
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let files = before.and_then(|before| before.files.clone()).filter(|files| files.is_by(&images));
         let files = files.or_else(|| ImageFiles::new(&images, around.images).map(Arc::new));
+        let upkeep = runtime.tasks();
         if let Some(files) = files.clone() {
-            runtime.spawn(files::keep_clean(files));
+            upkeep.spawn(files::keep_clean(files));
         }
         let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = match before {
@@ -194,19 +234,30 @@ impl Execution {
             }
             None => Arc::new(Permissions::new(settings.all_permissions(), Arc::clone(&audit), file)),
         };
-        runtime.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
-        let changed = Arc::new(Notify::new());
-        let providers = build(&Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime });
+        upkeep.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
+        let changed = before.map(|before| Arc::clone(&before.changed)).unwrap_or_default();
+        let kept = before.map(|before| before.kept(&around.unchanged, &files)).unwrap_or_default();
+        let means = Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime, kept: &kept };
+        let running = build(&means);
+        let named = running.iter().map(|running| (Arc::clone(&running.name), Arc::clone(&running.provider)));
+        let providers = engines::joined(named.collect());
         let disabled = before.map(|before| before.registry.disabled()).unwrap_or_default();
-        let (providers, own_audit) = (engines::joined(providers), Arc::clone(&audit));
-        let registry = Arc::new(Registry::new(Arc::clone(&settings), (providers, disabled), own_audit));
-        runtime.spawn(refresh(changed, Arc::downgrade(&registry)));
-        runtime.spawn(warn_of_unknown(Arc::downgrade(&registry)));
-        let (cache, rates) =
-            (Cache::new(settings.cache_size), Rates::new(&settings, before.map(|it| &it.rates)));
+        let registry = Registry::new(Arc::clone(&settings), (providers, disabled), Arc::clone(&audit));
+        let registry = Arc::new(registry);
+        upkeep.spawn(refresh(Arc::clone(&changed), Arc::downgrade(&registry)));
+        upkeep.spawn(warn_of_unknown(Arc::downgrade(&registry)));
+        let cache = before.filter(|before| before.settings.cache_size == settings.cache_size);
+        let cache = cache.map(|before| Arc::clone(&before.cache));
+        let cache = cache.unwrap_or_else(|| Arc::new(Cache::new(settings.cache_size)));
+        let rates = Rates::new(&settings, before.map(|it| &it.rates));
         let places = Places::new(&settings);
+        let marks = running::marks(&running);
         Self {
             settings,
+            running,
+            marks,
+            changed,
+            upkeep,
             registry,
             permissions,
             audit,
@@ -218,6 +269,21 @@ impl Execution {
             secrets,
             runtime,
         }
+    }
+
+    /// The providers with these names, if what they were made with is the same: generated images are kept in `files`.
+    fn kept(&self, names: &HashSet<String>, files: &Option<Arc<ImageFiles>>) -> Vec<Arc<RunningProvider>> {
+        let are_kept_there = match (&self.files, files) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        let kept = self.running.iter().filter(|running| are_kept_there && names.contains(&*running.name));
+        kept.cloned().collect()
+    }
+
+    /// What tells the results of the provider `name` from those of others that had this name before.
+    pub(super) fn mark_of(&self, name: &str) -> u64 {
+        self.marks.get(name).copied().unwrap_or_default()
     }
 
     /// The settings.
@@ -335,6 +401,8 @@ pub(super) struct Means<'m> {
     changed: &'m Arc<Notify>,
     files: &'m Option<Arc<ImageFiles>>,
     runtime: &'m Runtime,
+    /// Providers of the stage before.
+    kept: &'m [Arc<RunningProvider>],
 }
 
 /// How many calls run at once, at each provider and altogether.

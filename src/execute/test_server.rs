@@ -20,6 +20,17 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn start(responses: &[&str]) -> Self {
+        Self::start_after("", responses).await
+    }
+
+    /// A proxy and the server behind it: the first request of each connection gets `established`, the second one the response.
+    pub(super) async fn start_tunnels(established: &str, response: &str) -> Self {
+        Self::start_after(established, &[response]).await
+    }
+
+    /// Answers the first request of each connection with `established`, unless that is empty.
+    async fn start_after(established: &str, responses: &[&str]) -> Self {
+        let established = established.to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let own = |text: &&str| text.replace("PORT", &address.port().to_string());
@@ -29,7 +40,12 @@ impl Server {
         tasks.spawn(async move {
             for turn in 0.. {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let request = read(&mut stream).await;
+                let mut request = read(&mut stream).await;
+                if !established.is_empty() {
+                    seen.lock().unwrap().push(request);
+                    stream.write_all(established.as_bytes()).await.unwrap();
+                    request = read(&mut stream).await;
+                }
                 seen.lock().unwrap().push(request);
                 let response = responses.get(turn).or(responses.last()).unwrap();
                 // The client may have gone.

@@ -29,7 +29,7 @@ use super::{
     service::{Service, unix_time},
 };
 use crate::{
-    config::{Changes, Loaded, Problem, Problems, Severity},
+    config::{Changes, Config, Loaded, Problem, Problems, Severity},
     execute::{AuditEvent, Started, audit::unix_millis},
     observe::{List, untrusted::clip},
 };
@@ -54,7 +54,7 @@ const RETIRING: Duration = Duration::from_millis(100);
 pub enum ReloadReason {
     /// A signal asks for it.
     Signal,
-    /// The file has changed.
+    /// The file, or one that it names, has changed.
     FileChanged,
     /// Someone asks for it over the admin API.
     Requested,
@@ -66,7 +66,7 @@ impl ReloadReason {
     fn words(self) -> &'static str {
         match self {
             Self::Signal => "signal",
-            Self::FileChanged => "the file has changed",
+            Self::FileChanged => "a file has changed",
             Self::Requested => "admin API",
             Self::SettingsSaved => "settings were saved",
         }
@@ -128,6 +128,7 @@ pub struct Reloads {
 #[derive(Debug, Clone)]
 pub(super) struct ReloadStatus {
     pub(super) generation: u64,
+    pub(super) config: Arc<Config>,
     /// When the configuration was loaded, in milliseconds of Unix time.
     pub(super) loaded_at: u64,
     pub(super) restart_required: Vec<String>,
@@ -158,6 +159,12 @@ impl Reloads {
         self.locked().generation
     }
 
+    /// The configuration that was loaded last.
+    #[cfg(feature = "cli")]
+    pub(crate) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.locked().config)
+    }
+
     pub(super) fn status(&self) -> ReloadStatus {
         self.locked().clone()
     }
@@ -171,11 +178,16 @@ impl Reloads {
 #[derive(Debug)]
 pub(super) struct Requests(mpsc::Receiver<Asked>);
 
-/// What asks for reloads, and what was asked for.
-pub(super) fn reloads() -> (Reloads, Requests) {
+/// What asks for reloads, and what was asked for. The server begins with `config`.
+pub(super) fn reloads(config: Arc<Config>) -> (Reloads, Requests) {
     let (sender, asked) = mpsc::channel(MAX_WAITING);
-    let status =
-        ReloadStatus { generation: 1, loaded_at: unix_millis(), restart_required: Vec::new(), failed: None };
+    let status = ReloadStatus {
+        generation: 1,
+        config,
+        loaded_at: unix_millis(),
+        restart_required: Vec::new(),
+        failed: None,
+    };
     (Reloads { asked: sender, status: Arc::new(Mutex::new(status)) }, Requests(asked))
 }
 
@@ -254,6 +266,7 @@ impl Reloader {
             let mut status = self.reloads.locked();
             *status = ReloadStatus {
                 generation: status.generation + 1,
+                config: Arc::clone(service.config()),
                 loaded_at: unix_millis(),
                 restart_required: restart.paths().to_vec(),
                 failed: None,
@@ -267,9 +280,9 @@ impl Reloader {
         if let Some(first) = self.services.first() {
             first.replace(service);
             if let Some(replaced) = before.execution()
-                && !stage.is_some_and(|stage| Arc::ptr_eq(&stage, replaced))
+                && !stage.as_ref().is_some_and(|stage| Arc::ptr_eq(stage, replaced))
             {
-                replaced.leave();
+                replaced.leave_to(stage.as_deref());
                 self.retiring.spawn(retire(Arc::clone(replaced), Arc::clone(first)));
             }
         }
@@ -311,12 +324,12 @@ impl Reloader {
     }
 }
 
-/// Reads the configuration again and makes a service for it. Blocks on the disk. `None`: the file is as it was, and that is enough
-/// if it `may_skip`.
+/// Reads the configuration again and makes a service for it. Blocks on the disk. `None`: its files are as they were, and that is
+/// enough if it `may_skip`.
 fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
     let running = before.config();
     let Loaded { config, warnings } = running.read_again()?;
-    if may_skip && running.has_same_file(&config) {
+    if may_skip && running.files() == config.files() {
         return Ok(None);
     }
     let (config, restart) = config.keeping_fixed(running);

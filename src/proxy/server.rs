@@ -118,7 +118,7 @@ impl Server {
         tap: Option<Arc<dyn Tap>>,
         inherited: Vec<TcpListener>,
     ) -> Result<Self, ServeError> {
-        let (reloads, requests) = reloads();
+        let (reloads, requests) = reloads(Arc::clone(&config));
         let first = Service::new(Arc::clone(&config), tap, reloads.clone())?;
         let others: Vec<_> = (1..config.threads).map(|_| first.sibling(None)).collect();
         let services = std::iter::once(first).chain(others);

@@ -96,6 +96,11 @@ impl IdentityFiles {
 }
 
 impl Identity {
+    /// Recognises the content of both files.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
     /// When the own certificate expired, if it has.
     pub(crate) fn expired(&self) -> Option<SystemTime> {
         self.expires.filter(|expires| *expires <= SystemTime::now())

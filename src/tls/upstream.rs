@@ -15,8 +15,8 @@ use super::{Identity, IdentityFiles, provider};
 pub struct UpstreamTls {
     /// The file of the authorities that are trusted, and these. `None`: the system's are, or Mozilla's if there are none.
     pub(crate) ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    /// The client's own certificate and key.
-    pub(crate) identity: Option<IdentityFiles>,
+    /// The client's own certificate and key: their files, and what was read from these.
+    pub(crate) identity: Option<(IdentityFiles, Identity)>,
     /// How connections are opened.
     pub(crate) config: ClientConfig,
 }
@@ -36,14 +36,13 @@ impl UpstreamTls {
             Some((_, roots)) => builder.with_root_certificates(Arc::clone(roots)),
             None => with_system_roots(builder),
         };
-        let (files, identity) = identity.unzip();
-        let config = match identity {
+        let config = match &identity {
             None => builder.with_no_client_auth(),
-            Some(Identity { certified, .. }) => {
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            Some((_, Identity { certified, .. })) => {
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certified))))
             }
         };
-        Ok(Self { ca, identity: files, config })
+        Ok(Self { ca, identity, config })
     }
 }
 

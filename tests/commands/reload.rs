@@ -1,4 +1,4 @@
-//! `serve` loads its configuration again: on SIGHUP, and when the file has changed.
+//! `serve` loads its configuration again: on SIGHUP, and when its file, or one that it names, has changed.
 
 use std::{
     fs,
@@ -90,11 +90,28 @@ fn signal_loads_the_file_and_its_secrets() {
 }
 
 #[test]
+fn secret_that_is_replaced_in_its_file_holds_without_a_signal() {
+    let mut desk = Desk::new("one", "127.0.0.1:1");
+    for secret in ["another-secret", "yet-another-secret"] {
+        fs::write(desk.folder.path().join("new"), secret).unwrap();
+        fs::rename(desk.folder.path().join("new"), desk.folder.path().join("key")).unwrap();
+        let line = desk.logged(RELOADED);
+        assert_eq!(line["reason"], "a file has changed");
+        assert_eq!(line["changed"], serde_json::json!(["upstreams.up.api_key"]));
+    }
+    // Without it there is no configuration; with it there is one again.
+    fs::remove_file(desk.folder.path().join("key")).unwrap();
+    desk.logged(REFUSED);
+    fs::write(desk.folder.path().join("key"), "the-last-secret").unwrap();
+    desk.logged(RELOADED);
+}
+
+#[test]
 fn changed_file_is_loaded_however_it_was_replaced() {
     let mut desk = Desk::new("one", "127.0.0.1:1");
     fs::write(desk.file(), text("two", "127.0.0.1:1")).unwrap();
     let line = desk.logged(RELOADED);
-    assert_eq!(line["reason"], "the file has changed");
+    assert_eq!(line["reason"], "a file has changed");
     assert!(desk.models().contains("\"two\""));
 
     fs::write(desk.folder.path().join("new"), text("three", "127.0.0.1:1")).unwrap();

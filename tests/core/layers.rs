@@ -31,6 +31,7 @@ const ORDER: &[&str] = &[
     "untrusted",
     "private",
     "tls",
+    "proxied",
     "store",
     "execute",
     "config",

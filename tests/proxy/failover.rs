@@ -26,6 +26,8 @@ enum Fault {
     Closed,
     /// It answers with this status.
     Status(&'static str),
+    /// It answers with this status and this body.
+    Refusal(&'static str, &'static str),
     /// It sends these events, and closes the connection inside the body.
     Events(&'static str),
     /// It sends these events as a complete response.
@@ -76,6 +78,9 @@ async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
         Fault::Closed => {}
         Fault::Status(status) => {
             let body = r#"{"error":{"message":"no","type":"t","code":"c"}}"#;
+            exchange.whole(status, "content-type: application/json\r\n", body).await;
+        }
+        Fault::Refusal(status, body) => {
             exchange.whole(status, "content-type: application/json\r\n", body).await;
         }
         Fault::Events(events) => {
@@ -265,6 +270,40 @@ async fn fallbacks_come_after_all_targets_and_retries_after_all_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_long_for_a_model_is_asked_of_its_fallback() {
+    let too_long = [
+        Fault::Refusal(
+            "400 Bad Request",
+            r#"{"error":{"message":"long","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+        ),
+        Fault::Refusal(
+            "413 Content Too Large",
+            r#"{"error":{"message":"prompt is too long: 9 tokens > 8"}}"#,
+        ),
+        Fault::Complete(
+            "data: {\"error\":{\"code\":400,\"message\":\"m\",\"type\":\"exceed_context_size_error\"}}\n\n",
+        ),
+    ];
+    for fault in too_long {
+        for body in [STREAM, WHOLE] {
+            let faults = [Some(fault), None, None];
+            let keys = "targets = [\"t0\", \"t1\"]\nfallback = [\"t2\"]\nretries = 1";
+            let stand = Stand::new(&faults, keys, "").await;
+            let reply = stand.ask(body).await;
+            assert_eq!(reply.status(), 200, "{fault:?}");
+            assert_eq!(reply.header("x-toolwire-target"), Some("t2"), "{fault:?}");
+            assert_eq!(text_of(&reply.rest().await), "hello");
+            assert_eq!(stand.requests(), [1, 0, 1], "{fault:?}");
+        }
+        let stand = Stand::new(&[Some(fault), None], "retries = 1", "").await;
+        let reply = stand.ask(STREAM).await;
+        assert_eq!(reply.status(), 400, "{fault:?}");
+        assert_eq!(reply.json().await["error"]["code"], "context_length_exceeded");
+        assert_eq!(stand.requests(), [1, 0], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_reaches_no_fallback_that_it_may_not_use() {
     let down = Some(Fault::Status("503 Service Unavailable"));
     let more = "[[keys]]\nname = \"few\"\nkey = \"few-key\"\nmodels = [\"m\"]\n\
@@ -288,13 +327,19 @@ async fn a_target_that_keeps_failing_is_left_out_and_shown() {
         assert_eq!(text_of(&stand.ask(STREAM).await.rest().await), "hello");
     }
     assert_eq!(stand.requests(), [2, 5]);
-    let metrics = Client::new().get(&stand.proxy, "/metrics").await.rest().await;
-    for line in [
+    let lines = [
         "toolwire_attempts_total{target=\"t0\",outcome=\"upstream\"} 2",
         "toolwire_attempts_total{target=\"t1\",outcome=\"ok\"} 5",
         "toolwire_ejected_targets 1",
-    ] {
-        assert!(metrics.contains(line), "{line} in {metrics}");
+    ];
+    // A response is counted when its connection has been put back, which the client does not wait for.
+    loop {
+        let metrics = Client::new().get(&stand.proxy, "/metrics").await.rest().await;
+        if lines.iter().all(|line| metrics.contains(line)) {
+            break;
+        }
+        assert!(!metrics.contains("outcome=\"ok\"} 5"), "{metrics}");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 

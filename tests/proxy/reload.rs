@@ -393,7 +393,7 @@ async fn tool_that_was_switched_off_stays_off() {
 }
 
 #[tokio::test]
-async fn stage_goes_on_unless_its_tables_change() {
+async fn programs_stay_registered_unless_their_provider_changes() {
     let upstream = Upstream::start(at_once).await;
     let tables = served("m", upstream.address)
         + ADMIN
@@ -420,10 +420,94 @@ async fn stage_goes_on_unless_its_tables_change() {
     assert_eq!(tools().await, Some(1), "the program is registered still");
 
     desk.change(&format!("{tables}8\n")).await;
+    assert_eq!(tools().await, Some(1), "another stage has the provider");
+    let lease = tables.replace("kind = \"http\"", "kind = \"http\"\nlease = \"50s\"");
+    desk.change(&format!("{lease}8\n")).await;
     assert_eq!(tools().await, Some(0));
     // The program notices, and registers again.
     calls.rest().await;
     assert_eq!(program("POST", "/v1/providers/tabs/heartbeat", json!({})).await.status(), 404);
+}
+
+/// An MCP server on stdio whose tool says its process id.
+const SERVER: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {
+        "initialize": {
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": f"pid {os.getpid()}"}]},
+    }.get(message["method"])
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
+"#;
+
+/// An upstream that calls the tool that the user names, and repeats the result.
+async fn obedient() -> Upstream {
+    Upstream::start(|exchange| async move {
+        let body: Value = serde_json::from_slice(&exchange.body).unwrap();
+        let last = body["messages"].as_array().and_then(|messages| messages.last()).unwrap();
+        let said = last["content"].as_str().unwrap();
+        let stream = if last["role"] == "tool" { answer().replace("hello", said) } else { calls(&[said]) };
+        exchange.stream(stream).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn providers_and_results_that_do_not_change_go_on() {
+    let upstream = obedient().await;
+    let folder = TempDir::new().unwrap();
+    let (script, runs) = (folder.path().join("server.py"), folder.path().join("runs"));
+    fs::write(&script, SERVER).unwrap();
+    let tables = served("m", upstream.address)
+        + &format!(
+            "[[providers]]\nname = \"s\"\nkind = \"mcp\"\nprotocol = \"initialize\"\nstart_timeout = \"30s\"\n\
+             command = [\"python3\", {script:?}]\n\
+             [[providers]]\nname = \"count\"\nkind = \"command\"\ndescription = \"Counts.\"\n\
+             command = [\"sh\", \"-c\", \"cat > /dev/null; echo >> {runs}; echo run $(wc -l < {runs})\"]\n\
+             parameters = {{ type = \"object\" }}\n\
+             [[tools]]\nname = \"count\"\ncache_ttl = \"600s\"\n[execution]\nmax_calls = 7\n",
+            runs = runs.display()
+        );
+    let desk = Desk::new("", &tables);
+    let result = async |tool: &str| {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": tool}]});
+        let reply = Client::new().chat(&desk.proxy, body.to_string()).await.json().await;
+        reply["choices"][0]["message"]["content"].as_str().unwrap_or_default().trim().to_owned()
+    };
+    let pid = async || loop {
+        let said = result("s__pid").await;
+        if said.starts_with("pid ") {
+            return said;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let first = soon("the MCP server", pid()).await;
+    assert_eq!([result("count").await, result("count").await], ["run 1", "run 1"]);
+
+    let tables = tables.replace("max_calls = 7", "max_calls = 8");
+    desk.change(&tables).await;
+    assert_eq!([result("s__pid").await, result("count").await], [first.as_str(), "run 1"]);
+
+    let tables = tables.replace("Counts.", "Counts again.");
+    desk.change(&tables).await;
+    assert_eq!([result("s__pid").await, result("count").await], [first.as_str(), "run 2"]);
+
+    desk.change(&tables.replace("30s", "31s")).await;
+    let second = soon("the next MCP server", pid()).await;
+    assert_ne!(first, second);
+    assert_eq!(result("count").await, "run 2");
+    let process = PathBuf::from("/proc").join(first.trim_start_matches("pid "));
+    let gone = async || {
+        while process.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    soon("the end of the first one", gone()).await;
 }
 
 /// The stored responses, too.

@@ -208,11 +208,11 @@ async fn proxy_that_opens_no_tunnel_is_an_error() {
     let head = |head: &str| Answer::Head(head.to_owned());
     let (many, long) = ("x-header: y\r\n".repeat(10 << 16), "y".repeat(10 << 20));
     for (answer, status, words) in [
-        (head("HTTP/1.1 403 Forbidden\r\n\r\n"), 502, "unsuccessful"),
-        (head("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"), 502, "authorization required"),
-        (head("HTTP/1.1 302 Found\r\nlocation: http://x/\r\n\r\n"), 502, "unsuccessful"),
-        (head("SSH-2.0-OpenSSH\r\n\r\n"), 502, "unsuccessful"),
-        (head(&format!("HTTP/1.1 200 OK\r\n{many}")), 502, "unsuccessful"),
+        (head("HTTP/1.1 403 Forbidden\r\n\r\n"), 502, "refused the tunnel with status 403 Forbidden"),
+        (head("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"), 502, "status 407 to CONNECT"),
+        (head("HTTP/1.1 302 Found\r\nlocation: http://x/\r\n\r\n"), 502, "status 302 Found"),
+        (head("SSH-2.0-OpenSSH\r\n\r\n"), 502, "not HTTP"),
+        (head(&format!("HTTP/1.1 200 OK\r\n{many}")), 502, "not HTTP"),
         (head(&format!("HTTP/1.1 200 OK\r\nx-header: {long}")), 502, "too long"),
         (Answer::Silence, 504, "connection"),
     ] {

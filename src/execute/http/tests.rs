@@ -6,7 +6,7 @@ use std::{
 use http::header::AUTHORIZATION;
 
 use super::*;
-use crate::execute::test_server::Server;
+use crate::execute::{connect::MAX_TUNNELS, test_server::Server};
 
 fn ok(body: &str) -> String {
     format!(
@@ -36,6 +36,23 @@ fn resolving(answers: &'static [&'static [&'static str]]) -> (Lookup, Arc<Atomic
     (lookup, lookups)
 }
 
+/// A client without a proxy that reaches only what the rules allow.
+fn guarded(rules: AddressRules) -> HttpClient {
+    HttpClient::new().guarded(rules)
+}
+
+/// No proxy.
+fn direct() -> Arc<Proxies> {
+    Arc::new(Proxies::One(None))
+}
+
+/// The proxy at this address, for all requests, whoever runs this test.
+fn through(address: SocketAddr) -> Arc<Proxies> {
+    let url = format!("http://user:sesame@{address}");
+    let environment = |name: &str| ["http_proxy", "https_proxy"].contains(&name).then(|| url.clone());
+    Arc::new(Proxies::of_environment(&environment))
+}
+
 fn download(url: &str) -> Download<'_> {
     Download { url, headers: HeaderMap::new(), max_body: 100, content_types: &["text/", "application/json"] }
 }
@@ -43,8 +60,7 @@ fn download(url: &str) -> Download<'_> {
 #[tokio::test]
 async fn private_addresses_are_not_connected_to() {
     let server = Server::start(&[&ok("secret")]).await;
-    let client =
-        HttpClient::guarded(AddressRules { ports: vec![server.address.port()], ..AddressRules::default() });
+    let client = guarded(AddressRules { ports: vec![server.address.port()], ..AddressRules::default() });
     for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
         let url = server.url(host);
         let result = client.get(download(&url)).await;
@@ -74,7 +90,7 @@ async fn names_that_resolve_to_a_private_address_are_not_connected_to() {
                 Ok(addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect())
             })
         });
-        let client = HttpClient::with(Some(Arc::new(rules.clone())), lookup);
+        let client = HttpClient::with(Some(Arc::new(rules.clone())), direct(), lookup);
         let result = client.get(download(&server.url("site.example"))).await;
         assert!(matches!(result, Err(HttpError::Blocked(Blocked::Private))), "{addresses:?}: {result:?}");
     }
@@ -85,7 +101,7 @@ async fn names_that_resolve_to_a_private_address_are_not_connected_to() {
 async fn a_name_is_resolved_once_and_the_checked_address_is_used() {
     let server = Server::start(&[&ok("page")]).await;
     let (lookup, lookups) = resolving(&[&["127.0.0.1"], &["169.254.169.254"]]);
-    let client = HttpClient::with(Some(Arc::new(private())), lookup);
+    let client = HttpClient::with(Some(Arc::new(private())), direct(), lookup);
     let response = client.get(download(&server.url("site.example"))).await.unwrap();
     assert_eq!(response.body(), "page");
     assert_eq!(lookups.load(Ordering::SeqCst), 1);
@@ -108,7 +124,7 @@ async fn redirects_are_checked_like_the_first_address() {
         "http://[fe80::1]/",
     ] {
         let server = Server::start(&[&moved(location), &ok("secret")]).await;
-        let client = HttpClient::guarded(private());
+        let client = guarded(private());
         let result = client.get(download(&server.url("127.0.0.1"))).await;
         assert!(matches!(result, Err(HttpError::Blocked(_))), "{location}: {result:?}");
         assert_eq!(server.requests().len(), 1);
@@ -120,7 +136,7 @@ async fn five_redirects_are_followed_and_no_more() {
     let step = moved("/next?a=b#c");
     let page = ok("page");
     let five = Server::start(&[&step, &step, &step, &step, &step, &page]).await;
-    let client = HttpClient::guarded(private());
+    let client = guarded(private());
     let response = client.get(download(&five.url("127.0.0.1"))).await.unwrap();
     assert_eq!(response.body(), "page");
     assert!(five.requests()[5].starts_with("get /next?a=b http/1.1"));
@@ -140,7 +156,7 @@ async fn credentials_stay_with_the_server_that_they_are_for() {
     ])
     .await;
     let (lookup, _) = resolving(&[&["127.0.0.1"]]);
-    let client = HttpClient::with(Some(Arc::new(private())), lookup);
+    let client = HttpClient::with(Some(Arc::new(private())), direct(), lookup);
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
     let url = server.url("site.example");
@@ -199,12 +215,66 @@ async fn sizes_and_types_of_responses_are_limited() {
         (missing, "404"),
     ] {
         let server = Server::start(&[&response]).await;
-        let result = HttpClient::guarded(private()).get(download(&server.url("127.0.0.1"))).await;
+        let result = guarded(private()).get(download(&server.url("127.0.0.1"))).await;
         let shown = match result {
             Ok(response) => response.status().as_str().to_owned(),
             Err(error) => format!("{error:?}"),
         };
         assert!(shown.starts_with(expected), "{response:.200}\nexpected {expected}, got {shown}");
         assert!(server.requests()[0].contains("accept-encoding: identity"));
+    }
+}
+
+#[tokio::test]
+async fn plain_request_to_an_address_of_the_configuration_is_forwarded_by_the_proxy() {
+    let proxy = Server::start(&[&ok("page")]).await;
+    let (lookup, lookups) = resolving(&[&["127.0.0.1"]]);
+    let client = HttpClient::with(None, through(proxy.address), lookup);
+    let response = client.get(download("http://site.example:81/a?b")).await.unwrap();
+    assert_eq!(response.body(), "page");
+    let requests = proxy.requests();
+    assert!(requests[0].starts_with("get http://site.example:81/a?b http/1.1\r\n"), "{requests:?}");
+    assert!(requests[0].contains("\r\nproxy-authorization: basic dxnlcjpzzxnhbwu=\r\n"), "{requests:?}");
+    assert_eq!(lookups.load(Ordering::SeqCst), 0, "the proxy resolves the name");
+}
+
+#[tokio::test]
+async fn proxy_gets_the_checked_address_of_what_others_have_chosen() {
+    // One connection: the answer to CONNECT, then that of the server.
+    let established = "HTTP/1.1 200 Connection established\r\n\r\n";
+    let proxy = Server::start_tunnels(established, &ok("page")).await;
+    let (lookup, lookups) = resolving(&[&["2606:2800::1", "93.184.216.34"], &["93.184.216.34", "10.0.0.1"]]);
+    let rules = Some(Arc::new(AddressRules::default()));
+    let client = HttpClient::with(rules, through(proxy.address), lookup);
+    let response = client.get(download("http://site.example/a")).await.unwrap();
+    assert_eq!(response.body(), "page");
+    let requests = proxy.requests();
+    assert!(requests[0].starts_with("connect 93.184.216.34:80 http/1.1\r\n"), "{requests:?}");
+    assert!(requests[0].contains("\r\nproxy-authorization: "), "{requests:?}");
+    assert!(requests[1].starts_with("get /a http/1.1\r\n"), "{requests:?}");
+    assert!(requests[1].contains("\r\nhost: site.example\r\n"), "{requests:?}");
+    assert!(!requests[1].contains("proxy-authorization"), "{requests:?}");
+    assert_eq!(lookups.load(Ordering::SeqCst), 1);
+    // Private addresses are not asked for, whether they are found or written.
+    for url in ["http://site.example/a", "http://10.0.0.1/a", "http://[::1]/a", "http://localhost/a"] {
+        let result = client.get(download(url)).await;
+        assert!(matches!(result, Err(HttpError::Blocked(_))), "{url}: {result:?}");
+    }
+    assert_eq!(proxy.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn refused_tunnel_names_the_status_of_the_proxy() {
+    let proxy =
+        Server::start(&["HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"]).await;
+    let addresses: &[&str] = &["2606:2800::1", "93.184.216.31", "93.184.216.32", "93.184.216.33"];
+    for (rules, asked) in [(None, 1), (Some(Arc::new(AddressRules::default())), MAX_TUNNELS)] {
+        let before = proxy.requests().len();
+        let (lookup, _) = resolving(Box::leak(Box::new([addresses])));
+        let client = HttpClient::with(rules, through(proxy.address), lookup);
+        let result = client.get(download("https://site.example/a")).await;
+        let Err(HttpError::Connect(reason)) = result else { panic!("{result:?}") };
+        assert!(reason.contains("status 403 Forbidden") && !reason.contains("sesame"), "{reason}");
+        assert_eq!(proxy.requests().len() - before, asked);
     }
 }

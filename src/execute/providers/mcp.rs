@@ -306,7 +306,7 @@ impl Provider for Server {
 
     fn start(self: Arc<Self>, host: &Host) {
         if self.host.set(host.clone()).is_ok() {
-            tokio::runtime::Handle::current().spawn(self.supervise());
+            host.spawn(self.supervise());
         }
     }
 }

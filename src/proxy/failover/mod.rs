@@ -19,7 +19,10 @@ use std::{
 
 use tokio::time::sleep;
 
-use self::{health::Health, order::order};
+use self::{
+    health::Health,
+    order::{Way, order},
+};
 use crate::{
     config::{Alternatives, Config, Failover as Settings, Model},
     conversation::Conversation,
@@ -48,7 +51,7 @@ pub(super) struct Attempts<T> {
     /// Begins another attempt. `None` as soon as the response has content.
     begin: Option<Begin<T>>,
     /// The entries that may answer, in the order in which they are asked.
-    order: Vec<String>,
+    order: Vec<Way>,
     /// The one that is asked.
     current: String,
     /// Those that have failed since all were asked last.
@@ -66,7 +69,7 @@ pub(super) struct Attempts<T> {
 pub(super) struct Plan {
     /// The entry that is asked first.
     pub(super) first: String,
-    order: Vec<String>,
+    order: Vec<Way>,
     retries: usize,
 }
 
@@ -90,7 +93,7 @@ impl Failover {
     ) -> Option<Plan> {
         let Alternatives { retries, .. } = **model.alternatives.as_ref()?;
         let order = order(config, model, || order::affinity(conversation, owner), may);
-        let names: Vec<_> = order.iter().map(String::as_str).collect();
+        let names: Vec<_> = order.iter().map(|way| way.target.as_str()).collect();
         let first = self.health.first(&names, Instant::now())?.to_owned();
         Some(Plan { first, order, retries })
     }
@@ -141,20 +144,21 @@ impl<T: 'static> Attempts<T> {
 
     /// The current target has failed before any content. `None`: the response fails, too.
     pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
-        if !is_of_the_target(failure.kind()) {
-            return None;
-        }
         let begin = self.begin.as_ref()?;
+        let order = self.order_after(failure.kind())?;
         let (wait, now) = (wait_of(failure), Instant::now());
         let remaining = |failed: &[String]| -> Vec<&str> {
-            let names = self.order.iter().filter(|name| !failed.contains(name));
-            names.map(String::as_str).collect()
+            order
+                .iter()
+                .map(|way| way.target.as_str())
+                .filter(|name| !failed.iter().any(|f| f == name))
+                .collect()
         };
         let mut failed = self.failed.clone();
         failed.push(self.current.clone());
         let mut pause = Duration::ZERO;
         if remaining(&failed).is_empty() {
-            if self.retries == 0 {
+            if self.retries == 0 || order.is_empty() {
                 return None;
             }
             failed.clear();
@@ -171,7 +175,7 @@ impl<T: 'static> Attempts<T> {
             self.retries -= 1;
             self.pause = self.pause.saturating_mul(2);
         }
-        (self.failed, self.current) = (failed, target);
+        (self.order, self.failed, self.current) = (order, failed, target);
         self.count += 1;
         Some(Box::pin(async move {
             if !pause.is_zero() {
@@ -179,6 +183,19 @@ impl<T: 'static> Attempts<T> {
             }
             beginning.await
         }))
+    }
+
+    /// The entries that may answer after a failure of this kind of the current one. `None`: it would only be repeated.
+    fn order_after(&self, kind: Kind) -> Option<Vec<Way>> {
+        let mut order = self.order.clone();
+        if kind == Kind::ContextLength {
+            // What is too long for a model is so for all its targets.
+            let model = order.iter().find(|way| way.target == self.current)?.model;
+            order.retain(|way| way.model != model);
+        } else if !is_of_the_target(kind) {
+            return None;
+        }
+        Some(order)
     }
 
     /// The response has ended.

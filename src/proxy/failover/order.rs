@@ -11,28 +11,40 @@ use crate::{
     store::Owner,
 };
 
-/// The names of the entries that may answer for `model`, in the order in which they are asked. With weights, the order differs
+/// An entry that may answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Its name.
+    pub(super) target: String,
+    /// Which model it stands for: 0 for the one that was requested, then the fallbacks in their order.
+    pub(super) model: usize,
+}
+
+/// The entries that may answer for `model`, in the order in which they are asked. With weights, the order differs
 /// between conversations and is the same within one, as `affinity` says. Fallbacks are only those that the caller `may` use.
 pub(super) fn order(
     config: &Config,
     model: &Model,
     affinity: impl FnOnce() -> u64,
     may: impl Fn(&str) -> bool,
-) -> Vec<String> {
-    let Some(alternatives) = model.alternatives.as_deref() else { return vec![model.name.clone()] };
+) -> Vec<Way> {
+    let Some(alternatives) = model.alternatives.as_deref() else {
+        return vec![Way { target: model.name.clone(), model: 0 }];
+    };
     let Alternatives { targets, fallback, .. } = alternatives;
     let key = if targets.are_weighted { affinity() } else { 0 };
-    let mut names = own(&model.name, targets, key);
+    let mut groups = vec![own(&model.name, targets, key)];
     for name in fallback.iter().filter(|name| may(name)) {
         let others = config.model(name).filter(|model| model.name == *name);
-        names.extend(others.into_iter().flat_map(|model| match &model.alternatives {
+        groups.extend(others.map(|model| match &model.alternatives {
             Some(others) => own(name, &others.targets, key),
             None => vec![name.clone()],
         }));
     }
+    let ways = groups.into_iter().enumerate();
+    let ways = ways.flat_map(|(model, group)| group.into_iter().map(move |target| Way { target, model }));
     let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    names
+    ways.filter(|way| seen.insert(way.target.clone())).collect()
 }
 
 /// The targets of the model `name`, or itself.

@@ -8,9 +8,17 @@ use super::*;
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn attempts(order: &[&str], retries: usize, settings: Settings) -> (Attempts<()>, Log) {
+    attempts_of(&[order], retries, settings)
+}
+
+/// The same with the targets of several models.
+fn attempts_of(models: &[&[&str]], retries: usize, settings: Settings) -> (Attempts<()>, Log) {
     let shared = Arc::new(Failover::new(settings, Arc::new(Metrics::new(false))));
-    let order: Vec<_> = order.iter().map(|name| (*name).to_owned()).collect();
-    let plan = Plan { first: order[0].clone(), order, retries };
+    let ways = models.iter().enumerate().flat_map(|(model, targets)| {
+        targets.iter().map(move |target| Way { target: (*target).to_owned(), model })
+    });
+    let order: Vec<_> = ways.collect();
+    let plan = Plan { first: order[0].target.clone(), order, retries };
     let log = Log::default();
     let begun = Arc::clone(&log);
     let begin: Begin<()> = Box::new(move |target| {
@@ -52,7 +60,7 @@ fn nothing_is_asked_after_content_after_the_deadline_or_for_the_clients_fault() 
         attempts(&["a", "b"], 0, Settings { deadline: Duration::ZERO, ..Settings::default() });
     assert!(late.next(&down()).is_none());
     let (mut wrong, _) = attempts(&["a", "b"], 9, Settings::default());
-    for kind in [Kind::Request, Kind::TooLarge, Kind::ContextLength, Kind::Draining, Kind::Internal] {
+    for kind in [Kind::Request, Kind::TooLarge, Kind::Draining, Kind::Internal] {
         assert!(wrong.next(&Failure::new(kind, "no")).is_none(), "{kind:?}");
     }
 }
@@ -89,4 +97,20 @@ fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
     assert_eq!(*log.lock().unwrap(), ["c", "b"]);
     first.ended(&Outcome::Done);
     assert_eq!(shared.health.first(&["b", "a"], Instant::now()), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_long_for_a_model_is_asked_of_the_next_model_and_never_again_of_this_one() {
+    let too_long = Failure::new(Kind::ContextLength, "too long");
+    let (mut attempts, log) = attempts_of(&[&["a", "b"], &["c"], &["d"]], 1, Settings::default());
+    for failure in [&too_long, &down(), &too_long, &too_long] {
+        match attempts.next(failure) {
+            Some(beginning) => beginning.await.unwrap(),
+            None => assert_eq!(failure, &too_long),
+        }
+    }
+    assert_eq!(*log.lock().unwrap(), ["c", "d", "c"]);
+    let (mut one, _) = attempts_of(&[&["a", "b"]], 9, Settings::default());
+    assert!(one.next(&too_long).is_none());
+    assert_eq!(one.shared.health.ejected(Instant::now()), 0, "it says nothing of the target");
 }

@@ -3,7 +3,10 @@
 //! There is one way for the first two. Each part is made for the configuration, from what was there before: what clients and
 //! people rely on goes on ([`Before`]), and so do connections to upstreams that have not changed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use tokio_rustls::rustls::ServerConfig;
 
@@ -33,7 +36,8 @@ use crate::{
     tls::Certificates,
 };
 
-/// The tables that the execution stage is made of. It is started anew if one of them changes.
+/// The tables that the execution stage is made of. Another one takes its place if one of them changes, with the providers that do
+/// not.
 const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
 
 /// Clients by the upstreams' names.
@@ -281,29 +285,37 @@ fn stage(
     before: Option<Before<'_>>,
 ) -> Result<Stage, ServeError> {
     let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else { return Ok((None, None)) };
-    let (metrics, witness) = (&witness.metrics, witness.clone());
     let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
-    if let Some((stage, Before { service, changes })) = known
-        && !STAGE.iter().any(|table| changes.touch(table))
-    {
-        stage.know_secrets(redactor);
-        if let Some(models) = &service.stage_models {
-            let clients = clients_of_thread(clients, Some(&models.clients()));
-            models.replace(ConfiguredModels::new(config, learned, clients, witness));
-        }
-        return Ok((Some(Arc::clone(stage)), service.stage_models.clone()));
-    }
+    let asked = known.and_then(|(_, before)| before.service.stage_models.clone());
     // The tools run on a thread of their own.
-    let own = clients_of_thread(clients, None);
-    let models = Arc::new(NewestModels::new(ConfiguredModels::new(config, learned, own, witness)));
+    let own = clients_of_thread(clients, asked.as_ref().map(|models| models.clients()).as_ref());
+    let newest = ConfiguredModels::new(config, learned, own, witness.clone());
+    let models = match asked {
+        Some(models) => {
+            models.replace(newest);
+            models
+        }
+        None => Arc::new(NewestModels::new(newest)),
+    };
+    let mut unchanged = HashSet::new();
+    if let Some((stage, Before { changes, .. })) = known {
+        if !STAGE.iter().any(|table| changes.touch(table)) {
+            stage.know_secrets(redactor);
+            return Ok((Some(Arc::clone(stage)), Some(models)));
+        }
+        let names = settings.providers.iter().map(|entry| &entry.name);
+        let names = names.filter(|name| !changes.touch_entry("providers", name)).cloned();
+        unchanged.extend(names.filter(|_| !changes.touch("execution.proxy")));
+    }
     let asked: Arc<dyn Ask> = Arc::clone(&models) as _;
     let around = Surroundings {
         redactor: Arc::clone(redactor),
         state_dir: config.state_dir.clone(),
         audit: Arc::clone(audit),
-        images: metrics.images(),
+        images: witness.metrics.images(),
         models: Some(asked),
         before: known.map(|(stage, _)| Arc::clone(&***stage)),
+        unchanged,
     };
     let started = Execution::start(Arc::clone(settings), around).map_err(ServeError::Thread)?;
     Ok((Some(Arc::new(started)), Some(models)))

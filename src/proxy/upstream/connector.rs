@@ -8,8 +8,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::{proxied::TcpConnector, stream::Stream};
-use crate::config::Upstream;
+use super::stream::Stream;
+use crate::{config::Upstream, proxied::TcpConnector};
 
 /// How often idle connections are probed, so that dead ones are noticed.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);

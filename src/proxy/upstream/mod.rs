@@ -15,7 +15,6 @@ mod get;
 mod http2;
 mod listing;
 mod pool;
-mod proxied;
 mod small;
 mod stream;
 mod trust;

@@ -12,7 +12,8 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use tokio::time::timeout;
 
-use super::{connector::Connector, innermost, proxied::TcpConnector};
+use super::{connector::Connector, innermost};
+use crate::proxied::TcpConnector;
 
 /// Sends small requests.
 #[derive(Debug)]

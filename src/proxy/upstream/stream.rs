@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::proxied::TcpConnection;
+use crate::proxied::TcpConnection;
 
 /// A byte stream in both directions.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {

@@ -189,7 +189,7 @@ impl Options {
                 base,
                 files,
                 http: host.http.clone(),
-                downloads: HttpClient::guarded(AddressRules {
+                downloads: host.http.guarded(AddressRules {
                     allow_private: self.allow_private,
                     ..AddressRules::default()
                 }),

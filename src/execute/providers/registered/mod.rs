@@ -176,7 +176,7 @@ impl Registrations {
     fn new(options: Options, host: Host) -> Self {
         let credentials = Credentials::new(options.keys.clone());
         let rules = AddressRules { allow_private: options.allow_private, ..AddressRules::default() };
-        let http = HttpClient::guarded(rules.clone());
+        let http = host.http.guarded(rules.clone());
         Self {
             options,
             host,

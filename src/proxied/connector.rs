@@ -1,7 +1,7 @@
-//! [`TcpConnector`]: opens TCP connections to an upstream, directly or through its proxy.
+//! [`TcpConnector`]: opens TCP connections to a server, directly or through a proxy.
 //!
 //! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), in which everything is as without it. For `http`, the connection is
-//! to the proxy, and requests name the upstream (RFC 9112, section 3.2.2).
+//! to the proxy, and requests name the server (RFC 9112, section 3.2.2).
 
 use std::{
     error::Error,
@@ -13,37 +13,31 @@ use std::{
 use http::{Uri, uri::Scheme};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector, proxy::Tunnel},
+    client::legacy::connect::{Connected, Connection, HttpConnector},
     rt::TokioIo,
 };
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use crate::config::HttpProxy;
+use super::{HttpProxy, open_tunnel};
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(super) enum TcpConnector {
-    /// To the upstream.
+pub(crate) enum TcpConnector {
+    /// To the server.
     Direct(HttpConnector),
-    /// To the upstream, by a tunnel of its proxy.
-    Tunnel(Tunnel<HttpConnector>),
-    /// To its proxy, which is here.
+    /// To the server, by a tunnel of this proxy.
+    Tunnel(HttpConnector, HttpProxy),
+    /// To the proxy, which is here.
     Forward(HttpConnector, Uri),
 }
 
 impl TcpConnector {
     /// Connections to the server of `address` by `tcp`.
-    pub(super) fn new(tcp: HttpConnector, proxy: Option<&HttpProxy>, address: &Uri) -> Self {
+    pub(crate) fn new(tcp: HttpConnector, proxy: Option<&HttpProxy>, address: &Uri) -> Self {
         match proxy {
             None => Self::Direct(tcp),
-            Some(proxy) if address.scheme() == Some(&Scheme::HTTPS) => {
-                let tunnel = Tunnel::new(proxy.address.clone(), tcp);
-                Self::Tunnel(match &proxy.authorization {
-                    Some(authorization) => tunnel.with_auth(authorization.clone()),
-                    None => tunnel,
-                })
-            }
+            Some(proxy) if address.scheme() == Some(&Scheme::HTTPS) => Self::Tunnel(tcp, proxy.clone()),
             Some(proxy) => Self::Forward(tcp, proxy.address.clone()),
         }
     }
@@ -59,44 +53,59 @@ impl Service<Uri> for TcpConnector {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         match self {
-            Self::Direct(tcp) | Self::Forward(tcp, _) => tcp.poll_ready(cx).map_err(Into::into),
-            Self::Tunnel(tunnel) => tunnel.poll_ready(cx).map_err(Into::into),
+            Self::Direct(tcp) | Self::Tunnel(tcp, _) | Self::Forward(tcp, _) => {
+                tcp.poll_ready(cx).map_err(Into::into)
+            }
         }
     }
 
-    fn call(&mut self, upstream: Uri) -> Connecting {
+    fn call(&mut self, server: Uri) -> Connecting {
         match self {
-            Self::Direct(tcp) => connected(tcp.call(upstream), false),
-            Self::Tunnel(tunnel) => connected(tunnel.call(upstream), false),
-            Self::Forward(tcp, proxy) => connected(tcp.call(proxy.clone()), true),
+            Self::Direct(tcp) => {
+                let connecting = tcp.call(server);
+                Box::pin(async { Ok(TcpConnection::direct(connecting.await?)) })
+            }
+            Self::Tunnel(tcp, proxy) => {
+                let (connecting, proxy) = (tcp.call(proxy.address.clone()), proxy.clone());
+                Box::pin(async move {
+                    let target = format!("{}:{}", server.host().unwrap_or_default(), port_of(&server));
+                    let stream = connecting.await?.into_inner();
+                    let stream = open_tunnel(stream, &target, proxy.authorization.as_ref()).await?;
+                    Ok(TcpConnection::direct(TokioIo::new(stream)))
+                })
+            }
+            Self::Forward(tcp, proxy) => {
+                let connecting = tcp.call(proxy.clone());
+                Box::pin(async { Ok(TcpConnection { stream: connecting.await?, is_forwarded: true }) })
+            }
         }
     }
 }
 
-fn connected<E: Into<Box<dyn Error + Send + Sync>>>(
-    connecting: impl Future<Output = Result<TokioIo<TcpStream>, E>> + Send + 'static,
-    is_forwarded: bool,
-) -> Connecting {
-    Box::pin(async move {
-        let stream = connecting.await.map_err(Into::into)?;
-        Ok(TcpConnection { stream, is_forwarded })
-    })
+/// The port of the server of `url`.
+pub(crate) fn port_of(url: &Uri) -> u16 {
+    url.port_u16().unwrap_or(if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
 }
 
 /// An open connection.
 #[derive(Debug)]
-pub(super) struct TcpConnection {
+pub(crate) struct TcpConnection {
     stream: TokioIo<TcpStream>,
     /// A proxy reads the requests and passes them on.
     is_forwarded: bool,
 }
 
 impl TcpConnection {
-    pub(super) fn socket(&self) -> &TcpStream {
+    /// One whose other end is the server itself, perhaps through a tunnel.
+    pub(crate) fn direct(stream: TokioIo<TcpStream>) -> Self {
+        Self { stream, is_forwarded: false }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
         self.stream.inner()
     }
 
-    pub(super) fn into_socket(self) -> TcpStream {
+    pub(crate) fn into_socket(self) -> TcpStream {
         self.stream.into_inner()
     }
 }
