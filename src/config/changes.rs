@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::{Config, overlay::below};
 
 /// Settings that hold from the start of the process to its end.
-const FIXED: [&str; 8] = [
+const FIXED: [&str; 10] = [
     "listen",
     "tls",
     "threads",
@@ -18,6 +18,8 @@ const FIXED: [&str; 8] = [
     "store",
     "limits.max_store",
     "limits.store_ttl",
+    "limits.instances",
+    "limits.unchecked_budgets",
     "metrics.tool_names",
 ];
 
@@ -62,9 +64,11 @@ impl Config {
         kept.tls.clone_from(&running.tls);
         kept.threads = running.threads;
         kept.state_dir.clone_from(&running.state_dir);
-        kept.store = running.store;
+        kept.store.clone_from(&running.store);
         kept.limits.max_store = running.limits.max_store;
         kept.limits.store_ttl = running.limits.store_ttl;
+        kept.limits.instances = running.limits.instances;
+        kept.limits.unchecked_budgets = running.limits.unchecked_budgets;
         kept.metrics = running.metrics;
         (kept, Changes(paths))
     }

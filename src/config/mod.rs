@@ -93,7 +93,7 @@ use toml::{
 };
 
 use self::{source::Source, sources::Origin, table::Context};
-use crate::{digest::Digest, format::KnownFormats, rules};
+use crate::{digest::Digest, format::KnownFormats, rules, store::StoreAddress};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
 /// environment.
@@ -217,7 +217,7 @@ pub struct Config {
     pub cors_origins: Origins,
     /// The folder for what outlives a restart. `None`: the user has no folder for state.
     pub state_dir: Option<PathBuf>,
-    /// Where responses are stored that clients want to continue.
+    /// Where state is kept that outlives a request: responses that clients continue, limits, and more.
     pub store: StoreKind,
     /// Paths whose requests go to the upstream unread.
     pub passthrough: Passthrough,
@@ -277,7 +277,11 @@ impl Config {
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         let proxies = self.upstreams.iter().filter_map(|up| up.proxy.as_ref()?.secret());
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
-        keys.chain(providers).map(|key| key.expose_secret()).chain(headers).chain(proxies)
+        let store = match &self.store {
+            StoreKind::Redis(address) => address.password(),
+            StoreKind::Embedded | StoreKind::Off => None,
+        };
+        keys.chain(providers).map(|key| key.expose_secret()).chain(headers).chain(proxies).chain(store)
     }
 }
 
@@ -341,14 +345,26 @@ impl Config {
     }
 }
 
-/// Where responses are stored.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Where state is kept that outlives a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StoreKind {
-    /// In a file on this machine.
+    /// In files on this machine.
     #[default]
     Embedded,
     /// Nowhere.
     Off,
+    /// On a Redis or Valkey server, which several instances share.
+    Redis(StoreAddress),
+}
+
+/// What becomes of a client's budget of a month while the store that instances share is away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UncheckedBudgets {
+    /// It may be used, as far as this instance knows.
+    #[default]
+    Allow,
+    /// It may not.
+    Refuse,
 }
 
 /// What `/metrics`, which requires no key, reveals about clients.
@@ -376,6 +392,10 @@ pub struct Limits {
     pub max_store: usize,
     /// How long a response is stored.
     pub store_ttl: Duration,
+    /// How many instances share the store. While it is away, each admits that part of what clients may use.
+    pub instances: usize,
+    /// What becomes of budgets then.
+    pub unchecked_budgets: UncheckedBudgets,
     /// Bytes of what upstreams want back of their turns, kept for all clients together.
     pub max_turn_state: usize,
     /// How long it is kept. `None`: nothing is kept.
@@ -394,6 +414,8 @@ impl Default for Limits {
             keep_alive: Duration::from_secs(15),
             max_store: 256 << 20,
             store_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            instances: 1,
+            unchecked_budgets: UncheckedBudgets::Allow,
             max_turn_state: 64 << 20,
             turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
             answer: rules::Limits::default(),

@@ -11,7 +11,8 @@ use toml::{
 };
 
 use super::{
-    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, Upstream, admin,
+    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, UncheckedBudgets, Upstream,
+    admin,
     alternatives::{self, Router},
     client_keys, execution, format,
     keys::{Keys, Reading, size_value, string},
@@ -19,12 +20,13 @@ use super::{
     show::masked,
     table::{Cell, Context, Table},
     tls, upstream,
-    value::{list, one_or_more, secret, size, text},
+    value::{Origin, list, one_or_more, referred, secret, size, text},
 };
 use crate::{
     format::KnownFormats,
     rules,
     settings::{Field, Key, OneOf, Settings},
+    store::StoreAddress,
     suggest::suggest,
 };
 
@@ -114,13 +116,18 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
         Field::OptionalText(&mut root.state_dir),
     );
-    keys.key(
+    keys.special(
         Key::new(
             "store",
-            "where the responses are kept that clients of Responses [may continue](dialects.md): \
-             `embedded`, in one file in `state_dir`, or `off`",
-        ),
-        Field::Word(&mut OneOf(&mut root.store, &STORES)),
+            "where the state is kept that outlives a request, such as the responses that clients of Responses [may \
+             continue](dialects.md): `embedded`, in files in `state_dir`; `off`; or the URL of a Redis or Valkey server that \
+             several instances [share](scaling.md), as `redis://user:password@host:6379/0`, or `rediss://…` for TLS. \
+             `\"env:NAME\"` and `\"file:PATH\"` keep the password out of the file",
+        )
+        .file_only(),
+        &mut root.store,
+        store,
+        |store| Some(string(&shown_store(store))),
     );
     keys.key(
         Key::new(
@@ -145,8 +152,39 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     );
 }
 
-/// The values of `store`.
-const STORES: [(&str, StoreKind); 2] = [("embedded", StoreKind::Embedded), ("off", StoreKind::Off)];
+/// Reads `store`.
+fn store(cell: Cell<'_>) -> Option<StoreKind> {
+    let (written, origin) = referred(cell.clone())?;
+    match written.as_str() {
+        "embedded" => return Some(StoreKind::Embedded),
+        "off" => return Some(StoreKind::Off),
+        _ if !cfg!(feature = "redis") => {
+            return cell.wrong("expected \"embedded\" or \"off\": this build cannot use a server");
+        }
+        _ => {}
+    }
+    match StoreAddress::parse(&written) {
+        Ok(address) => {
+            if address.password().is_some() && origin == Origin::Here {
+                cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
+            }
+            Some(StoreKind::Redis(address))
+        }
+        Err(wrong) => cell.wrong(format!("{wrong}; or \"embedded\" or \"off\"")),
+    }
+}
+
+fn shown_store(store: &StoreKind) -> String {
+    match store {
+        StoreKind::Embedded => "embedded".to_owned(),
+        StoreKind::Off => "off".to_owned(),
+        StoreKind::Redis(address) => address.covered(&masked(address.password().unwrap_or_default())),
+    }
+}
+
+/// The values of `unchecked_budgets`.
+const UNCHECKED_BUDGETS: [(&str, UncheckedBudgets); 2] =
+    [("allow", UncheckedBudgets::Allow), ("refuse", UncheckedBudgets::Refuse)];
 
 /// The default of `state_dir`: `None` if the user has no home.
 pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
@@ -302,6 +340,22 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
         Field::Size(&mut limits.max_store),
     );
     keys.key(Key::new("store_ttl", "how long a response is stored"), Field::Duration(&mut limits.store_ttl));
+    keys.key(
+        Key::new(
+            "instances",
+            "how many instances share a `store` on a server. While it is away, each admits that part of what clients may use \
+             in a minute and at a time; see [scaling](scaling.md)",
+        ),
+        Field::Count(&mut limits.instances, 1),
+    );
+    keys.key(
+        Key::new(
+            "unchecked_budgets",
+            "what becomes of budgets of a month while such a store is away: `allow` admits requests as long as this instance knows \
+             of tokens that are left, `refuse` answers 503",
+        ),
+        Field::Word(&mut OneOf(&mut limits.unchecked_budgets, &UNCHECKED_BUDGETS)),
+    );
     keys.key(
         Key::new(
             "max_turn_state",

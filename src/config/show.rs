@@ -67,7 +67,7 @@ impl Config {
             api_keys: self.api_keys.clone(),
             cors_origins: self.cors_origins.clone(),
             state_dir: self.state_dir.as_ref().map(|folder| folder.display().to_string()),
-            store: self.store,
+            store: self.store.clone(),
             passthrough: self.passthrough.clone(),
             drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,

@@ -10,12 +10,12 @@
 //! holds the whole turn and what toolwire's hops before it added, which the client has not seen either. Records belong to one
 //! client, outlive a restart, and expire. A history without a record is valid too: it goes on as the client sent it.
 
-mod saved;
+pub(crate) mod saved;
 
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    path::PathBuf,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -23,13 +23,13 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     sync::watch,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::tool::{ErrorCode, ToolError};
 use crate::{
     conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id},
-    store::{EmbeddedStore, Key, Owner, Store, StoreSettings},
+    store::{Key, Owner, Space, Store, StoreError, Stores},
 };
 
 /// How long a record is kept: from the model's turn to the client's next request.
@@ -38,11 +38,14 @@ const TTL: Duration = Duration::from_secs(15 * 60);
 /// Bytes of all records. The oldest go first.
 const MAX_BYTES: usize = 64 << 20;
 
+/// How long another instance is believed to be running calls that it has told of.
+const PRESUMED_RUNNING: Duration = Duration::from_secs(15);
+
+/// How often the results of another instance are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 /// Ids of calls that are looked up for one request. Older calls are forwarded as they are.
 const MAX_IDS: usize = 512;
-
-/// The file's name in the folder for state.
-const FILE: &str = "deferred.redb";
 
 /// The turns of all clients that wait for a next request.
 pub(crate) struct Deferred {
@@ -84,17 +87,19 @@ pub(crate) struct Pending {
 }
 
 impl Deferred {
-    /// Records in `folder`; only in memory without one.
-    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        let settings = StoreSettings { folder, max_bytes: MAX_BYTES, ttl: TTL };
+    /// Records where state is kept.
+    pub(crate) fn new(stores: &Stores) -> Self {
         let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
-        let store = EmbeddedStore::in_file(settings, FILE, Box::new(on_failure));
-        Self { store: Arc::new(store), running: Mutex::default() }
+        let store = stores.open(Space::Deferred, (MAX_BYTES, TTL), Box::new(on_failure));
+        Self { store, running: Mutex::default() }
     }
 
     /// Keeps a record whose calls are about to run, for the client's next request.
     pub(crate) fn begin(self: &Arc<Self>, owner: Owner, record: Record) -> Pending {
         let (done, running) = watch::channel(());
+        if !record.is_finished() {
+            self.put_running(owner, &record);
+        }
         self.put(owner, &record);
         self.running().extend(record.client_ids().map(|id| ((owner, id.to_owned()), running.clone())));
         Pending { deferred: Arc::clone(self), owner, record, _done: done }
@@ -102,52 +107,44 @@ impl Deferred {
 
     /// Completes the turns of `conversation` that have a record. Waits for results until `deadline`. Returns whether there was
     /// such a turn.
+    ///
+    /// # Errors
+    /// The store that instances share is away, so that nobody knows whether there is a record.
     pub(crate) async fn restore(
         &self,
         conversation: &mut Conversation,
         owner: Owner,
         deadline: Instant,
-    ) -> bool {
+    ) -> Result<bool, StoreError> {
         let ids = call_ids(conversation);
         if ids.is_empty() {
-            return false;
+            return Ok(false);
         }
         for mut running in self.running_of(&ids, owner) {
             // An error means that the calls have ended.
             let _ = timeout_at(deadline, running.changed()).await;
         }
-        let store = Arc::clone(&self.store);
-        let read = move || -> HashMap<String, Arc<Record>> {
-            let now = unix_time();
-            let kept = |id: &str| {
-                let found = store.get(&Key::new(owner, id), now);
-                let bytes =
-                    found.inspect_err(|error| tracing::error!(%error, "deferred turns cannot be read"));
-                saved::read(&bytes.ok().flatten()?)
-            };
-            let mut records: HashMap<String, Arc<Record>> = HashMap::new();
-            for id in ids {
-                if records.contains_key(&id) {
-                    continue;
-                }
-                let record = match kept(&id) {
-                    Some(Kept::Under(first)) => kept(&first),
-                    kept => kept,
-                };
-                if let Some(Kept::Record(record)) = record {
-                    let record = Arc::new(record);
-                    let ids: Vec<_> = record.client_ids().map(str::to_owned).collect();
-                    records.extend(ids.into_iter().map(|id| (id, Arc::clone(&record))));
+        let found = loop {
+            let (store, ids) = (Arc::clone(&self.store), ids.clone());
+            let read = tokio::task::spawn_blocking(move || find(&*store, owner, &ids)).await;
+            match read.unwrap_or_else(|_| Ok(Found::default())) {
+                Ok(found) if found.is_running && Instant::now() < deadline => sleep(LOOK_AGAIN).await,
+                Ok(found) => break found,
+                Err(error) if self.store.is_shared() => return Err(error),
+                Err(error) => {
+                    tracing::error!(%error, "deferred turns cannot be read");
+                    break Found::default();
                 }
             }
-            records
         };
-        let records = tokio::task::spawn_blocking(read).await.unwrap_or_default();
-        !records.is_empty() && put_back(conversation, &records)
+        Ok(!found.records.is_empty() && put_back(conversation, &found.records))
     }
 
-    /// Whether calls run whose results `conversation` needs.
+    /// Whether calls run whose results `conversation` needs. They may run at another instance, if there is one.
     pub(crate) fn is_awaited(&self, conversation: &Conversation, owner: Owner) -> bool {
+        if self.store.is_shared() {
+            return !call_ids(conversation).is_empty();
+        }
         !self.running().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
     }
 
@@ -174,6 +171,15 @@ impl Deferred {
         ids.for_each(|id| self.store.put(Key::new(owner, id), under.clone(), now));
     }
 
+    /// Other instances may wait for the results of `record` for a while longer.
+    fn put_running(&self, owner: Owner, record: &Record) {
+        if let Some(first) = record.client_ids().next().filter(|_| self.store.is_shared()) {
+            let (now, key) = (unix_time(), Key::new(owner, &running_key(first)));
+            let until = now.saturating_add(PRESUMED_RUNNING.as_secs());
+            self.store.put(key, Bytes::copy_from_slice(&until.to_be_bytes()), now);
+        }
+    }
+
     fn running(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<()>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,6 +192,17 @@ impl fmt::Debug for Deferred {
 }
 
 impl Pending {
+    /// What `running` gives. Meanwhile, other instances know that it runs.
+    pub(crate) async fn during<T>(&self, running: impl Future<Output = T>) -> T {
+        let mut running = pin!(running);
+        loop {
+            match timeout(PRESUMED_RUNNING / 3, &mut running).await {
+                Ok(ended) => return ended,
+                Err(_) => self.deferred.put_running(self.owner, &self.record),
+            }
+        }
+    }
+
     /// Keeps the results.
     pub(crate) fn finish(mut self, results: Vec<CallOutput>) {
         self.record.results = results;
@@ -208,6 +225,11 @@ impl Record {
         calls(&self.turn).map(|call| call.id.as_str()).filter(|id| !self.is_hosted(id))
     }
 
+    /// Whether all results are known.
+    fn is_finished(&self) -> bool {
+        self.hosted.iter().all(|id| self.results.iter().any(|result| result.id == *id))
+    }
+
     fn is_hosted(&self, id: &str) -> bool {
         self.hosted.iter().any(|hosted| hosted == id)
     }
@@ -225,6 +247,56 @@ impl Record {
             }
         })
     }
+}
+
+/// What a store knows of calls.
+#[derive(Debug, Default)]
+struct Found {
+    /// By the ids of the client's calls.
+    records: HashMap<String, Arc<Record>>,
+    /// Another instance is running calls of one of them.
+    is_running: bool,
+}
+
+/// Looks up the calls `ids`.
+fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreError> {
+    let now = unix_time();
+    let read = |ids: &[String]| {
+        let keys: Vec<_> = ids.iter().map(|id| Key::new(owner, id)).collect();
+        let values = store.get_all(&keys, now)?.into_iter();
+        Ok::<_, StoreError>(values.map(|value| saved::read(&value?)).collect::<Vec<_>>())
+    };
+    let (mut records, mut firsts) = (Vec::new(), Vec::new());
+    for kept in read(ids)?.into_iter().flatten() {
+        match kept {
+            Kept::Record(record) => records.push(record),
+            Kept::Under(first) if !ids.contains(&first) && !firsts.contains(&first) => firsts.push(first),
+            Kept::Under(_) => {}
+        }
+    }
+    let others = if firsts.is_empty() { Vec::new() } else { read(&firsts)? };
+    records.extend(others.into_iter().flatten().filter_map(|kept| match kept {
+        Kept::Record(record) => Some(record),
+        Kept::Under(_) => None,
+    }));
+    let unfinished = records.iter().filter(|record| store.is_shared() && !record.is_finished());
+    let firsts = unfinished.filter_map(|record| record.client_ids().next());
+    let keys: Vec<_> = firsts.map(|first| Key::new(owner, &running_key(first))).collect();
+    let running = if keys.is_empty() { Vec::new() } else { store.get_all(&keys, now)? };
+    let is_later =
+        |until: &Bytes| <[u8; 8]>::try_from(&**until).is_ok_and(|until| u64::from_be_bytes(until) > now);
+    let mut found = Found { is_running: running.iter().flatten().any(is_later), ..Found::default() };
+    for record in records {
+        let record = Arc::new(record);
+        let ids: Vec<_> = record.client_ids().map(str::to_owned).collect();
+        found.records.extend(ids.into_iter().map(|id| (id, Arc::clone(&record))));
+    }
+    Ok(found)
+}
+
+/// Under what instances tell each other that calls are running. No call has such an id.
+fn running_key(first: &str) -> String {
+    format!("{first}\0running")
 }
 
 fn calls(turn: &Turn) -> impl Iterator<Item = &Call> {

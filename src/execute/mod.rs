@@ -53,6 +53,7 @@ pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
     address::Domain,
     audit::{Audit, AuditEvent, Observer, Record, Subject, Subscription},
+    deferred::saved,
     intent::Intent,
     permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope, key_mark},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},

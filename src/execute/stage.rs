@@ -33,7 +33,11 @@ use super::{
     settings::ExecutionSettings,
     turn::HostedTurn,
 };
-use crate::{conversation::Conversation, redact::Redactor, store::Owner};
+use crate::{
+    conversation::Conversation,
+    redact::Redactor,
+    store::{Owner, StoreError, Stores},
+};
 
 /// The stage. All threads share it.
 #[derive(Debug)]
@@ -117,6 +121,8 @@ pub(crate) struct Surroundings {
     pub(crate) redactor: Arc<Redactor>,
     /// The folder for what outlives a restart. `None`: nothing does.
     pub(crate) state_dir: Option<PathBuf>,
+    /// Where it is kept, except for what people put into files.
+    pub(crate) stores: Stores,
     /// Gets the events.
     pub(crate) audit: Arc<Audit>,
     /// Show how many generated images are kept.
@@ -145,6 +151,7 @@ impl Surroundings {
             audit: Arc::new(Audit::new(Arc::clone(&redactor), None)),
             redactor,
             state_dir: None,
+            stores: Stores::Embedded(None),
             models: None,
             images: ImageGauges::default(),
             before: None,
@@ -218,7 +225,7 @@ impl Execution {
         let (audit, before) = (around.audit, around.before.as_deref());
         audit.write_to(settings.audit.as_deref());
         let deferred = before.map(|before| Arc::clone(&before.deferred));
-        let deferred = deferred.unwrap_or_else(|| Arc::new(Deferred::new(around.state_dir.clone())));
+        let deferred = deferred.unwrap_or_else(|| Arc::new(Deferred::new(&around.stores)));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let files = before.and_then(|before| before.files.clone()).filter(|files| files.is_by(&images));
         let files = files.or_else(|| ImageFiles::new(&images, around.images).map(Arc::new));
@@ -312,7 +319,14 @@ impl Execution {
     }
 
     /// Completes the turns of the history that the client knows only in part. Returns whether there was one.
-    pub(crate) async fn complete(&self, conversation: &mut Conversation, client: Owner) -> bool {
+    ///
+    /// # Errors
+    /// The store that instances share is away.
+    pub(crate) async fn complete(
+        &self,
+        conversation: &mut Conversation,
+        client: Owner,
+    ) -> Result<bool, StoreError> {
         let deadline = Instant::now() + self.settings.deadline;
         self.deferred.restore(conversation, client, deadline).await
     }

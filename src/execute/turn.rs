@@ -149,7 +149,7 @@ impl HostedTurn {
         }
         let running = self.run_in(hop, hosted);
         self.execution.runtime().spawn(async move {
-            let ran = running.await;
+            let ran = pending.during(running).await;
             pending.finish(ran.into_iter().map(|ran| ran.output).collect());
         });
     }

@@ -57,6 +57,8 @@ pub(crate) struct Metrics {
     unsolicited: Family<UpstreamLabel, Counter>,
     tools_left_out: Family<ModelLabel, Counter>,
     store_failures: Counter,
+    store_away: Gauge,
+    unchecked_requests: Counter,
     constraints_failed: Family<ConstraintLabels, Counter>,
     attempts: Family<AttemptLabels, Counter>,
     ejected_targets: Gauge,
@@ -221,6 +223,8 @@ impl Metrics {
             unsolicited: Family::default(),
             tools_left_out: Family::default(),
             store_failures: Counter::default(),
+            store_away: Gauge::default(),
+            unchecked_requests: Counter::default(),
             constraints_failed: Family::default(),
             attempts: Family::default(),
             ejected_targets: Gauge::default(),
@@ -371,6 +375,16 @@ impl Metrics {
             "store_failures",
             "Responses that could not be stored, so that they cannot be continued after a restart",
             self.store_failures.clone(),
+        );
+        registry.register(
+            "store_away",
+            "1 while the server on which instances share their state cannot be used",
+            self.store_away.clone(),
+        );
+        registry.register(
+            "unchecked_requests",
+            "Requests of clients with names that were admitted by this instance's own counts, since the shared ones were away",
+            self.unchecked_requests.clone(),
         );
         registry.register(
             "constraints_failed",
@@ -574,6 +588,16 @@ impl Metrics {
     /// The counter of responses that could not be stored.
     pub(crate) fn store_failures(&self) -> Counter {
         self.store_failures.clone()
+    }
+
+    /// The gauge that says whether the server with the shared state cannot be used.
+    pub(crate) fn store_away(&self) -> Gauge {
+        self.store_away.clone()
+    }
+
+    /// The counter of requests whose limits were not checked for all instances together.
+    pub(crate) fn unchecked_requests(&self) -> Counter {
+        self.unchecked_requests.clone()
     }
 
     /// The counter of connections on which `upstream` sent bytes that no request had asked for.

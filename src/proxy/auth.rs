@@ -17,7 +17,7 @@ use secrecy::ExposeSecret;
 use self::watch::Watch;
 use super::limits::{Account, Ledger};
 use crate::{
-    config::{ClientKey, Config, KeyDigest, KeyFile, StoreKind, client_keys::settled, is_mistyped},
+    config::{ClientKey, Config, KeyDigest, KeyFile, client_keys::settled, is_mistyped},
     dialect::UID_HEADER,
     execute::key_mark,
     failure::{Failure, Kind},
@@ -101,11 +101,11 @@ impl Keys {
     ///
     /// # Errors
     /// If there can be no thread that looks at the file.
-    pub(super) fn new(config: &Arc<Config>, now: u64) -> io::Result<Self> {
+    pub(super) fn new(config: &Arc<Config>, ledger: Ledger, now: u64) -> io::Result<Self> {
         let folder = config.state_dir.clone();
         let shared = Arc::new(Shared {
             entries: Mutex::new(Entries { config: Arc::clone(config), saved: Vec::new() }),
-            ledger: Ledger::new(folder.clone().filter(|_| config.store != StoreKind::Off)),
+            ledger,
             file: folder.as_deref().map(|folder| Mutex::new(KeyFile::in_folder(folder))),
             ring: RwLock::default(),
         });

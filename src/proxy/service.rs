@@ -26,7 +26,7 @@ use crate::{
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
-    store::Owner,
+    store::{Owner, Stores},
     tls::Certificates,
 };
 
@@ -90,13 +90,14 @@ impl Refused {
 }
 
 /// Admits a request of `caller`. `None`: the caller has no name, and so no limits.
-fn admit(
+async fn admit(
     caller: &Caller,
     wish: impl FnOnce(&Account) -> Wish,
     dialect: ClientDialect,
 ) -> Result<Option<Box<Allowance>>, Refused> {
-    let admitted = caller.account.as_ref().map(|account| account.admit(wish(account), dialect, unix_time()));
-    admitted.transpose().map_err(Refused::Limited)
+    let Some(account) = &caller.account else { return Ok(None) };
+    let admitted = account.admit(wish(account), dialect, unix_time()).await;
+    admitted.map(Some).map_err(Refused::Limited)
 }
 
 /// Adds the headers that say what is left of a client's limits.
@@ -115,6 +116,8 @@ pub(super) struct Service {
     keys: Arc<Keys>,
     models: Arc<Models>,
     learned: Arc<Learned>,
+    /// Where state is kept that outlives a request.
+    stores: Stores,
     responses: Responses,
     states: Arc<TurnStates>,
     /// What is known of models that may answer for another one.
@@ -446,10 +449,11 @@ impl Service {
             Err(failure) => return reply::error(failure, dialect, access),
         };
         *rest = Rest::None;
-        let counted = exchange::decode(dialect, &body).map_err(Refused::from).and_then(|mut conversation| {
+        let counted = async {
+            let mut conversation = exchange::decode(dialect, &body)?;
             access.asked(&conversation.model, false);
             caller.check_model(&conversation.model)?;
-            let allowance = admit(&caller, |_| Wish::PLAIN, dialect)?;
+            let allowance = admit(&caller, |_| Wish::PLAIN, dialect).await?;
             let model = exchange::model(&self.config, dialect, &conversation)?;
             if let Some(execution) = self.execution.as_deref() {
                 exchange::host(
@@ -461,9 +465,9 @@ impl Service {
             exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
             let tokens = count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?);
-            Ok((tokens, allowance))
-        });
-        match counted {
+            Ok::<_, Refused>((tokens, allowance))
+        };
+        match counted.await {
             Ok((tokens, allowance)) => {
                 let mut response = reply::json(&dialect.side().token_count(tokens), access);
                 put_rates(allowance.as_deref(), response.headers_mut());
@@ -505,7 +509,7 @@ impl Service {
             access.asked(name, false);
         }
         let allowance = match caller.check_model(name) {
-            Ok(()) => admit(&caller, |_| passthrough::wish(&request), routes::DEFAULT_DIALECT),
+            Ok(()) => admit(&caller, |_| passthrough::wish(&request), routes::DEFAULT_DIALECT).await,
             Err(failure) => Err(failure.into()),
         };
         let allowance = match allowance {

@@ -1,6 +1,6 @@
 //! [`Responses`]: the stored responses of all clients, and [`ResponseKeeper`]: what stores one.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Method;
@@ -11,7 +11,7 @@ use crate::{
     dialect::ClientDialect,
     failure::{Failure, Kind},
     observe::{Metrics, untrusted::clip},
-    store::{EmbeddedStore, Key, Owner, Store, StoreError, StoreSettings},
+    store::{Key, Owner, Space, Store, StoreError, Stores},
 };
 
 /// The most responses of which one request may name items.
@@ -27,19 +27,13 @@ pub(super) struct Responses {
 }
 
 impl Responses {
-    pub(super) fn new(config: &Config, metrics: &Metrics) -> Self {
-        let embedded = || {
-            let settings = StoreSettings {
-                folder: config.state_dir.clone(),
-                max_bytes: config.limits.max_store,
-                ttl: config.limits.store_ttl,
-            };
+    pub(super) fn new(config: &Config, stores: &Stores, metrics: &Metrics) -> Self {
+        let open = || {
             let failures = metrics.store_failures();
             let on_failure = Box::new(move |count| _ = failures.inc_by(count));
-            let store: Arc<dyn Store> = Arc::new(EmbeddedStore::new(settings, on_failure));
-            store
+            stores.open(Space::Responses, (config.limits.max_store, config.limits.store_ttl), on_failure)
         };
-        let store = (config.store == StoreKind::Embedded).then(embedded);
+        let store = (config.store != StoreKind::Off).then(open);
         Self { store, max_body: config.limits.max_body }
     }
 
@@ -74,7 +68,7 @@ impl Responses {
             let mut bytes = 0;
             let mut records = Vec::with_capacity(keys.len());
             for key in &keys {
-                let record = store.get(key, now)?;
+                let record = find(store, key, now)?;
                 bytes += record.as_ref().map_or(0, Bytes::len);
                 // What is read for one request is bounded before it is all there.
                 if bytes > max.saturating_mul(RECORDS_PER_BODY) {
@@ -110,7 +104,7 @@ impl Responses {
         now: u64,
     ) -> Result<Bytes, Failure> {
         let key = Key::new(owner, id);
-        let record = self.read(move |store| store.get(&key, now)).await?.flatten();
+        let record = self.read(move |store| find(store, &key, now)).await?.flatten();
         let shown = record.and_then(|record| match part {
             Part::Response => dialect.side().stored_response(&record),
             Part::Input => dialect.side().stored_input(&record),
@@ -148,17 +142,39 @@ impl Responses {
         act: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<Option<T>, Failure> {
         let Some(store) = self.store.clone() else { return Ok(None) };
+        let is_shared = store.is_shared();
         let failed = |error: &dyn fmt::Display| {
             tracing::error!(%error, "the store of responses failed");
             Failure::new(Kind::Internal, "the store of responses cannot be used")
         };
         match spawn_blocking(move || act(&*store)).await {
             Ok(Ok(read)) => Ok(Some(read)),
+            Ok(Err(error)) if is_shared => Err(away(&error)),
             Ok(Err(error)) => Err(failed(&error)),
             Err(error) => Err(failed(&error)),
         }
     }
 }
+
+/// The answer while the store that instances share is away.
+pub(super) fn away(error: &StoreError) -> Failure {
+    tracing::warn!(%error, "a request needs the store, which is away");
+    let message = "the store of this server cannot be reached, and the request depends on what is kept there; try again in a moment";
+    Failure::new(Kind::Overloaded, message).with_code("store_unavailable").with_retry_after("2")
+}
+
+/// The value under `key`. Another instance may be about to write it: a client can be faster than the store.
+fn find(store: &dyn Store, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
+    let found = store.get(key, now)?;
+    if found.is_some() || !store.is_shared() {
+        return Ok(found);
+    }
+    std::thread::sleep(SECOND_LOOK);
+    store.get(key, now)
+}
+
+/// How long after a first look there is a second one.
+const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// Records may be larger than what the request takes of them.
 const RECORDS_PER_BODY: usize = 4;

@@ -2,7 +2,7 @@
 //!
 //! State belongs to the client whose response it came with, and to the upstream that sent it: nobody else gets it. It is kept
 //! in memory, for a limited time and up to a limit that all clients share. A client that fills it displaces its own oldest
-//! state, not that of others.
+//! state, not that of others. If instances share a store, it is there, too, and what this instance lacks is read from there.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,12 +10,18 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use bytes::Bytes;
+use tokio::{task::spawn_blocking, time::Instant};
 
+use super::service::unix_time;
 use crate::{
     conversation::{Conversation, TurnState, WantsBack},
-    store,
+    execute::saved,
+    store::{self, Key, Space, Store, StoreError, Stores},
 };
+
+/// Calls that are looked up for one request in the store that instances share.
+const MAX_FETCHED: usize = 512;
 
 /// Bytes that one record takes beside its texts, by estimate. It also limits how many records there are.
 const OVERHEAD: usize = 256;
@@ -27,6 +33,8 @@ pub(super) struct TurnStates {
     /// Bytes of all records. `ttl` is how long one is kept; `None`: nothing is kept.
     max_bytes: usize,
     ttl: Option<Duration>,
+    /// The store that instances share, if they do.
+    store: Option<Arc<dyn Store>>,
 }
 
 /// Whose state it is.
@@ -79,13 +87,16 @@ pub(super) struct Keeper {
 }
 
 impl TurnStates {
-    pub(super) fn new(max_bytes: usize, ttl: Option<Duration>) -> Self {
-        Self { memory: Arc::default(), max_bytes, ttl }
+    pub(super) fn new(max_bytes: usize, ttl: Option<Duration>, stores: &Stores) -> Self {
+        let on_failure = |count| tracing::warn!(count, "state of turns could not be shared");
+        let shared = ttl.filter(|_| stores.is_shared());
+        let store = shared.map(|ttl| stores.open(Space::TurnStates, (max_bytes, ttl), Box::new(on_failure)));
+        Self { memory: Arc::default(), max_bytes, ttl, store }
     }
 
     /// The same state under other limits.
     pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
-        Self { memory: Arc::clone(&self.memory), max_bytes, ttl }
+        Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
     }
 
     /// The state of `client` at `upstream`, which wants that back. `None`: there is nothing to keep.
@@ -117,6 +128,66 @@ impl OwnStates {
         });
     }
 
+    /// Reads what this instance does not know of the calls in the history of `conversation` from the store that instances share.
+    ///
+    /// # Errors
+    /// It is away.
+    pub(super) async fn fetch(&self, conversation: &mut Conversation) -> Result<(), StoreError> {
+        let Some(store) = self.states.store.clone() else { return Ok(()) };
+        let mut unknown = Vec::new();
+        {
+            let memory = self.states.memory();
+            let shelf = memory.owners.get(&self.owner);
+            // Puts nothing back: it only asks for each call.
+            conversation.restore(|id, answered| {
+                if !shelf.is_some_and(|shelf| shelf.knows(id, answered)) && unknown.len() < MAX_FETCHED {
+                    unknown.push((id.to_owned(), answered));
+                }
+                None
+            });
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<_> = unknown.iter().map(|(id, answered)| self.key(id, *answered)).collect();
+        let now = unix_time();
+        let read = spawn_blocking(move || store.get_all(&keys, now)).await;
+        for ((id, answered), value) in unknown.into_iter().zip(read.unwrap_or_else(|_| Ok(Vec::new()))?) {
+            // A turn with several calls has one state.
+            let is_new = |states: &TurnStates| {
+                !states.memory().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
+            };
+            if let Some(value) = value.filter(|_| is_new(&self.states))
+                && let Some(state) = saved::read_state(&value)
+            {
+                self.keep_here(state, answered);
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of a call's state.
+    fn key(&self, id: &str, answered: u64) -> Key {
+        Key::new(self.owner.client, &format!("{}\0{id}\0{answered:016x}", self.owner.upstream))
+    }
+
+    /// Keeps `state` in memory. What is too old, and what there is no room for, is forgotten.
+    fn keep_here(&self, state: TurnState, answered: u64) {
+        let Self { states, owner, .. } = self;
+        let Some(ttl) = states.ttl else { return };
+        // An id is in the record and in the index.
+        let ids: usize = state.calls.iter().map(|(id, _)| id.len()).sum();
+        let bytes = state.size() + ids + OVERHEAD * (1 + state.calls.len());
+        if bytes > states.max_bytes {
+            return;
+        }
+        let record = Record { state: Arc::new(state), answered, since: Instant::now(), bytes };
+        let mut memory = states.memory();
+        memory.remove_old(ttl);
+        memory.insert(owner, record);
+        while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
+    }
+
     /// Keeps the state of the response to `conversation`.
     pub(super) fn keeper(self, conversation: &Conversation) -> Keeper {
         Keeper { answered: conversation.answered_turn(), states: self }
@@ -129,21 +200,15 @@ impl Keeper {
         self.states.wants
     }
 
-    /// Keeps `state`. What is too old, and what there is no room for, is forgotten.
+    /// Keeps `state`.
     pub(super) fn keep(&self, state: TurnState) {
-        let OwnStates { states, owner, .. } = &self.states;
-        let Some(ttl) = states.ttl else { return };
-        // An id is in the record and in the index.
-        let ids: usize = state.calls.iter().map(|(id, _)| id.len()).sum();
-        let bytes = state.size() + ids + OVERHEAD * (1 + state.calls.len());
-        if bytes > states.max_bytes {
-            return;
+        let own = &self.states;
+        if let Some(store) = &own.states.store {
+            let (value, now) = (Bytes::from(saved::write_state(&state)), unix_time());
+            let keys = state.calls.iter().map(|(id, _)| own.key(id, self.answered));
+            keys.for_each(|key| store.put(key, value.clone(), now));
         }
-        let record = Record { state: Arc::new(state), answered: self.answered, since: Instant::now(), bytes };
-        let mut memory = states.memory();
-        memory.remove_old(ttl);
-        memory.insert(owner, record);
-        while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
+        own.keep_here(state, self.answered);
     }
 }
 
@@ -186,6 +251,11 @@ impl Shelf {
             self.index.entry(id.as_str().into()).or_default().insert(record.answered, number);
         }
         self.records.insert(number, record);
+    }
+
+    /// Whether there is a record of the call `id` in an answer to this turn.
+    fn knows(&self, id: &str, answered: u64) -> bool {
+        self.index.get(id).is_some_and(|known| known.contains_key(&answered))
     }
 
     /// The record of the call `id` in an answer to the same turn, or else the only record of such a call. Clients may send a
@@ -256,7 +326,7 @@ mod tests {
 
     #[test]
     fn state_is_only_for_its_client_and_its_upstream() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
         let alice = own(&states, "alice", "up");
         keep(&alice, "hi", "c1", "hm");
         assert_eq!(restored(&alice, "hi", "c1").as_deref(), Some("hm"));
@@ -270,7 +340,7 @@ mod tests {
 
     #[test]
     fn ids_that_several_conversations_have_are_told_apart() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
         let own = own(&states, "a", "up");
         keep(&own, "one", "functions.f:0", "first");
         assert_eq!(restored(&own, "changed by the client", "functions.f:0").as_deref(), Some("first"));
@@ -284,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_client_that_fills_the_memory_displaces_its_own_state() {
-        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR)));
+        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::Embedded(None)));
         let (quiet, loud) = (own(&states, "quiet", "up"), own(&states, "loud", "up"));
         keep(&quiet, "hi", "c", "kept");
         for number in 0..1000 {
@@ -304,7 +374,7 @@ mod tests {
 
     #[test]
     fn records_without_text_are_limited_too() {
-        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR)));
+        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::Embedded(None)));
         let own = own(&states, "a", "up");
         for number in 0..10_000 {
             keep(&own, "hi", &number.to_string(), "");
@@ -316,7 +386,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn old_state_is_forgotten() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
         let own = own(&states, "a", "up");
         keep(&own, "hi", "c", "hm");
         tokio::time::advance(HOUR.checked_sub(Duration::from_millis(1)).unwrap()).await;
@@ -329,9 +399,9 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_where_nothing_is_wanted() {
-        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR)));
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
         assert!(states.of(store::Owner::default(), "up", WantsBack::Nothing).is_none());
-        let off = Arc::new(TurnStates::new(1 << 20, None));
+        let off = Arc::new(TurnStates::new(1 << 20, None, &Stores::Embedded(None)));
         assert!(off.of(store::Owner::default(), "up", WantsBack::Reasoning).is_none());
     }
 }

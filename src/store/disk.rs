@@ -22,9 +22,6 @@ use super::StoreError;
 const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values");
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
 
-/// The file's name in its folder, if it has no other.
-pub(super) const FILE: &str = "store.redb";
-
 /// Bytes that redb may cache. The file's pages are cached by the system, too.
 const CACHE: usize = 8 << 20;
 

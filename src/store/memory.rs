@@ -43,6 +43,19 @@ impl Memory {
         self.entries.get(key).cloned()
     }
 
+    /// The oldest values: at most `count`, and no more once they have this many bytes.
+    #[cfg(feature = "redis")]
+    pub(super) fn oldest(&self, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
+        let mut bytes = 0;
+        let entries = self.by_age.values().filter_map(|key| Some((key.clone(), self.entry(key)?)));
+        let within = |(_, entry): &(Key, Entry)| {
+            let fits = bytes < max_bytes;
+            bytes += entry.value.len();
+            fits
+        };
+        entries.take(count).take_while(within).collect()
+    }
+
     /// Keeps a value, and removes the oldest beyond the limit. Returns how many were removed.
     pub(super) fn put(&mut self, key: Key, value: Bytes, expires: u64) -> u64 {
         self.take(&key);

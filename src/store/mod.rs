@@ -1,18 +1,25 @@
-//! What outlives a request: values under keys that belong to a client, for a limited time.
+//! What outlives a request: values under keys that belong to a client, for a limited time; and the limits that clients share.
 //!
 //! ```text
-//! put ─▶ Memory ─▶ the store's thread ─▶ Disk (one file)
-//! get ─▶ Memory, else Disk
+//! put ─▶ Memory ─▶ the store's thread ─▶ Disk (one file), or a server
+//! get ─▶ Memory, else the same
 //! ```
 //!
-//! A value can be read as soon as it has been put; the thread writes it to disk later, so no response waits for a disk. A value
-//! that cannot be written is counted, and stays in memory until newer ones displace it. Nothing is created on disk before the
-//! first value is put.
+//! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a server. A value
+//! that cannot be written stays in memory until newer ones displace it. Nothing is created on disk before the first value is put.
 //!
-//! All functions block, some on the disk: async code calls those from a thread for blocking work.
+//! [`Stores`] says where values are: in files on this machine, or on a Redis or Valkey server, which several instances share. Each
+//! kind of state has its [`Space`] there, and only a server has [`SharedLimits`].
+//!
+//! All functions of a [`Store`] block, some on the disk or the network: async code calls those from a thread for blocking work.
 
+mod address;
 mod disk;
 mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+mod shared_limits;
+mod spaces;
 
 use std::{
     fmt,
@@ -24,7 +31,12 @@ use std::{
 
 use bytes::Bytes;
 
+pub use self::address::StoreAddress;
 use self::{disk::Disk, memory::Memory};
+pub(crate) use self::{
+    shared_limits::{Admission, Demand, Lease, Refusal, SharedLimits, Spent, Verdict},
+    spaces::{Space, Stores},
+};
 
 /// Keeps values. Another implementation can keep them on another machine.
 pub trait Store: fmt::Debug + Send + Sync {
@@ -34,7 +46,20 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// The store cannot be read, so that it is not known whether there is a value.
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError>;
 
-    /// Keeps a value from `now` on. Never blocks on the disk.
+    /// The same for several keys, in their order.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    fn get_all(&self, keys: &[Key], now: u64) -> Result<Vec<Option<Bytes>>, StoreError> {
+        keys.iter().map(|key| self.get(key, now)).collect()
+    }
+
+    /// Whether other instances put values, too.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Keeps a value from `now` on. Never blocks on the disk or the network.
     fn put(&self, key: Key, value: Bytes, now: u64);
 
     /// Removes the value under `key`. Returns whether there was one at `now`.
@@ -119,7 +144,7 @@ struct Shared {
 impl EmbeddedStore {
     /// A store with these settings. It does not look at the disk yet.
     pub fn new(settings: StoreSettings, on_failure: OnFailure) -> Self {
-        Self::in_file(settings, disk::FILE, on_failure)
+        Self::in_file(settings, Space::Responses.file(), on_failure)
     }
 
     /// The same in a file of this name. A file has one store at a time.

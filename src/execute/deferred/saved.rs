@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kept, Record};
 use crate::{
-    conversation::{Call, CallOutput, Part, Role, Turn},
+    conversation::{Call, CallOutput, Part, Role, Turn, TurnState},
     dialect::Dialect,
     event::Opaque,
 };
@@ -51,6 +51,33 @@ struct SavedResult {
     name: String,
     content: String,
     is_error: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedTurnState {
+    reasoning: Vec<SavedPart>,
+    calls: Vec<(String, Option<SavedState>)>,
+}
+
+/// The state of a turn as JSON.
+pub(crate) fn write_state(state: &TurnState) -> Vec<u8> {
+    let TurnState { reasoning, calls } = state.clone();
+    let calls = calls.into_iter().map(|(id, signature)| (id, signature.map(SavedState::of)));
+    let saved = SavedTurnState {
+        reasoning: reasoning.into_iter().filter_map(SavedPart::of).collect(),
+        calls: calls.collect(),
+    };
+    serde_json::to_vec(&saved).unwrap_or_default()
+}
+
+/// The state that was written.
+pub(crate) fn read_state(bytes: &[u8]) -> Option<TurnState> {
+    let SavedTurnState { reasoning, calls } = serde_json::from_slice(bytes).ok()?;
+    let calls = calls.into_iter().map(|(id, signature)| (id, signature.and_then(SavedState::opaque)));
+    Some(TurnState {
+        reasoning: reasoning.into_iter().map(SavedPart::part).collect(),
+        calls: calls.collect(),
+    })
 }
 
 /// The record as JSON.

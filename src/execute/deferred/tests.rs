@@ -37,7 +37,7 @@ fn asked(turns: Vec<Turn>) -> Conversation {
 
 async fn restored(deferred: &Deferred, turns: Vec<Turn>) -> Vec<Turn> {
     let mut conversation = asked(turns);
-    deferred.restore(&mut conversation, OWNER, Instant::now()).await;
+    deferred.restore(&mut conversation, OWNER, Instant::now()).await.unwrap();
     conversation.turns.split_off(1)
 }
 
@@ -47,7 +47,7 @@ fn kept(deferred: &Arc<Deferred>, record: Record) {
 }
 
 fn in_memory() -> Arc<Deferred> {
-    Arc::new(Deferred::new(None))
+    Arc::new(Deferred::new(&Stores::Embedded(None)))
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn records_belong_to_their_owner() {
     kept(&deferred, record(&["a", "b"], &["a"]));
     let sent = vec![calling("Hm.", &["b"]), result("b", "of b")];
     let mut conversation = asked(sent.clone());
-    assert!(!deferred.restore(&mut conversation, Owner([2; 32]), Instant::now()).await);
+    assert!(!deferred.restore(&mut conversation, Owner([2; 32]), Instant::now()).await.unwrap());
     assert_eq!(conversation, asked(sent));
 }
 
@@ -143,7 +143,7 @@ async fn the_next_request_waits_for_results() {
         pending.finish(results);
     });
     let mut conversation = asked(vec![calling("Hm.", &["b"]), result("b", "of b")]);
-    deferred.restore(&mut conversation, OWNER, Instant::now() + Duration::from_secs(60)).await;
+    deferred.restore(&mut conversation, OWNER, Instant::now() + Duration::from_secs(60)).await.unwrap();
     assert_eq!(conversation.turns.get(2), Some(&result("a", "result of a")));
 }
 
@@ -152,7 +152,7 @@ async fn a_result_that_does_not_come_is_an_error_for_the_model() {
     let deferred = in_memory();
     let pending = deferred.begin(OWNER, Record { results: Vec::new(), ..record(&["a", "b"], &["a"]) });
     let mut conversation = asked(vec![calling("Hm.", &["b"]), result("b", "of b")]);
-    deferred.restore(&mut conversation, OWNER, Instant::now() + Duration::from_secs(60)).await;
+    deferred.restore(&mut conversation, OWNER, Instant::now() + Duration::from_secs(60)).await.unwrap();
     let Some([Part::Result(result)]) = conversation.turns.get(2).map(|turn| turn.parts.as_slice()) else {
         panic!("no result: {conversation:?}")
     };
@@ -164,13 +164,13 @@ async fn a_result_that_does_not_come_is_an_error_for_the_model() {
 #[tokio::test]
 async fn records_outlive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Arc::new(Deferred::new(Some(folder.path().to_owned())));
+    let first = Arc::new(Deferred::new(&Stores::Embedded(Some(folder.path().to_owned()))));
     let signature = Some(Opaque::new("gemini", "s"));
     let mut own = record(&["a", "b"], &["a"]);
     own.turn.parts.insert(0, Part::Reasoning { text: "why".to_owned(), signature, redacted: false });
     kept(&first, own.clone());
     drop(first);
-    let second = Deferred::new(Some(folder.path().to_owned()));
+    let second = Deferred::new(&Stores::Embedded(Some(folder.path().to_owned())));
     let turns = restored(&second, vec![calling("Hm.", &["b"]), result("b", "of b")]).await;
     assert_eq!(turns, [own.turn, result("a", "result of a"), result("b", "of b")]);
 }

@@ -39,6 +39,15 @@ pub(super) struct Level {
     pub(super) reset: Duration,
 }
 
+impl Level {
+    /// That of a bucket which is full again after `reset`.
+    pub(super) fn of(limit: u64, reset: Duration) -> Self {
+        let used = (reset.as_nanos() * u128::from(limit)).div_ceil(u128::from(PERIOD));
+        let used = u64::try_from(used).unwrap_or(u64::MAX);
+        Self { limit, remaining: limit.saturating_sub(used), reset }
+    }
+}
+
 impl Bucket {
     /// A full bucket.
     pub(super) fn new(limit: u64) -> Self {
@@ -87,13 +96,7 @@ impl Bucket {
     /// What it holds now.
     pub(super) fn level(&self) -> Level {
         let missing = self.full_at.load(Ordering::Acquire).saturating_sub(self.now());
-        let used = u128::from(missing) * u128::from(self.limit);
-        let used = u64::try_from(used.div_ceil(u128::from(PERIOD))).unwrap_or(u64::MAX);
-        Level {
-            limit: self.limit,
-            remaining: self.limit.saturating_sub(used),
-            reset: Duration::from_nanos(missing),
-        }
+        Level::of(self.limit, Duration::from_nanos(missing))
     }
 
     /// In how many nanoseconds `amount` comes back.

@@ -8,9 +8,12 @@
 //! An [`Account`] belongs to a name, whichever of its keys was shown. Tokens are reserved before the upstream is asked, since requests
 //! that run at the same time would otherwise all pass, and the reservation is replaced by what the response has used when the body is
 //! dropped: at its end, after an error, when the client leaves. All counters are behind [`Account`] and [`Ledger`].
+//!
+//! They are in memory, or on a server that several instances share ([`Together`]). While that is away, those in memory hold.
 
 mod bucket;
 mod refusal;
+mod together;
 mod usage;
 
 use std::{
@@ -24,21 +27,19 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 
-pub(super) use self::refusal::Limited;
 pub(crate) use self::usage::Counts;
 use self::{
     bucket::{Bucket, Taken},
     refusal::{Exceeded, Levels},
+    together::Held,
     usage::{BudgetRefusal, Usage},
 };
+pub(super) use self::{refusal::Limited, together::Together};
 use crate::{
     config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name},
     dialect::ClientDialect,
-    store::{EmbeddedStore, Key, Store, StoreSettings},
+    store::{Key, Owner, Space, Spent, Store, Stores},
 };
-
-/// The file with what clients have used.
-const FILE: &str = "usage.redb";
 
 /// How long the counts of a month are kept.
 const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
@@ -49,16 +50,29 @@ const MAX_BYTES: usize = 64 << 20;
 /// All clients with names, and where their counts outlive a restart.
 pub(super) struct Ledger {
     accounts: Mutex<HashMap<Arc<str>, Arc<Account>>>,
-    store: EmbeddedStore,
+    counts: CountsOf,
+}
+
+/// Where the counts are.
+enum CountsOf {
+    /// Here.
+    Instance(Arc<dyn Store>),
+    /// On a server for all instances.
+    All(Arc<Together>),
 }
 
 impl Ledger {
     /// The clients whose counts are in `folder`; in memory only without one.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        let settings = StoreSettings { folder, max_bytes: MAX_BYTES, ttl: TTL };
         let on_failure = |count| tracing::error!(count, "what clients have used could not be saved");
-        let store = EmbeddedStore::in_file(settings, FILE, Box::new(on_failure));
-        Self { accounts: Mutex::default(), store }
+        let stores = Stores::Embedded(folder);
+        let store = stores.open(Space::Usage, (MAX_BYTES, TTL), Box::new(on_failure));
+        Self { accounts: Mutex::default(), counts: CountsOf::Instance(store) }
+    }
+
+    /// The clients whose counts are on a server.
+    pub(super) fn shared(together: Together) -> Self {
+        Self { accounts: Mutex::default(), counts: CountsOf::All(Arc::new(together)) }
     }
 
     /// The account of `name`, which may use what `grant` says from now on. What it has used stays. Reads the disk when it sees a name
@@ -68,7 +82,13 @@ impl Ledger {
         let account = match accounts.get(name) {
             Some(account) if account.grant == *grant => return Arc::clone(account),
             Some(account) => account.with(grant.clone()),
-            None => Account::new(name, grant.clone(), self.saved(name, Month::of(now))),
+            None => {
+                let together = match &self.counts {
+                    CountsOf::Instance(_) => None,
+                    CountsOf::All(together) => Some(Arc::clone(together)),
+                };
+                Account::new(name, grant.clone(), self.saved(name, Month::of(now)), together)
+            }
         };
         let account = Arc::new(account);
         accounts.insert(Arc::clone(&account.name), Arc::clone(&account));
@@ -84,17 +104,19 @@ impl Ledger {
 
     /// Saves what has changed. It is on disk later, or when the ledger is dropped.
     pub(super) fn save(&self, now: u64) {
+        let CountsOf::Instance(store) = &self.counts else { return };
         for account in self.list() {
             for (month, counts) in account.usage.changed() {
                 let value = serde_json::to_vec(&counts).unwrap_or_default();
-                self.store.put(key(&account.name, month), Bytes::from(value), now);
+                store.put(key(&account.name, month), Bytes::from(value), now);
             }
         }
     }
 
     /// The counts of a name in a month.
     fn saved(&self, name: &str, month: Month) -> (Month, Counts) {
-        let read = self.store.get(&key(name, month), 0).unwrap_or_else(|error| {
+        let CountsOf::Instance(store) = &self.counts else { return (month, Counts::default()) };
+        let read = store.get(&key(name, month), 0).unwrap_or_else(|error| {
             tracing::error!(key = name, %error, "what the key has used cannot be read; it counts as nothing");
             None
         });
@@ -124,6 +146,8 @@ pub(super) struct Account {
     requests: Option<Arc<Bucket>>,
     tokens: Option<Arc<Bucket>>,
     usage: Arc<Usage>,
+    /// `None`: there is only this instance.
+    together: Option<Arc<Together>>,
 }
 
 /// What a request asks for.
@@ -148,21 +172,27 @@ impl Wish {
 }
 
 impl Account {
-    fn new(name: &str, grant: Grant, (month, counts): (Month, Counts)) -> Self {
-        let KeyLimits { requests_per_minute, tokens_per_minute, .. } = grant.limits;
-        let bucket = |limit: Option<u64>| limit.map(|limit| Arc::new(Bucket::new(limit)));
-        Self {
+    fn new(
+        name: &str,
+        grant: Grant,
+        (month, counts): (Month, Counts),
+        together: Option<Arc<Together>>,
+    ) -> Self {
+        let empty = Self {
             name: name.into(),
-            requests: bucket(requests_per_minute),
-            tokens: bucket(tokens_per_minute),
-            grant,
+            requests: None,
+            tokens: None,
+            grant: Grant::default(),
             usage: Arc::new(Usage::new(month, counts)),
-        }
+            together,
+        };
+        empty.with(grant)
     }
 
     /// The same client with another grant. A bucket whose limit is the same goes on.
     fn with(&self, grant: Grant) -> Self {
         let kept = |own: &Option<Arc<Bucket>>, limit: Option<u64>| {
+            let limit = limit.map(|limit| self.share(limit));
             let same = own.as_ref().filter(|own| limit == Some(own.limit())).cloned();
             same.or_else(|| limit.map(|limit| Arc::new(Bucket::new(limit))))
         };
@@ -172,7 +202,13 @@ impl Account {
             tokens: kept(&self.tokens, grant.limits.tokens_per_minute),
             grant,
             usage: Arc::clone(&self.usage),
+            together: self.together.clone(),
         }
+    }
+
+    /// The part of a limit that this instance may use by its own counts.
+    fn share(&self, limit: u64) -> u64 {
+        self.together.as_ref().map_or(limit, |together| together.share(limit))
     }
 
     /// Its name.
@@ -196,11 +232,24 @@ impl Account {
         tokens_per_minute.or(tokens_per_month).is_some()
     }
 
-    /// Admits a request at `now`, in seconds of Unix time, to be answered in `dialect`.
+    /// Admits a request at `now`, in seconds of Unix time, to be answered in `dialect`. Waits only if the counts are on a server.
     ///
     /// # Errors
     /// It would exceed a limit. It takes nothing then.
-    pub(super) fn admit(
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        wish: Wish,
+        dialect: ClientDialect,
+        now: u64,
+    ) -> Result<Box<Allowance>, Box<Limited>> {
+        match &self.together {
+            Some(together) => Box::pin(together.admit(self, wish, dialect, now)).await,
+            None => self.admit_here(wish, dialect, now),
+        }
+    }
+
+    /// The same by the counts of this instance.
+    fn admit_here(
         self: &Arc<Self>,
         wish: Wish,
         dialect: ClientDialect,
@@ -212,6 +261,7 @@ impl Account {
             has_place: false,
             month: None,
             tokens: None,
+            held: None,
             input: wish.input,
             counts_tokens: wish.counts_tokens,
         });
@@ -232,14 +282,13 @@ impl Account {
     fn take(&self, wish: Wish, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
         let KeyLimits { streams, tokens_per_month, .. } = self.grant.limits;
         if wish.takes_place {
-            let limit = streams.unwrap_or(u64::MAX);
+            let limit = streams.map_or(u64::MAX, |limit| self.share(limit));
             allowance.has_place = self.usage.take_place(limit);
             if !allowance.has_place {
                 return Err(Exceeded::Streams(limit));
             }
         }
-        let output = wish.max_output.unwrap_or_else(|| self.usage.mean_output());
-        let tokens = wish.input.saturating_add(output.saturating_mul(wish.choices));
+        let tokens = self.tokens_of(wish);
         if let Some(budget) = tokens_per_month {
             let tokens = tokens.min(budget);
             self.usage.reserve(tokens, budget, now).map_err(|refused| match refused {
@@ -256,6 +305,16 @@ impl Account {
             bucket.take(1).map_err(|wait| Exceeded::Requests(bucket.limit(), wait))?;
         }
         Ok(())
+    }
+
+    /// The tokens that a request and its response may have.
+    fn tokens_of(&self, wish: Wish) -> u64 {
+        let output = wish.max_output.unwrap_or_else(|| self.usage.mean_output());
+        wish.input.saturating_add(output.saturating_mul(wish.choices))
+    }
+
+    fn owner(&self) -> Owner {
+        owner_of_name(&self.name)
     }
 
     fn levels(&self) -> Levels {
@@ -275,6 +334,8 @@ pub(super) struct Allowance {
     month: Option<u64>,
     /// Tokens that are taken of the minute's.
     tokens: Option<Taken>,
+    /// What it holds on the server.
+    held: Option<Held>,
     /// Tokens of the request, by estimate.
     input: u64,
     /// Whether the tokens of the request and its response count.
@@ -289,7 +350,9 @@ impl Allowance {
 
     /// Adds the headers that say what is left of the client's limits.
     pub(super) fn put_headers(&self, headers: &mut HeaderMap, now: u64) {
-        self.account.levels().put(self.dialect.side().rate_style(), headers, now);
+        let levels = self.held.as_ref().and_then(|held| held.levels);
+        let levels = levels.unwrap_or_else(|| self.account.levels());
+        levels.put(self.dialect.side().rate_style(), headers, now);
     }
 
     /// The request has used these tokens: its own, and those of the response. Returns those that count.
@@ -306,6 +369,9 @@ impl Allowance {
         let reserved = self.month.take().unwrap_or(0);
         if reserved > 0 || input > 0 || output > 0 {
             self.account.usage.spent((input, output), reserved, now);
+        }
+        if let Some(lease) = self.held.take().and_then(|held| held.lease) {
+            lease.settle(Spent { month: Month::of(now).name(), input, output });
         }
         if std::mem::take(&mut self.has_place) {
             self.account.usage.free_place();

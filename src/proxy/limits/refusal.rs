@@ -38,6 +38,8 @@ pub(super) enum Exceeded {
     Month(u64, u64),
     /// Tokens of a month that responses in progress may need.
     MonthReserved(u64),
+    /// Tokens of a month, of which nobody can say how many are left.
+    MonthUnknown(u64),
 }
 
 /// A refused request.
@@ -65,6 +67,9 @@ impl Limited {
                 format!("{limit} tokens in a month, and its responses in progress may need the rest"),
                 Some(TURN),
             ),
+            Exceeded::MonthUnknown(limit) => {
+                (format!("{limit} tokens in a month, and how many are left cannot be looked up"), Some(TURN))
+            }
             Exceeded::Month(limit, _) => (format!("{limit} tokens in a month, which are used up"), None),
         };
         let mut message = format!("the key of `{name}` is limited to {what}");
@@ -81,7 +86,11 @@ impl Limited {
             }
             (wait, _) => {
                 let seconds = wait.map_or(0, |wait| rounded_up(wait, 1_000_000_000));
-                Failure::new(Kind::RateLimit, message + &format!("; try again in {seconds} s"))
+                let kind = match exceeded {
+                    Exceeded::MonthUnknown(_) => Kind::Overloaded,
+                    _ => Kind::RateLimit,
+                };
+                Failure::new(kind, message + &format!("; try again in {seconds} s"))
             }
         };
         match wait.filter(|wait| *wait <= MAX_WAIT) {

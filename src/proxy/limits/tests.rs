@@ -16,7 +16,7 @@ fn wish(input: u64, max_output: u64) -> Wish {
 }
 
 fn admit(account: &Arc<Account>, wish: Wish) -> Result<Box<Allowance>, Box<Limited>> {
-    account.admit(wish, ClientDialect::Chat, NOW)
+    account.admit_here(wish, ClientDialect::Chat, NOW)
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -133,7 +133,7 @@ async fn used_up_budget_has_the_answer_of_its_dialect() {
         (ClientDialect::Responses, 429, "x-ratelimit-limit-tokens"),
         (ClientDialect::Messages, 402, "anthropic-ratelimit-tokens-limit"),
     ] {
-        let limited = account.admit(wish(1, 1), dialect, NOW).unwrap_err();
+        let limited = account.admit_here(wish(1, 1), dialect, NOW).unwrap_err();
         let (failure, headers) = limited.parts();
         assert_eq!((failure.kind(), failure.status(), failure.retry_after()), (Kind::Budget, status, None));
         assert!(failure.message().contains("2026-12-01T00:00:00Z"), "{failure}");
@@ -142,7 +142,7 @@ async fn used_up_budget_has_the_answer_of_its_dialect() {
     }
     let body = ClientDialect::Messages.side().error_body(&Failure::new(Kind::Budget, "gone"));
     assert!(String::from_utf8(body).unwrap().contains("billing_error"));
-    assert!(account.admit(wish(1, 1), ClientDialect::Chat, Month::of(NOW).end()).is_ok());
+    assert!(account.admit_here(wish(1, 1), ClientDialect::Chat, Month::of(NOW).end()).is_ok());
 }
 
 #[tokio::test(start_paused = true)]

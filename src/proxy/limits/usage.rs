@@ -143,6 +143,11 @@ impl Usage {
         (*months.at(Month::of(now)), months.reserved)
     }
 
+    /// The counts of a month are these, as another place knows.
+    pub(super) fn learned(&self, month: Month, counts: Counts) {
+        *self.months().at(month) = counts;
+    }
+
     /// The counts that have changed since this was called last.
     pub(super) fn changed(&self) -> Vec<(Month, Counts)> {
         if !self.is_changed.swap(false, Ordering::AcqRel) {

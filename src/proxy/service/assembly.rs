@@ -5,14 +5,17 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    io,
     sync::Arc,
 };
 
 use tokio_rustls::rustls::ServerConfig;
 
 use super::{Service, unix_time};
+#[cfg(feature = "redis")]
+use crate::store::redis::{Reach, RedisServer};
 use crate::{
-    config::{Changes, Config},
+    config::{Changes, Config, Limits, StoreKind},
     execute::{Audit, Execution, Observer, Started, Surroundings, ask::Ask},
     observe::Metrics,
     proxy::{
@@ -23,6 +26,7 @@ use crate::{
         budget::Budget,
         failover::Failover,
         learned::{Learned, LearnedMeans},
+        limits::{Ledger, Together},
         models::Models,
         permits::Queue,
         reload::Reloads,
@@ -33,6 +37,7 @@ use crate::{
         upstream::Client,
     },
     redact::Redactor,
+    store::Stores,
     tls::Certificates,
 };
 
@@ -94,6 +99,10 @@ impl Service {
         before: Option<Before<'_>>,
     ) -> Result<Self, ServeError> {
         let (earlier, limits) = (before.map(|before| before.service), &config.limits);
+        let stores = match earlier {
+            Some(earlier) => earlier.stores.clone(),
+            None => stores(&config, &metrics).map_err(ServeError::Thread)?,
+        };
         // Requests that have begun still have the secrets of before.
         let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
         let secrets = config.secrets().chain(old_secrets);
@@ -107,12 +116,16 @@ impl Service {
         let learned = learned(&config, &metrics, before)?;
         let audit = audit(&config, &metrics, &redactor, earlier);
         let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
-        let (execution, stage_models) = stage(&config, (&clients, &learned), (&redactor, &witness), before)?;
+        let (execution, stage_models) =
+            stage(&config, (&clients, &learned, &stores), (&redactor, &witness), before)?;
         let started = execution.as_deref().map(|started| &**started);
         let known = earlier.and_then(|earlier| earlier.admin.as_deref());
         let keys = match earlier {
             Some(earlier) => Arc::clone(&earlier.keys),
-            None => Arc::new(Keys::new(&config, unix_time()).map_err(ServeError::Thread)?),
+            None => Arc::new(
+                Keys::new(&config, ledger(&config, &stores, &metrics), unix_time())
+                    .map_err(ServeError::Thread)?,
+            ),
         };
         let (certificates, tls) = match earlier {
             // Another certificate takes its place without another configuration; all else holds to the end of the process.
@@ -122,7 +135,7 @@ impl Service {
         let admin = Admin::new(&config, (started, audit.as_ref()), &keys, reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
-            None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl),
+            None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl, &stores),
         };
         let failover = match earlier {
             Some(earlier) => earlier.failover.with_settings(config.failover.clone()),
@@ -134,7 +147,7 @@ impl Service {
         };
         let responses = match earlier {
             Some(earlier) => earlier.responses.with_max_body(limits.max_body),
-            None => Responses::new(&config, &metrics),
+            None => Responses::new(&config, &stores, &metrics),
         };
         Ok(Self {
             admin: admin.map_err(ServeError::Thread)?.map(Arc::new),
@@ -144,6 +157,7 @@ impl Service {
             keys,
             models,
             learned,
+            stores,
             responses,
             states: Arc::new(states),
             failover: Arc::new(failover),
@@ -181,6 +195,7 @@ impl Service {
             keys: Arc::clone(&self.keys),
             models: Arc::clone(&self.models),
             learned: Arc::clone(&self.learned),
+            stores: self.stores.clone(),
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
             failover: Arc::clone(&self.failover),
@@ -193,6 +208,36 @@ impl Service {
             certificates: self.certificates.clone(),
             tls: self.tls.clone(),
         }
+    }
+}
+
+/// Where state is kept.
+fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
+    match &config.store {
+        #[cfg(feature = "redis")]
+        StoreKind::Redis(address) => {
+            let away = metrics.store_away();
+            let on_change = move |reach| _ = away.set((reach == Reach::Away).into());
+            Ok(Stores::Redis(Arc::new(RedisServer::new(address.clone(), Box::new(on_change))?)))
+        }
+        _ => Ok(Stores::Embedded(config.state_dir.clone())),
+    }
+}
+
+/// What clients use.
+fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
+    match stores.limits() {
+        Some(limits) => {
+            let Limits { instances, unchecked_budgets, .. } = config.limits;
+            Ledger::shared(Together {
+                limits,
+                instances,
+                unchecked_budgets,
+                unchecked: metrics.unchecked_requests(),
+            })
+        }
+        None if config.store == StoreKind::Off => Ledger::new(None),
+        None => Ledger::new(config.state_dir.clone()),
     }
 }
 
@@ -280,7 +325,7 @@ fn audit(
 /// The execution stage, if there is one, and the models that it asks. It is that of before if its tables are the same.
 fn stage(
     config: &Arc<Config>,
-    (clients, learned): (&Clients, &Arc<Learned>),
+    (clients, learned, stores): (&Clients, &Arc<Learned>, &Stores),
     (redactor, witness): (&Arc<Redactor>, &Witness),
     before: Option<Before<'_>>,
 ) -> Result<Stage, ServeError> {
@@ -311,6 +356,7 @@ fn stage(
     let around = Surroundings {
         redactor: Arc::clone(redactor),
         state_dir: config.state_dir.clone(),
+        stores: stores.clone(),
         audit: Arc::clone(audit),
         images: witness.metrics.images(),
         models: Some(asked),

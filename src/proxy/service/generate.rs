@@ -36,7 +36,7 @@ use super::{
         reply::{self, ReplyBody},
         report::{self, ExchangeReport},
         request as checks,
-        stored::ResponseKeeper,
+        stored::{self, ResponseKeeper},
         tap::Opening,
         upstream::Client,
     },
@@ -115,7 +115,7 @@ impl Service {
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
-        let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect)?;
+        let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect).await?;
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
@@ -172,9 +172,14 @@ impl Service {
         let client = self.client(&model.upstream)?.of_request(session.as_deref())?;
         let describer = self.describer(model, &conversation);
         let is_completed = match &self.execution {
-            Some(execution) => execution.complete(&mut conversation, owner).await,
+            Some(execution) => {
+                execution.complete(&mut conversation, owner).await.map_err(|error| stored::away(&error))?
+            }
             None => false,
         };
+        if let Some(states) = self.states.of(owner, &model.upstream.name, model.wants_back()) {
+            states.fetch(&mut conversation).await.map_err(|error| stored::away(&error))?;
+        }
         if let Some(describer) = &describer {
             self.vision.describe(&mut conversation, (&self.asking, describer), (owner, id)).await;
         }

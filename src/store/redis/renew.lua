@@ -1,0 +1,12 @@
+-- Renews leases of a client. Those that a server has lost come back with what they reserve.
+-- KEYS: the client's state, its leases. ARGV: seconds of a lease, of the state; leases.
+local state, leases = KEYS[1], KEYS[2]
+local expires = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[1])
+for place = 3, #ARGV do
+    if redis.call('ZADD', leases, expires, ARGV[place]) == 1 then
+        redis.call('HINCRBY', state, 'reserved', string.match(ARGV[place], ':(%d+)$') or 0)
+    end
+end
+redis.call('EXPIRE', leases, tonumber(ARGV[1]) * 2)
+if redis.call('TTL', state) < tonumber(ARGV[2]) then redis.call('EXPIRE', state, ARGV[2]) end
+return 1
