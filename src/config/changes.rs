@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::{Config, overlay::below};
 
 /// Settings that hold from the start of the process to its end.
-const FIXED: [&str; 8] = [
+const FIXED: [&str; 9] = [
     "listen",
     "tls",
     "threads",
@@ -19,6 +19,7 @@ const FIXED: [&str; 8] = [
     "limits.max_store",
     "limits.store_ttl",
     "metrics.tool_names",
+    "telemetry",
 ];
 
 /// The paths of settings that differ. Of a table that only one of the two has, it is the table's path. Secrets are compared, too.
@@ -66,6 +67,7 @@ impl Config {
         kept.limits.max_store = running.limits.max_store;
         kept.limits.store_ttl = running.limits.store_ttl;
         kept.metrics = running.metrics;
+        kept.telemetry.clone_from(&running.telemetry);
         (kept, Changes(paths))
     }
 

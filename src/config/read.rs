@@ -18,7 +18,7 @@ use super::{
     model, model_rules, origins, passthrough,
     show::masked,
     table::{Cell, Context, Table},
-    tls, upstream,
+    telemetry, tls, upstream,
     value::{list, one_or_more, secret, size, text},
 };
 use crate::{
@@ -182,6 +182,7 @@ pub(super) fn config<'a>(
         let execution = execution::read(table, models.as_deref(), &keys);
         let admin = admin::read(table);
         let tls = tls::read(table);
+        let telemetry = telemetry::read(table, context, has_keys);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -202,6 +203,7 @@ pub(super) fn config<'a>(
             execution,
             admin,
             tls,
+            telemetry,
             sources: Sources::default(),
         })
     })

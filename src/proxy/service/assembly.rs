@@ -3,7 +3,7 @@
 //! There is one way for the first two. Each part is made for the configuration, from what was there before: what clients and
 //! people rely on goes on ([`Before`]), and so do connections to upstreams that have not changed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, io, sync::Arc};
 
 use tokio_rustls::rustls::ServerConfig;
 
@@ -30,6 +30,7 @@ use crate::{
         upstream::Client,
     },
     redact::Redactor,
+    telemetry::Tracer,
     tls::Certificates,
 };
 
@@ -132,6 +133,10 @@ impl Service {
             Some(earlier) => earlier.responses.with_max_body(limits.max_body),
             None => Responses::new(&config, &metrics),
         };
+        let tracer = match earlier {
+            Some(earlier) => earlier.tracer.clone(),
+            None => tracer(&config, &metrics).map_err(ServeError::Thread)?,
+        };
         Ok(Self {
             admin: admin.map_err(ServeError::Thread)?.map(Arc::new),
             asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
@@ -153,6 +158,7 @@ impl Service {
             drain: earlier.map(|earlier| Arc::clone(&earlier.drain)).unwrap_or_default(),
             budget: Arc::new(budget),
             reloads,
+            tracer,
             certificates,
             tls,
         })
@@ -186,10 +192,24 @@ impl Service {
             admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
             reloads: self.reloads.clone(),
+            tracer: self.tracer.clone(),
             certificates: self.certificates.clone(),
             tls: self.tls.clone(),
         }
     }
+}
+
+/// What begins traces, with its exporter, if there is a collector.
+#[cfg(feature = "otel")]
+fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
+    config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
+}
+
+/// There is no exporter.
+#[cfg(not(feature = "otel"))]
+#[expect(clippy::unnecessary_wraps, reason = "the exporter can fail to start")]
+fn tracer(_: &Config, _: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
+    Ok(None)
 }
 
 /// How the listeners speak TLS, if they do, and the certificate for it.
