@@ -758,6 +758,9 @@ impl fmt::Debug for Names {
 }
 
 #[cfg(test)]
+mod dashboard;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::{execute::audit::CallRecord, pipeline::CallTally};
