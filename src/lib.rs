@@ -110,6 +110,12 @@ pub mod settings;
 pub mod store;
 mod suggest;
 #[cfg(feature = "proxy")]
+#[cfg_attr(
+    not(feature = "otel"),
+    allow(dead_code, unused_imports, reason = "without an exporter there is no tracer")
+)]
+mod telemetry;
+#[cfg(feature = "proxy")]
 pub mod template;
 #[cfg(feature = "proxy")]
 mod tls;

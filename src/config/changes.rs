@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::{Config, overlay::below};
 
 /// Settings that hold from the start of the process to its end.
-const FIXED: [&str; 10] = [
+const FIXED: [&str; 11] = [
     "listen",
     "tls",
     "threads",
@@ -21,6 +21,7 @@ const FIXED: [&str; 10] = [
     "limits.instances",
     "limits.unchecked_budgets",
     "metrics.tool_names",
+    "telemetry",
 ];
 
 /// The paths of settings that differ. Of a table that only one of the two has, it is the table's path. Secrets are compared, too.
@@ -70,6 +71,7 @@ impl Config {
         kept.limits.instances = running.limits.instances;
         kept.limits.unchecked_budgets = running.limits.unchecked_budgets;
         kept.metrics = running.metrics;
+        kept.telemetry.clone_from(&running.telemetry);
         (kept, Changes(paths))
     }
 

@@ -10,7 +10,7 @@ use super::{
     overlay::below,
     read::{self, Root},
     table::Cell,
-    tls,
+    telemetry, tls,
 };
 use crate::{
     execute::{ExecutionSettings, ToolRules},
@@ -42,6 +42,9 @@ impl Facts {
         facts.table("failover", false, |keys| alternatives::failover(keys, &mut Failover::default()));
         facts.table("admin", false, |keys| admin::keys(keys, &mut AdminSettings::default()));
         facts.table("tls", false, |keys| tls::keys(keys, &mut tls::Draft::default()));
+        facts.table("telemetry", false, |keys| {
+            telemetry::keys(keys, &mut telemetry::Draft::default());
+        });
         let Some(settings) = &config.execution else { return facts };
         facts.table("execution", true, |keys| execution::keys(keys, &mut ExecutionSettings::default()));
         for entry in &settings.providers {

@@ -40,6 +40,7 @@ mod show;
 mod source;
 mod sources;
 mod table;
+mod telemetry;
 mod tls;
 mod upstream;
 mod upstream_tls;
@@ -81,6 +82,7 @@ pub(crate) use watch::FileWatch;
 
 pub use crate::{
     execute::ExecutionSettings,
+    telemetry::TelemetrySettings,
     tls::{TlsSettings, UpstreamTls},
 };
 
@@ -93,7 +95,7 @@ use toml::{
 };
 
 use self::{source::Source, sources::Origin, table::Context};
-use crate::{digest::Digest, format::KnownFormats, rules, store::StoreAddress};
+use crate::{digest::Digest, format::KnownFormats, rules, settings::TableText, store::StoreAddress};
 
 /// Looks up an environment variable. It is an argument so that tests need not change the process's
 /// environment.
@@ -237,6 +239,8 @@ pub struct Config {
     pub admin: Option<Arc<AdminSettings>>,
     /// TLS on the listeners; `None` without `[tls]`.
     pub tls: Option<Arc<TlsSettings>>,
+    /// Where traces and metrics are sent; `None`: nowhere.
+    pub telemetry: Option<Arc<TelemetrySettings>>,
     /// Where the values come from.
     pub sources: Sources,
 }
@@ -267,7 +271,7 @@ impl Config {
     }
 
     /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, tokens of upstreams' accounts, the
-    /// values of upstreams' headers, except headers that are never secret, and passwords of proxies.
+    /// values of upstreams' and the collector's headers, except headers that are never secret, and passwords of proxies.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
@@ -276,12 +280,18 @@ impl Config {
             keys.chain(self.upstreams.iter().filter_map(|up| up.account()).flat_map(|own| own.secrets()));
         let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
         let proxies = self.upstreams.iter().filter_map(|up| up.proxy.as_ref()?.secret());
+        let collector = self.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
         let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
         let store = match &self.store {
             StoreKind::Redis(address) => address.password(),
             StoreKind::Embedded | StoreKind::Off => None,
         };
-        keys.chain(providers).map(|key| key.expose_secret()).chain(headers).chain(proxies).chain(store)
+        keys.chain(providers)
+            .chain(collector.filter_map(TableText::as_secret))
+            .map(|key| key.expose_secret())
+            .chain(headers)
+            .chain(proxies)
+            .chain(store)
     }
 }
 

@@ -150,6 +150,11 @@ impl Findings {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
+    /// Something outside of the configuration is probably a mistake.
+    pub(super) fn remark(&self, message: impl Into<String>) {
+        self.add(Kind::Warning, None, message.into());
+    }
+
     /// Whether something in `span` was reported as wrong.
     pub(super) fn has_error_in(&self, span: &Range<usize>) -> bool {
         let is_in = |found: &Finding| {

@@ -19,7 +19,7 @@ use super::{
     model, model_rules, origins, passthrough,
     show::masked,
     table::{Cell, Context, Table},
-    tls, upstream,
+    telemetry, tls, upstream,
     value::{Origin, list, one_or_more, referred, secret, size, text},
 };
 use crate::{
@@ -220,6 +220,7 @@ pub(super) fn config<'a>(
         let execution = execution::read(table, models.as_deref(), &keys);
         let admin = admin::read(table);
         let tls = tls::read(table);
+        let telemetry = telemetry::read(table, context, has_keys);
         Some(Config {
             listen: top.listen,
             api_keys: top.api_keys,
@@ -240,6 +241,7 @@ pub(super) fn config<'a>(
             execution,
             admin,
             tls,
+            telemetry,
             sources: Sources::default(),
         })
     })

@@ -3,7 +3,7 @@
 use super::{
     AdminSettings, Failover, Limits, Metrics, admin, alternatives, client_keys, execution, format,
     keys::{Documenting, Row},
-    model, read, tls, upstream, upstream_tls,
+    model, read, telemetry, tls, upstream, upstream_tls,
 };
 use crate::{
     dialect::UpstreamDialect,
@@ -78,6 +78,9 @@ pub fn reference() -> Vec<Section> {
         execution::permission_keys(keys, &mut execution::PermissionDraft::default());
     }));
     sections.push(Section::new("[tls]", |keys| tls::keys(keys, &mut tls::Draft::default())));
+    sections.push(Section::new("[telemetry]", |keys| {
+        telemetry::keys(keys, &mut telemetry::Draft::default());
+    }));
     sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
     sections
 }

@@ -8,7 +8,7 @@ use super::{
     Config, admin, alternatives, execution,
     keys::table_of,
     read::{self, Root},
-    tls,
+    telemetry, tls,
 };
 
 /// Shown in place of a secret.
@@ -98,6 +98,8 @@ impl Config {
         shown.extend(arrays.map(|(key, entries)| (key.to_owned(), Value::Array(entries))));
         shown.extend(self.admin.iter().map(|admin| ("admin".to_owned(), Value::Table(admin::shown(admin)))));
         shown.extend(self.tls.iter().map(|settings| ("tls".to_owned(), Value::Table(tls::shown(settings)))));
+        let telemetry = self.telemetry.iter().map(|settings| Value::Table(telemetry::shown(settings)));
+        shown.extend(telemetry.map(|table| ("telemetry".to_owned(), table)));
         shown.extend(self.execution.iter().flat_map(|settings| execution::shown(settings)));
         shown
     }

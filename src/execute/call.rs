@@ -26,6 +26,7 @@ use super::{
     tool::{ErrorCode, Output, ToolError},
     turn::{Finished, HostedTurn, too_large},
 };
+use crate::telemetry::{self, Parent, SpanKind, within};
 
 /// Bytes of [`Output::details`]. Larger ones are left out.
 const MAX_DETAILS: usize = 1 << 20;
@@ -48,6 +49,8 @@ pub(super) struct HostedCall {
     pub(super) subject: Subject,
     /// The span of the hop that has the call.
     pub(super) hop: Span,
+    /// The span of the request, for telemetry.
+    pub(super) trace: Option<Parent>,
 }
 
 impl HostedCall {
@@ -67,10 +70,11 @@ impl HostedCall {
             provider = &*self.hosted.provider_name,
             outcome = Empty
         );
-        let mut reporting =
-            Reporting { call: &self, span: span.clone(), began: Instant::now(), outcome: None };
+        let trace = self.trace();
+        let found = within(trace.parent(), self.found().instrument(span.clone()));
+        let mut reporting = Reporting { call: &self, span, trace, began: Instant::now(), outcome: None };
         let late = |_| out_of_time();
-        let found = timeout_at(self.turn.deadline, self.found().instrument(span)).await.map_err(late);
+        let found = timeout_at(self.turn.deadline, found).await.map_err(late);
         let found = found.and_then(|found| found).map_err(|error| self.covered(error));
         reporting.outcome = Some(match &found {
             Ok((output, is_cached)) => {
@@ -80,6 +84,23 @@ impl HostedCall {
             Err(error) => (audit.content(&error.message), Some(error.code), false),
         });
         found.map(|(output, _)| output)
+    }
+
+    /// The call's part of the trace. Its arguments and its result are not part of it.
+    fn trace(&self) -> telemetry::Span {
+        let about = || {
+            let name = &*self.hosted.name;
+            let attributes = vec![
+                ("gen_ai.operation.name", "execute_tool".into()),
+                ("gen_ai.tool.name", name.into()),
+                ("gen_ai.tool.type", "function".into()),
+                ("gen_ai.tool.call.id", self.id.as_str().into()),
+                ("toolwire.provider", (&*self.hosted.provider_name).into()),
+                ("toolwire.hop", (self.subject.hop as u64).into()),
+            ];
+            (format!("execute_tool {name}"), attributes)
+        };
+        self.trace.as_ref().map(|trace| trace.begin(SpanKind::Internal, about)).unwrap_or_default()
     }
 
     /// The result, and whether it is that of an equal call.
@@ -283,6 +304,7 @@ fn seconds(duration: Duration) -> String {
 struct Reporting<'c> {
     call: &'c HostedCall,
     span: Span,
+    trace: telemetry::Span,
     began: Instant,
     /// The result if it is captured, why it failed, whether it is an equal call's.
     outcome: Option<(Option<String>, Option<ErrorCode>, bool)>,
@@ -296,6 +318,10 @@ impl Drop for Reporting<'_> {
         };
         let (result, code, is_cached) = self.outcome.take().unwrap_or_else(unfinished);
         self.span.record("outcome", code.map_or("ok", ErrorCode::name));
+        if let Some(code) = code {
+            self.trace.fail(code.name());
+        }
+        self.trace.end();
         let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (call, provider) = (self.call.record(), Some(Arc::clone(&self.call.hosted.provider_name)));
         let event = AuditEvent::ToolResult { call, provider, result, code, millis, is_cached };

@@ -32,6 +32,7 @@ use crate::{
     event::Media,
     pipeline::DeferredTurn,
     rules::HostedRules,
+    telemetry,
     tools::is_spelling_of,
     wire::text::boundary_upto,
 };
@@ -120,12 +121,12 @@ impl HostedTurn {
         hop: usize,
         calls: Vec<Call>,
     ) -> impl Future<Output = Vec<Ran>> + Send + use<> {
-        let (turn, span) = (Arc::clone(self), Span::current());
+        let (turn, span, trace) = (Arc::clone(self), Span::current(), telemetry::current());
         turn.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
             // On the heap, since a task's future is moved several times.
-            let work = Box::pin(async move { own.all(&copy, hop, span).await });
+            let work = Box::pin(telemetry::within(trace, async move { own.all(&copy, hop, span).await }));
             let running = turn.execution.runtime().run(work);
             match running.await {
                 Some(ran) => ran,
@@ -347,6 +348,7 @@ impl HostedTurn {
             canonical,
             subject: subject.clone(),
             hop: hop.clone(),
+            trace: telemetry::current(),
         })
     }
 

@@ -14,10 +14,17 @@ use tracing::{
     field::{Empty, display},
 };
 
-use crate::{dialect::Dialect, event::Finish, failure::Failure, pipeline::Tally};
+use crate::{
+    config::Upstream,
+    event::Finish,
+    failure::Failure,
+    pipeline::Tally,
+    telemetry::{self, Parent, SpanKind, scoped},
+};
 
 use super::{
-    hop::{HopName, HopRecord},
+    gen_ai,
+    hop::{Attempt, HopEnd, HopName, HopRecord},
     metrics::{Metrics, kind_name},
     untrusted::clip,
 };
@@ -79,18 +86,27 @@ pub(crate) struct Access {
     spent: (u64, u64),
     outcome: Outcome,
     span: Span,
+    /// The same span for telemetry.
+    trace: telemetry::Span,
+    /// The request to the upstream, if the client's is passed through.
+    passed: telemetry::Span,
+    /// Tokens of the hops that have ended.
+    counted: Tokens,
     /// Requests to the upstream so far.
     hops: usize,
     /// The last of them.
     hop: Option<HopRecord>,
 }
 
-/// Where a request was routed, in the names of the configuration.
+/// Tokens of requests and of responses, as far as upstreams say.
+type Tokens = (Option<u64>, Option<u64>);
+
+/// Where a request was routed.
 #[derive(Debug)]
 struct Target {
+    /// The name in the configuration.
     model: String,
-    upstream: String,
-    dialect: Dialect,
+    upstream: Arc<Upstream>,
 }
 
 impl Access {
@@ -122,9 +138,23 @@ impl Access {
             spent: (0, 0),
             outcome: Outcome::default(),
             span,
+            trace: telemetry::Span::default(),
+            passed: telemetry::Span::default(),
+            counted: (None, None),
             hops: 0,
             hop: None,
         }
+    }
+
+    /// The same record, which also describes `trace`.
+    pub(crate) fn traced(mut self, trace: telemetry::Span) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// The span of which requests to upstreams are part.
+    pub(crate) fn trace(&self) -> Option<Parent> {
+        self.trace.parent()
     }
 
     /// The request's id.
@@ -159,16 +189,16 @@ impl Access {
     }
 
     /// Records that an exchange with an upstream begins. `model` is the name of the configuration entry.
-    pub(crate) fn routed(&mut self, model: &str, upstream: &str, dialect: Dialect) {
+    pub(crate) fn routed(&mut self, model: &str, upstream: &Arc<Upstream>) {
         self.metrics.streams().inc();
         self.span.record("model", model);
-        self.span.record("upstream", upstream);
-        self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
+        self.span.record("upstream", upstream.name.as_str());
+        self.moved(model, upstream);
     }
 
     /// Records that the exchange goes on with another model.
-    pub(crate) fn moved(&mut self, model: &str, upstream: &str, dialect: Dialect) {
-        self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
+    pub(crate) fn moved(&mut self, model: &str, upstream: &Arc<Upstream>) {
+        self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
     }
 
     /// The request's span. It is never entered while a response is read.
@@ -177,28 +207,71 @@ impl Access {
     }
 
     /// A request to the upstream has begun.
-    pub(crate) fn hop_begun(&mut self, begun: Instant) {
+    pub(crate) fn hop_begun(&mut self, attempt: Attempt) {
         self.hops += 1;
-        self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, begun));
+        self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, attempt));
     }
 
-    /// The request to the upstream has ended, if one is under way. `outcome` is its finish reason, or why it has none.
-    pub(crate) fn hop_ended(&mut self, outcome: &str) {
+    /// The next request to the upstream. `None`: no other has begun a hop.
+    pub(crate) fn next_attempt(&self) -> Option<Attempt> {
+        self.hop.as_ref().map(HopRecord::again)
+    }
+
+    /// The upstream has refused the request, and gets another one in its place: see [`HopRecord::asked_otherwise`].
+    pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
+        self.hop.as_mut()?.asked_otherwise(error)
+    }
+
+    /// A piece of the upstream's response has arrived.
+    pub(crate) fn hop_chunk(&mut self) {
+        if let Some(hop) = &mut self.hop {
+            hop.chunk();
+        }
+    }
+
+    /// The client's request is about to be passed through. What the upstream learns of the trace.
+    pub(crate) fn pass(&mut self, model: &str, upstream: &Upstream) -> Option<telemetry::SpanContext> {
+        let method = self.method.as_str();
+        let about = || {
+            let host = upstream.base_url.host().unwrap_or_default();
+            let attributes = vec![
+                ("http.request.method", method.into()),
+                (gen_ai::SERVER_ADDRESS, host.into()),
+                ("toolwire.upstream", upstream.name.as_str().into()),
+                ("toolwire.model", model.into()),
+            ];
+            (method.to_owned(), attributes)
+        };
+        self.passed = self.trace.parent()?.begin(SpanKind::Client, about);
+        self.passed.context().cloned()
+    }
+
+    /// The request to the upstream has ended, if one is under way. `outcome` is its finish reason, or why it has none, and then `error`
+    /// is what counts it. `tokens` are those of all hops so far.
+    pub(crate) fn hop_ended(
+        &mut self,
+        outcome: &dyn fmt::Display,
+        error: Option<&'static str>,
+        tokens: Tokens,
+    ) {
         if let Some(mut hop) = self.hop.take() {
+            let own = |all: Option<u64>, before: Option<u64>| Some(all?.saturating_sub(before.unwrap_or(0)));
+            let own = (own(tokens.0, self.counted.0), own(tokens.1, self.counted.1));
             if let Some(name) = self.hop_name() {
-                hop.end(name, &outcome);
+                hop.end(name, &HopEnd { outcome, error, tokens: own }, &self.metrics);
             }
+            self.counted = tokens;
             // What the hop has called runs in its span.
             self.hop = Some(hop);
         }
     }
 
-    /// Calls `begin` in the span of the hop.
+    /// Calls `begin` in the spans of the hop and of the request.
     pub(crate) fn in_hop<T>(&self, begin: impl FnOnce() -> T) -> T {
-        match &self.hop {
+        scoped(self.trace(), || match &self.hop {
             Some(hop) => hop.span().in_scope(begin),
             None => begin(),
-        }
+        })
     }
 
     fn hop_name(&self) -> Option<HopName<'_>> {
@@ -242,19 +315,39 @@ impl Access {
         if let Some(target) = &self.target {
             self.metrics.streams().dec();
             if let Outcome::Failed(failure) = &self.outcome {
-                self.metrics.upstream_error(&target.upstream, failure.kind());
+                self.metrics.upstream_error(&target.upstream.name, failure.kind());
             }
         }
         if let Some(tally) = &self.tally {
             self.metrics.tally(tally);
             if let Some(target) = &self.target {
-                self.metrics.skipped(&target.upstream, &tally.skipped);
-                self.metrics.tokens(&target.model, &target.upstream, tally);
+                self.metrics.skipped(&target.upstream.name, &tally.skipped);
+                self.metrics.tokens(&target.model, &target.upstream.name, tally);
             }
         }
         if self.outcome == Outcome::Cancelled {
             self.metrics.disconnect();
         }
+    }
+
+    /// Tells the trace how the request went. Refusals are the client's faults, not ours.
+    fn describe(&mut self, error: Option<&'static str>) {
+        let (status, hops) = (u64::from(self.status), self.hops as u64);
+        self.trace.set("http.response.status_code", || status);
+        self.trace.set("toolwire.hops", || hops);
+        if let Some(model) = &self.asked {
+            self.trace.set("toolwire.model", || model.as_str());
+        }
+        self.passed.set("http.response.status_code", || status);
+        if let Some(error) = error {
+            self.passed.fail(error);
+        }
+        self.passed.end();
+        let is_ours = status >= 500 || status < 400;
+        if let Some(error) = error.filter(|_| is_ours) {
+            self.trace.fail(error);
+        }
+        self.trace.end();
     }
 
     fn write_line(&self) {
@@ -266,8 +359,8 @@ impl Access {
             path = self.path,
             key = self.key.as_deref(),
             model = self.asked,
-            upstream = self.target.as_ref().map(|target| target.upstream.as_str()),
-            dialect = self.target.as_ref().map(|target| target.dialect.name()),
+            upstream = self.target.as_ref().map(|target| target.upstream.name.as_str()),
+            dialect = self.target.as_ref().map(|target| target.upstream.dialect().name()),
             stream = self.stream,
             status = self.status,
             finish = tally.and_then(|tally| tally.finish).map(finish_name),
@@ -284,7 +377,7 @@ impl Access {
     fn write_skipped(&self) {
         let skipped = self.tally.as_ref().map(|tally| &tally.skipped).filter(|skipped| !skipped.is_empty());
         if let (Some(skipped), Some(target)) = (skipped, &self.target) {
-            let (id, upstream) = (self.id.as_str(), target.upstream.as_str());
+            let (id, upstream) = (self.id.as_str(), target.upstream.name.as_str());
             tracing::warn!(id, upstream, %skipped, "parts of the upstream's response were left out");
         }
     }
@@ -292,10 +385,17 @@ impl Access {
 
 impl Drop for Access {
     fn drop(&mut self) {
-        let mut hop = self.hop.take();
-        if let (Some(hop), Some(name)) = (&mut hop, self.hop_name()) {
-            hop.end(name, &self.outcome);
-        }
+        let outcome = self.outcome.clone();
+        let error = match &outcome {
+            Outcome::Failed(failure) => Some(kind_name(failure.kind())),
+            Outcome::Cancelled => Some("cancelled"),
+            Outcome::Stalled => Some("stalled"),
+            Outcome::Done => None,
+        };
+        let tokens =
+            self.tally.as_ref().map_or((None, None), |tally| (tally.input_tokens, tally.output_tokens));
+        self.hop_ended(&outcome, error, tokens);
+        self.describe(error);
         self.span.record("outcome", display(&self.outcome));
         self.count();
         self.write_line();

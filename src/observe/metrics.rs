@@ -7,7 +7,10 @@
 use std::{collections::HashSet, fmt, sync::Mutex, time::Duration};
 
 use prometheus_client::{
-    encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder, text::encode},
+    encoding::{
+        EncodeLabel, EncodeLabelSet, LabelSetEncoder,
+        text::{encode_eof, encode_registry},
+    },
     metrics::{
         counter::Counter,
         family::Family,
@@ -23,8 +26,11 @@ use crate::{
     execute::{AuditEvent, ErrorCode, Record},
     failure::Kind,
     pipeline::Tally,
+    telemetry::TraceMetrics,
     tls::CertificateMetrics,
 };
+
+use super::gen_ai::{GenAiMetrics, Measured};
 
 /// The most tool names that become labels in one process; the others are `other`.
 const MAX_NAMES: usize = 256;
@@ -74,6 +80,8 @@ pub(crate) struct Metrics {
     /// The tools that are labels of hosted calls.
     hosted_names: Names,
     certificates: CertificateMetrics,
+    models: GenAiMetrics,
+    traces: TraceMetrics,
     /// `None` if tool names are not a label.
     names: Option<Names>,
 }
@@ -239,6 +247,8 @@ impl Metrics {
             tokens: Family::default(),
             hosted_names: Names::default(),
             certificates: CertificateMetrics::default(),
+            models: GenAiMetrics::new(),
+            traces: TraceMetrics::default(),
             names: tool_names.then(Names::default),
         };
         new.register();
@@ -288,6 +298,7 @@ impl Metrics {
     fn register(&mut self) {
         self.register_hosted();
         self.register_tls();
+        self.register_traces();
         let registry = &mut self.registry;
         registry.register("images", "Generated images that are kept", self.images.count.clone());
         registry.register(
@@ -403,6 +414,21 @@ impl Metrics {
         );
     }
 
+    fn register_traces(&mut self) {
+        let TraceMetrics { dropped, failed } = self.traces.clone();
+        let registry = &mut self.registry;
+        registry.register(
+            "telemetry_dropped_spans",
+            "Spans that were not exported because the collector takes fewer",
+            dropped,
+        );
+        registry.register(
+            "telemetry_failed_exports",
+            "Exports that failed, by what they had (traces, metrics)",
+            failed,
+        );
+    }
+
     fn register_tls(&mut self) {
         let CertificateMetrics { expiry, reload_failures, handshake_failures } = self.certificates.clone();
         let registry = &mut self.registry;
@@ -451,7 +477,9 @@ impl Metrics {
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a string cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, &self.models.registry))
+            .and_then(|()| encode_eof(&mut text));
         text
     }
 
@@ -570,6 +598,16 @@ impl Metrics {
         }
     }
 
+    /// Counts a request to a model.
+    pub(super) fn model_request(&self, measured: &Measured<'_>) {
+        self.models.add(measured);
+    }
+
+    /// What is counted of telemetry itself.
+    pub(crate) fn traces(&self) -> TraceMetrics {
+        self.traces.clone()
+    }
+
     /// What shows the state of the listeners' TLS.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.certificates.clone()
@@ -651,7 +689,7 @@ fn hosted_buckets() -> Histogram {
 }
 
 /// The kind as a label.
-pub(super) fn kind_name(kind: Kind) -> &'static str {
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Request => "request",
         Kind::Unauthorized => "unauthorized",
@@ -742,6 +780,9 @@ impl fmt::Debug for Names {
         f.write_str("Names")
     }
 }
+
+#[cfg(test)]
+mod dashboard;
 
 #[cfg(test)]
 mod tests {

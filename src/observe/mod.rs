@@ -1,10 +1,13 @@
-//! What an operator sees: one log line per request, and Prometheus metrics.
+//! What an operator sees: one log line per request, Prometheus metrics, and what a collector gets of both and of traces.
 //!
 //! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the
 //! request is over, however it ended: the line is written and everything is counted. Nothing here sees a body
 //! or a secret.
 
 mod access;
+#[cfg(feature = "otel")]
+mod export;
+pub(crate) mod gen_ai;
 mod hop;
 mod list;
 #[cfg(feature = "cli")]
@@ -15,6 +18,8 @@ pub(crate) mod terminal;
 
 pub(crate) use crate::untrusted;
 pub(crate) use access::{Access, Outcome, failure_name, finish_name, tools_left_out};
-pub(crate) use hop::{HopName, HopRecord};
+#[cfg(feature = "otel")]
+pub(crate) use export::start as start_export;
+pub(crate) use hop::{Attempt, HopEnd, HopName, HopRecord};
 pub(crate) use list::List;
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Metrics, kind_name};

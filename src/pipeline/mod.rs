@@ -407,6 +407,12 @@ impl Pipeline {
         self.stages.writer.take_response()
     }
 
+    /// Tokens of the requests and of the responses so far, as reported by the upstream, in all hops together.
+    pub fn tokens(&self) -> (Option<u64>, Option<u64>) {
+        let Tally { input_tokens, output_tokens, .. } = &self.stages.calls.tally;
+        (*input_tokens, *output_tokens)
+    }
+
     /// The counts so far.
     pub fn tally(&self) -> Tally {
         let detector = self.stages.detector.as_ref();

@@ -100,9 +100,11 @@ impl ConfiguredModels {
         let mut pipeline = Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering);
         pipeline.expect_prefill(request.prefill.clone());
         pipeline.expect_key(request.key.clone());
-        let opened = Arc::clone(client).open(request, Admission::New).await.map_err(|error| error.failure)?;
+        let client = client.traced(report.context());
+        let opened =
+            Arc::clone(&client).open(request, Admission::New).await.map_err(|error| error.failure)?;
         let mut out = BytesMut::new();
-        let read = read(opened, &mut pipeline, &mut out, client).await;
+        let read = read(opened, &mut pipeline, &mut out, &client).await;
         report.counted(pipeline.tally());
         read?;
         if let Some(failure) = pipeline.failure() {

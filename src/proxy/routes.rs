@@ -175,6 +175,18 @@ impl Route {
         self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 
+    /// Whether requests are for models' responses, or for what belongs to them.
+    pub(super) fn is_of_models(&self) -> bool {
+        matches!(
+            self,
+            Self::Generate(_)
+                | Self::CountTokens(_)
+                | Self::Stored(..)
+                | Self::StoredInput(..)
+                | Self::Passthrough(_)
+        )
+    }
+
     /// Whether a client needs a key.
     pub(super) fn needs_key(&self) -> bool {
         !matches!(

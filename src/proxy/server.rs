@@ -8,6 +8,7 @@ use std::{
     pin::pin,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use tokio::{
@@ -86,6 +87,9 @@ impl std::error::Error for ServeError {
         }
     }
 }
+
+/// How long the collector may take to accept what is left when the server stops.
+const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
 /// A server that listens but does not accept connections yet.
 ///
@@ -201,6 +205,9 @@ impl Server {
             if let Some(execution) = stage.0.get().execution() {
                 // Calls that take longer are stopped, and the model is told.
                 let _ = timeout_at(deadline, execution.settled()).await;
+            }
+            if let Some(tracer) = stage.0.get().tracer() {
+                tracer.flush(FLUSH_LIMIT).await;
             }
             Ok(())
         };

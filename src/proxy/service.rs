@@ -27,6 +27,7 @@ use crate::{
     observe::{Access, Metrics},
     redact::Redactor,
     store::{Owner, Stores},
+    telemetry::{self, Tracer},
     tls::Certificates,
 };
 
@@ -58,6 +59,20 @@ use super::{
 
 /// The longest request id that is accepted from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
+
+/// The method, if clients did not make it up.
+fn standard_method(method: &Method) -> Option<&str> {
+    let known = [
+        Method::GET,
+        Method::POST,
+        Method::HEAD,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::PUT,
+        Method::PATCH,
+    ];
+    known.contains(method).then(|| method.as_str())
+}
 
 /// Whether bytes of a request may be unread. They must not be read as the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +156,8 @@ pub(super) struct Service {
     /// For request bodies.
     budget: Arc<Budget>,
     reloads: Reloads,
+    /// Begins traces, if there is a collector.
+    tracer: Option<Arc<Tracer>>,
     /// The certificate of the listeners, if they speak TLS.
     certificates: Option<Arc<Certificates>>,
     /// How they speak it.
@@ -218,6 +235,11 @@ impl Service {
         self.metrics.client_stalled();
     }
 
+    /// Begins traces, if there is a collector.
+    pub(super) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
+    }
+
     /// How to accept connections with TLS, if it is configured.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.tls.clone()
@@ -269,8 +291,10 @@ impl Service {
         let route = Route::find_with(path, &self.config.passthrough).filter(|route| self.has(route));
         let name = route.as_ref().map_or("unknown", Route::name);
         let shown = route.as_ref().map_or(path, |route| route.shown(path));
+        let trace = self.trace(route.as_ref(), (&request, shown), &id);
         let access =
-            Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name);
+            Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name)
+                .traced(trace);
         let head = request.method() == Method::HEAD;
         let grant = match route {
             Some(Route::Admin) => Grant::default(),
@@ -293,6 +317,28 @@ impl Service {
                 Err(response)
             }
         }
+    }
+
+    /// Begins the span of a request for a model or its responses. Other requests have none: probes would hide the rest.
+    fn trace(
+        &self,
+        route: Option<&Route>,
+        (request, path): (&Request<Incoming>, &str),
+        id: &str,
+    ) -> telemetry::Span {
+        let traced = self.tracer.as_ref().zip(route.filter(|route| route.is_of_models()));
+        let Some((tracer, route)) = traced else { return telemetry::Span::default() };
+        tracer.begin(request.headers(), || {
+            let (method, name) = (standard_method(request.method()), route.name());
+            let attributes = vec![
+                ("http.request.method", method.unwrap_or("_OTHER").into()),
+                ("url.path", path.into()),
+                ("url.scheme", self.config.scheme().into()),
+                ("toolwire.route", name.into()),
+                ("toolwire.request_id", id.into()),
+            ];
+            (format!("{} {name}", method.unwrap_or("HTTP")), attributes)
+        })
     }
 
     async fn respond(
@@ -521,7 +567,8 @@ impl Service {
             Ok(client) => client,
             Err(failure) => return fail(failure, access),
         };
-        access.routed(&model.name, &upstream.name, upstream.dialect());
+        access.routed(&model.name, upstream);
+        let client = client.traced(access.pass(&model.name, upstream).as_ref());
         let (begun, mut cut) = (tokio::time::Instant::now(), pin!(self.drain.when_cut()));
         let passed = tokio::select! {
             passed = client.pass(request) => passed,

@@ -30,6 +30,7 @@ const ORDER: &[&str] = &[
     "redact",
     "untrusted",
     "private",
+    "telemetry",
     "tls",
     "proxied",
     "store",

@@ -49,6 +49,7 @@ mod reuse;
 mod servers;
 mod stalls;
 mod streams;
+mod telemetry;
 mod threads;
 mod tls;
 mod turn_states;

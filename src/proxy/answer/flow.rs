@@ -14,7 +14,7 @@ use crate::{
     dialect::UpstreamRequest,
     event::Event,
     failure::{self, Failure, Kind},
-    observe::{Access, Outcome, failure_name, finish_name},
+    observe::{Access, Attempt, Outcome, failure_name, finish_name, kind_name},
     pipeline::{Pipeline, SLICE, State, Tally},
 };
 
@@ -55,8 +55,8 @@ pub(in crate::proxy) struct Begun {
     /// The upstream's client.
     pub(in crate::proxy) client: Arc<Client>,
     pub(in crate::proxy) begun: Instant,
-    /// The response begins with a request to the upstream.
-    pub(in crate::proxy) asks_upstream: bool,
+    /// The request to the upstream with which the response begins, if it does.
+    pub(in crate::proxy) attempt: Option<Attempt>,
     pub(in crate::proxy) stage: Stage,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
@@ -82,7 +82,7 @@ impl Begun {
         Self {
             client,
             begun: Instant::now(),
-            asks_upstream: false,
+            attempt: None,
             stage: Stage::Preparing(preparing),
             hops: None,
             store: None,
@@ -155,8 +155,8 @@ impl ExchangeState {
     /// An exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { stream, mut access, allowance, memory, exchange, attempts } = parts;
-        if exchange.asks_upstream {
-            access.hop_begun(exchange.begun);
+        if let Some(attempt) = exchange.attempt {
+            access.hop_begun(attempt);
         }
         Self {
             begun: exchange.begun,
@@ -271,11 +271,11 @@ impl ExchangeState {
             Ok(exchange) => {
                 if let Some(attempts) = &self.attempts {
                     let upstream = exchange.client.upstream();
-                    self.access.moved(attempts.target(), &upstream.name, upstream.dialect());
+                    self.access.moved(attempts.target(), upstream);
                 }
                 self.client = exchange.client;
-                if exchange.asks_upstream {
-                    self.access.hop_begun(exchange.begun);
+                if let Some(attempt) = exchange.attempt {
+                    self.access.hop_begun(attempt);
                 }
                 self.begun = exchange.begun;
                 self.stage = exchange.stage;
@@ -309,7 +309,7 @@ impl ExchangeState {
                 if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
                     && let Some(request) = hops.refused(head.status, body)
                 {
-                    return self.ask_otherwise(request);
+                    return self.ask_otherwise(request, &failure);
                 }
                 if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
                     watch.answered(head.status, &head.headers, after);
@@ -324,7 +324,10 @@ impl ExchangeState {
     fn read(&mut self, read: Result<BodyRead, BodyError>) {
         self.reads += 1;
         let state = match read {
-            Ok(BodyRead::Data) => self.pipeline.state(),
+            Ok(BodyRead::Data) => {
+                self.access.hop_chunk();
+                self.pipeline.state()
+            }
             Ok(BodyRead::End) => {
                 self.pipeline.begin_finish(&mut self.out);
                 self.pipeline.state()
@@ -404,7 +407,7 @@ impl ExchangeState {
     /// Tells the log and the events that the hop has ended, if one is under way.
     fn end_of_hop(&mut self) {
         let finish = self.pipeline.hop_finish().or_else(|| self.pipeline.finish_given());
-        self.access.hop_ended(finish.map_or("none", finish_name));
+        self.access.hop_ended(&finish.map_or("none", finish_name), None, self.pipeline.tokens());
         if let Some(report) = &mut self.report {
             report.hop_ended(&self.pipeline);
         }
@@ -457,11 +460,13 @@ impl ExchangeState {
         if let Some(report) = &mut self.report {
             report.hop_started();
         }
-        self.access.hop_begun(Instant::now());
+        let attempt = self.access.next_attempt().unwrap_or_else(|| Attempt::untraced(request.stream));
+        let client = self.client.traced(attempt.context());
+        self.access.hop_begun(attempt);
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
         self.pipeline.expect_key(request.key.clone());
-        let opening = Arc::clone(&self.client).open(request, Admission::Again(self.permit.take()));
+        let opening = client.open(request, Admission::Again(self.permit.take()));
         self.stage = Stage::Opening(Box::pin(opening));
     }
 
@@ -476,7 +481,7 @@ impl ExchangeState {
     }
 
     /// Sends another request in place of the one that the upstream has refused.
-    fn ask_otherwise(&mut self, request: Result<UpstreamRequest, Failure>) {
+    fn ask_otherwise(&mut self, request: Result<UpstreamRequest, Failure>, refusal: &Failure) {
         match request {
             Ok(request) => {
                 if let Some(watch) = &mut self.watch {
@@ -484,7 +489,8 @@ impl ExchangeState {
                 }
                 self.pipeline.expect_prefill(request.prefill.clone());
                 self.pipeline.expect_key(request.key.clone());
-                let opening = Arc::clone(&self.client).open(request, Admission::Again(None));
+                let context = self.access.asked_otherwise(kind_name(refusal.kind()));
+                let opening = self.client.traced(context).open(request, Admission::Again(None));
                 self.stage = Stage::Opening(Box::pin(opening));
             }
             Err(failure) => self.fail(failure),
@@ -553,7 +559,8 @@ impl ExchangeState {
         if let Some(report) = self.report.take() {
             report.ended(&outcome, &self.pipeline, &self.access);
         }
-        self.access.hop_ended(failure_name(failure));
+        let error = Some(kind_name(failure.kind()));
+        self.access.hop_ended(&failure_name(failure), error, self.pipeline.tokens());
         self.out.truncate(self.comments);
         self.permit = None;
         self.is_answered = false;

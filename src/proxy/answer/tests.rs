@@ -13,7 +13,7 @@ use crate::{
         Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
     },
     format::KnownFormats,
-    observe::Metrics,
+    observe::{Attempt, Metrics},
     pipeline::{FollowUp, Pipeline},
     proxy::{
         budget::{Budget, Reservation},
@@ -103,7 +103,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     let exchange = Begun {
         client: Arc::clone(client),
         begun: std::time::Instant::now(),
-        asks_upstream: true,
+        attempt: Some(Attempt::untraced(true)),
         stage: Stage::Opening(Arc::clone(client).begin(request()).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
         store: None,

@@ -8,9 +8,10 @@ use crate::{
     config::Model,
     execute::{Audit, AuditEvent, Subject, ask::Question},
     failure::Failure,
-    observe::{HopName, HopRecord, Metrics, failure_name, finish_name},
+    observe::{Attempt, HopEnd, HopName, HopRecord, Metrics, failure_name, finish_name, kind_name},
     pipeline::Tally,
     proxy::report::{millis, usage},
+    telemetry::{SpanContext, current},
 };
 
 /// Who learns of questions.
@@ -29,6 +30,8 @@ pub(super) struct QuestionReport<'c> {
     subject: Subject,
     purpose: &'static str,
     record: HopRecord,
+    /// What the upstream learns of the trace.
+    traced: Option<SpanContext>,
     begun: Instant,
     /// `None`: the upstream's response has not been read to its end.
     tally: Option<Tally>,
@@ -47,9 +50,18 @@ impl<'c> QuestionReport<'c> {
             let event = AuditEvent::HopStart { upstream, model: asked, purpose: Some(purpose) };
             audit.publish(Some(&subject), event);
         }
+        let asked = model.upstream_name(&question.conversation.model);
+        let about = (&question.conversation.sampling, question.conversation.stream);
+        let attempt = Attempt::begin(current().as_ref(), (&model.upstream, asked), about);
+        let traced = attempt.context().cloned();
+        let record = HopRecord::begin(&Span::current(), name, attempt);
         let begun = Instant::now();
-        let record = HopRecord::begin(&Span::current(), name, begun);
-        Self { witness, model, subject, purpose, record, begun, tally: None, failure: None }
+        Self { witness, model, subject, purpose, record, traced, begun, tally: None, failure: None }
+    }
+
+    /// What the upstream learns of the trace.
+    pub(super) fn context(&self) -> Option<&SpanContext> {
+        self.traced.as_ref()
     }
 
     /// The upstream's response has been read, to its end or until it failed.
@@ -68,7 +80,7 @@ fn hop_name<'n>(subject: &'n Subject, model: &'n Model, purpose: &'static str) -
         request: &subject.exchange,
         number: subject.hop,
         model: &model.name,
-        upstream: &model.upstream.name,
+        upstream: &model.upstream,
         purpose: Some(purpose),
     }
 }
@@ -81,7 +93,13 @@ impl Drop for QuestionReport<'_> {
             (None, None) => "cancelled",
         };
         let (upstream, tally) = (&self.model.upstream.name, self.tally.clone().unwrap_or_default());
-        self.record.end(hop_name(&self.subject, self.model, self.purpose), &finish);
+        let error = match (&self.failure, &self.tally) {
+            (Some(failure), _) => Some(kind_name(failure.kind())),
+            (None, Some(_)) => None,
+            (None, None) => Some("cancelled"),
+        };
+        let end = HopEnd { outcome: &finish, error, tokens: (tally.input_tokens, tally.output_tokens) };
+        self.record.end(hop_name(&self.subject, self.model, self.purpose), &end, &self.witness.metrics);
         self.witness.metrics.tokens(&self.model.name, upstream, &tally);
         if let Some(audit) = &self.witness.audit {
             let event = AuditEvent::HopEnd {

@@ -38,6 +38,7 @@ use crate::{
     },
     redact::Redactor,
     store::Stores,
+    telemetry::Tracer,
     tls::Certificates,
 };
 
@@ -149,6 +150,10 @@ impl Service {
             Some(earlier) => earlier.responses.with_max_body(limits.max_body),
             None => Responses::new(&config, &stores, &metrics),
         };
+        let tracer = match earlier {
+            Some(earlier) => earlier.tracer.clone(),
+            None => tracer(&config, &metrics).map_err(ServeError::Thread)?,
+        };
         Ok(Self {
             admin: admin.map_err(ServeError::Thread)?.map(Arc::new),
             asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
@@ -171,6 +176,7 @@ impl Service {
             drain: earlier.map(|earlier| Arc::clone(&earlier.drain)).unwrap_or_default(),
             budget: Arc::new(budget),
             reloads,
+            tracer,
             certificates,
             tls,
         })
@@ -205,6 +211,7 @@ impl Service {
             admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
             reloads: self.reloads.clone(),
+            tracer: self.tracer.clone(),
             certificates: self.certificates.clone(),
             tls: self.tls.clone(),
         }
@@ -239,6 +246,19 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
         None if config.store == StoreKind::Off => Ledger::new(None),
         None => Ledger::new(config.state_dir.clone()),
     }
+}
+
+/// What begins traces, with its exporter, if there is a collector.
+#[cfg(feature = "otel")]
+fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
+    config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
+}
+
+/// There is no exporter.
+#[cfg(not(feature = "otel"))]
+#[expect(clippy::unnecessary_wraps, reason = "the exporter can fail to start")]
+fn tracer(_: &Config, _: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
+    Ok(None)
 }
 
 /// How the listeners speak TLS, if they do, and the certificate for it.

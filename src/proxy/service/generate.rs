@@ -19,8 +19,9 @@ use crate::{
     dialect::{Answering, ClientDialect, Stamp},
     execute::{Started, vision},
     failure::Failure,
-    observe::{self, Access},
+    observe::{self, Access, Attempt},
     rules::Reasoning,
+    telemetry::{Parent, within},
 };
 
 use super::{
@@ -55,6 +56,8 @@ struct ModelRequest {
     /// The session of the client's own account, if it sent one.
     session: Option<Box<HeaderMap>>,
     body: Bytes,
+    /// The span of which requests to upstreams are part.
+    trace: Option<Parent>,
     /// When it arrived, in seconds of Unix time.
     now: u64,
 }
@@ -121,8 +124,16 @@ impl Service {
         let may = |model: &str| caller.check_model(model).is_ok();
         let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
         let session = self.session(headers).map(Box::new);
-        let asked =
-            ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, session, body, now };
+        let asked = ModelRequest {
+            id: access.id().to_owned(),
+            dialect,
+            caller,
+            reasoning,
+            session,
+            body,
+            trace: access.trace(),
+            now,
+        };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {
@@ -147,13 +158,13 @@ impl Service {
             let pipeline = command::pipeline(model, dialect, &conversation, &answering);
             let (own, target) = (Arc::clone(self), target.map(str::to_owned));
             let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
-            let preparing = Box::pin(preparing.instrument(access.span().clone()));
+            let preparing = Box::pin(within(access.trace(), preparing.instrument(access.span().clone())));
             let client = Arc::clone(self.client(&model.upstream)?);
             Begun::preparing(client, preparing, pipeline.redacting(self.redactor.clone()))
         } else {
             self.begin_exchange(&asked, conversation, target).await?
         };
-        access.routed(&model.name, &model.upstream.name, model.upstream.dialect());
+        access.routed(&model.name, &model.upstream);
         Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 
@@ -165,7 +176,7 @@ impl Service {
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<Begun, Failure> {
-        let ModelRequest { id, dialect, caller, reasoning, session, body, now } = asked;
+        let ModelRequest { id, dialect, caller, reasoning, session, body, trace, now } = asked;
         let (dialect, owner, now) = (*dialect, caller.owner, *now);
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
         let model = exchange::model(&self.config, dialect, &conversation)?;
@@ -207,7 +218,7 @@ impl Service {
         let wanted = exchange.answering.stored;
         let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
         exchange.answering.stored = keeper.is_some();
-        Ok(self.open(exchange, (client, keeper, caller), body, id).await)
+        Ok(self.open(exchange, (client, keeper, caller), body, (id, trace.as_ref())).await)
     }
 
     /// What a request takes of its client's limits.
@@ -246,13 +257,14 @@ impl Service {
         Stamp { seed, created: unix_time() }
     }
 
-    /// Sends the request to the upstream, then prepares what the response needs while the upstream works. `id` is the request's id.
+    /// Sends the request to the upstream, then prepares what the response needs while the upstream works. `id` is the request's id; the
+    /// request to the upstream is part of `trace`.
     async fn open(
         &self,
         exchange: Exchange<'_>,
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
-        id: &str,
+        (id, trace): (&str, Option<&Parent>),
     ) -> Begun {
         let Exchange {
             model,
@@ -298,6 +310,11 @@ impl Service {
             };
             ExchangeReport::new(audit, opening, asks_upstream)
         });
+        let attempt = asks_upstream.then(|| {
+            let upstream_model = model.upstream_name(&conversation.model);
+            let about = (&conversation.sampling, request.stream);
+            Attempt::begin(trace, (client.upstream(), upstream_model), about)
+        });
         let begun = Instant::now();
         let (prefill, key) = (request.prefill.clone(), request.key.clone());
         let is_command = command.is_some();
@@ -307,7 +324,8 @@ impl Service {
                 (command.open(&client, seed()), pipeline)
             }
             None => {
-                let opening = Arc::clone(&client).begin(request).await;
+                let context = attempt.as_ref().and_then(Attempt::context);
+                let opening = client.traced(context).begin(request).await;
                 (opening, exchange::pipeline((model, &rules()), dialect, &conversation, &answering))
             }
         };
@@ -327,7 +345,7 @@ impl Service {
             pipeline.observe_text(0);
         }
         let stage = Stage::Opening(opening);
-        Begun { client, begun, asks_upstream, stage, hops, store, keeper, pipeline, watch, report }
+        Begun { client, begun, attempt, stage, hops, store, keeper, pipeline, watch, report }
     }
 }
 

@@ -65,6 +65,7 @@ use crate::{
     failure::{self, Failure, Kind},
     http1::{RequestHead, list_contains},
     redact::Redactor,
+    telemetry::SpanContext,
 };
 
 /// Bytes of a refusal's body that are read. The rest is ignored; an error object is small.
@@ -238,6 +239,24 @@ impl Client {
             target: Arc::new(target),
             authorization: Authorization::Target,
         }))
+    }
+
+    /// The client for a request that is part of a trace, which its headers name. It has the same queue and connections.
+    pub(super) fn traced(self: &Arc<Self>, context: Option<&SpanContext>) -> Arc<Self> {
+        let Some(context) = context else { return Arc::clone(self) };
+        let Target { request, .. } = &*self.target;
+        let mut headers = request.headers().clone();
+        context.put(&mut headers);
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        // The same request with two headers more can be written, too.
+        let Ok(target) = Target::new(&self.upstream, method, uri, headers) else { return Arc::clone(self) };
+        Arc::new(Self {
+            upstream: Arc::clone(&self.upstream),
+            queue: Arc::clone(&self.queue),
+            pool: Arc::clone(&self.pool),
+            target: Arc::new(target),
+            authorization: self.authorization.clone(),
+        })
     }
 
     /// There is no session of a client.

@@ -18,5 +18,6 @@ mod results;
 mod script;
 mod search;
 mod serper;
+mod traced;
 mod vision;
 mod watched;

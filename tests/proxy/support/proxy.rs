@@ -46,7 +46,7 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
-    /// `[execution]` with its tables, `[[keys]]`, `[admin]` and `[tls]`, as a configuration file has them. What is not there is off.
+    /// `[execution]` with its tables, `[[keys]]`, `[admin]`, `[tls]` and `[telemetry]`, as a configuration file has them. What is not there is off.
     pub(crate) execution: String,
 }
 
@@ -137,6 +137,7 @@ impl Setup {
             execution: read.execution,
             admin: read.admin,
             tls: read.tls,
+            telemetry: read.telemetry,
             sources: read.sources,
         };
         (config, self.tap)

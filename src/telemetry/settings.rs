@@ -1,0 +1,30 @@
+//! [`TelemetrySettings`]: where telemetry goes, and how much of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use http::Uri;
+
+use crate::settings::TableText;
+
+/// Where telemetry goes, and how much of it.
+#[derive(Debug, Clone)]
+pub struct TelemetrySettings {
+    /// The base URL of the collector, without a slash at its end.
+    pub(crate) endpoint: Uri,
+    /// Sent with every export.
+    pub(crate) headers: BTreeMap<String, TableText>,
+    /// What the program is called.
+    pub(crate) service_name: String,
+    /// Further attributes of the program.
+    pub(crate) resource: Vec<(String, String)>,
+    /// The share of the traces that begin here and are recorded, from 0 to 1.
+    pub(crate) sample: f64,
+    /// Clients' traces are continued. Otherwise each request begins a trace, which refers to the client's.
+    pub(crate) trusts_context: bool,
+    /// The time between two exports of metrics.
+    pub(crate) metrics_interval: Duration,
+    /// The longest that a span waits for others to be exported with.
+    pub(crate) batch_delay: Duration,
+    /// How long an export may take.
+    pub(crate) timeout: Duration,
+}
