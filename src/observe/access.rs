@@ -6,7 +6,7 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tracing::{
@@ -14,10 +14,17 @@ use tracing::{
     field::{Empty, display},
 };
 
-use crate::{dialect::Dialect, event::Finish, failure::Failure, pipeline::Tally};
+use crate::{
+    dialect::{ClientDialect, Dialect},
+    event::Finish,
+    failure::Failure,
+    pipeline::Tally,
+};
 
 use super::{
+    figures::FinishedRequest,
     hop::{HopName, HopRecord},
+    live::{LiveEntry, LiveStart},
     metrics::{Metrics, kind_name},
     untrusted::clip,
 };
@@ -73,6 +80,7 @@ pub(crate) struct Access {
     stream: bool,
     status: u16,
     first_byte: Option<Duration>,
+    first_content: Option<Duration>,
     bytes_out: u64,
     tally: Option<Tally>,
     /// Tokens of the request and of the response that count for the client.
@@ -83,6 +91,12 @@ pub(crate) struct Access {
     hops: usize,
     /// The last of them.
     hop: Option<HopRecord>,
+    /// Other models that were asked because one failed.
+    turns: u64,
+    /// It asks a model, and so is part of the figures.
+    asks_model: bool,
+    /// While the response is listed as being in progress.
+    live: Option<Box<LiveEntry>>,
 }
 
 /// Where a request was routed, in the names of the configuration.
@@ -117,6 +131,7 @@ impl Access {
             stream: false,
             status: CLIENT_LEFT,
             first_byte: None,
+            first_content: None,
             bytes_out: 0,
             tally: None,
             spent: (0, 0),
@@ -124,6 +139,9 @@ impl Access {
             span,
             hops: 0,
             hop: None,
+            turns: 0,
+            asks_model: false,
+            live: None,
         }
     }
 
@@ -140,6 +158,33 @@ impl Access {
     /// The time from the arrival of the request to the first byte of its response.
     pub(crate) fn first_byte(&self) -> Option<Duration> {
         self.first_byte
+    }
+
+    /// The request is one for a model, whatever comes of it.
+    pub(crate) fn asks_model(&mut self) {
+        self.asks_model = true;
+    }
+
+    /// Lists the response as being in progress until it is over. `key`: a name or mark of the client's key.
+    pub(crate) fn show(&mut self, client: ClientDialect, key: Option<String>) {
+        let start = LiveStart {
+            id: self.id.clone(),
+            model: self.asked.clone().unwrap_or_default(),
+            key,
+            client: client.dialect().name(),
+            is_stream: self.stream,
+            begun: self.started,
+        };
+        let entry = self.metrics.live().begin(start);
+        if let Some(Target { model, upstream, .. }) = &self.target {
+            entry.at(model, upstream);
+        }
+        self.live = Some(Box::new(entry));
+    }
+
+    /// The response in the list of those in progress, if it is there.
+    pub(crate) fn live(&self) -> Option<&LiveEntry> {
+        self.live.as_deref()
     }
 
     /// Records the name of the client's key.
@@ -166,8 +211,12 @@ impl Access {
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
-    /// Records that the exchange goes on with another model.
-    pub(crate) fn moved(&mut self, model: &str, upstream: &str, dialect: Dialect) {
+    /// Records that the exchange goes on with another model, or with one that was only now prepared: the `number`th that is asked.
+    pub(crate) fn moved(&mut self, number: usize, (model, upstream, dialect): (&str, &str, Dialect)) {
+        self.turns = number.saturating_sub(1) as u64;
+        if let Some(live) = &self.live {
+            live.at(model, upstream);
+        }
         self.target = Some(Target { model: model.to_owned(), upstream: upstream.to_owned(), dialect });
     }
 
@@ -179,6 +228,9 @@ impl Access {
     /// A request to the upstream has begun.
     pub(crate) fn hop_begun(&mut self, begun: Instant) {
         self.hops += 1;
+        if let Some(live) = &self.live {
+            live.hops(self.hops);
+        }
         self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, begun));
     }
 
@@ -223,6 +275,17 @@ impl Access {
         }
     }
 
+    /// Records that what was passed to the client's connection has content of the response.
+    pub(crate) fn wrote_content(&mut self) {
+        if self.first_content.is_none() {
+            let after = self.elapsed();
+            self.first_content = Some(after);
+            if let Some(live) = &self.live {
+                live.first_content(after);
+            }
+        }
+    }
+
     /// Sets how it ended. Without this call it counts as cancelled.
     pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
@@ -257,8 +320,48 @@ impl Access {
         }
     }
 
+    fn add_figures(&self) {
+        if !self.asks_model {
+            return;
+        }
+        let tally = self.tally.as_ref();
+        let error = match &self.outcome {
+            Outcome::Failed(failure) => Some(kind_name(failure.kind())),
+            Outcome::Stalled => Some("stalled"),
+            Outcome::Done | Outcome::Cancelled => None,
+        };
+        let (input_tokens, output_tokens) = self.tokens();
+        let target = self.target.as_ref();
+        let finished = FinishedRequest {
+            names: [
+                target.map(|target| target.model.as_str()),
+                self.key.as_deref(),
+                target.map(|target| target.upstream.as_str()),
+            ],
+            error,
+            is_cancelled: self.outcome == Outcome::Cancelled,
+            input_tokens,
+            output_tokens,
+            first_content: self.first_content.filter(|_| self.stream),
+            duration: self.elapsed(),
+            calls: tally.map_or(0, |tally| tally.calls.len() as u64),
+            retries: self.turns + tally.map_or(0, Tally::retries),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.metrics.figures().record(&finished, now);
+    }
+
+    /// Tokens of the request and of the response: as the upstream counts them, or as they count for the client.
+    fn tokens(&self) -> (u64, u64) {
+        let tally = self.tally.as_ref();
+        let input = tally.and_then(|tally| tally.input_tokens).unwrap_or(self.spent.0);
+        (input, tally.and_then(|tally| tally.output_tokens).unwrap_or(self.spent.1))
+    }
+
     fn write_line(&self) {
         let tally = self.tally.as_ref();
+        let (input_tokens, output_tokens) = self.tokens();
+        let known = |tokens: u64| (tokens > 0).then_some(tokens);
         tracing::info!(
             target: "toolwire::access",
             id = self.id,
@@ -266,15 +369,19 @@ impl Access {
             path = self.path,
             key = self.key.as_deref(),
             model = self.asked,
+            entry = self.target.as_ref().map(|target| target.model.as_str()),
             upstream = self.target.as_ref().map(|target| target.upstream.as_str()),
             dialect = self.target.as_ref().map(|target| target.dialect.name()),
             stream = self.stream,
             status = self.status,
             finish = tally.and_then(|tally| tally.finish).map(finish_name),
             ttfb_ms = self.first_byte.map(milliseconds),
+            ttft_ms = self.first_content.map(milliseconds),
             duration_ms = milliseconds(self.elapsed()),
             calls = tally.map(|tally| tally.calls.len()),
-            hops = (self.hops > 1).then_some(self.hops),
+            hops = (self.hops > 0).then_some(self.hops),
+            input_tokens = known(input_tokens),
+            output_tokens = known(output_tokens),
             bytes_out = self.bytes_out,
             end = %self.outcome,
         );
@@ -298,6 +405,7 @@ impl Drop for Access {
         }
         self.span.record("outcome", display(&self.outcome));
         self.count();
+        self.add_figures();
         self.write_line();
         self.write_skipped();
     }

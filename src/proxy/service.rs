@@ -266,8 +266,11 @@ impl Service {
         let route = Route::find_with(path, &self.config.passthrough).filter(|route| self.has(route));
         let name = route.as_ref().map_or("unknown", Route::name);
         let shown = route.as_ref().map_or(path, |route| route.shown(path));
-        let access =
+        let mut access =
             Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name);
+        if route.as_ref().is_some_and(Route::asks_model) {
+            access.asks_model();
+        }
         let head = request.method() == Method::HEAD;
         let grant = match route {
             Some(Route::Admin) => Grant::default(),

@@ -120,6 +120,7 @@ impl Service {
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
         let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
+        let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let asked =
             ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, session, body, now };
@@ -154,6 +155,9 @@ impl Service {
             self.begin_exchange(&asked, conversation, target).await?
         };
         access.routed(&model.name, &model.upstream.name, model.upstream.dialect());
+        if self.admin.is_some() {
+            access.show(dialect, label);
+        }
         Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 
