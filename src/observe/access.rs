@@ -6,7 +6,7 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tracing::{
@@ -16,6 +16,7 @@ use tracing::{
 
 use crate::{
     config::Upstream,
+    dialect::ClientDialect,
     event::Finish,
     failure::Failure,
     pipeline::Tally,
@@ -23,8 +24,10 @@ use crate::{
 };
 
 use super::{
+    figures::FinishedRequest,
     gen_ai,
     hop::{Attempt, HopEnd, HopName, HopRecord},
+    live::{LiveEntry, LiveStart},
     metrics::{Metrics, kind_name},
     untrusted::clip,
 };
@@ -80,6 +83,7 @@ pub(crate) struct Access {
     stream: bool,
     status: u16,
     first_byte: Option<Duration>,
+    first_content: Option<Duration>,
     bytes_out: u64,
     tally: Option<Tally>,
     /// Tokens of the request and of the response that count for the client.
@@ -96,6 +100,12 @@ pub(crate) struct Access {
     hops: usize,
     /// The last of them.
     hop: Option<HopRecord>,
+    /// Other models that were asked because one failed.
+    turns: u64,
+    /// It asks a model, and so is part of the figures.
+    asks_model: bool,
+    /// While the response is listed as being in progress.
+    live: Option<Box<LiveEntry>>,
 }
 
 /// Tokens of requests and of responses, as far as upstreams say.
@@ -133,6 +143,7 @@ impl Access {
             stream: false,
             status: CLIENT_LEFT,
             first_byte: None,
+            first_content: None,
             bytes_out: 0,
             tally: None,
             spent: (0, 0),
@@ -143,6 +154,9 @@ impl Access {
             counted: (None, None),
             hops: 0,
             hop: None,
+            turns: 0,
+            asks_model: false,
+            live: None,
         }
     }
 
@@ -172,6 +186,33 @@ impl Access {
         self.first_byte
     }
 
+    /// The request is one for a model, whatever comes of it.
+    pub(crate) fn asks_model(&mut self) {
+        self.asks_model = true;
+    }
+
+    /// Lists the response as being in progress until it is over. `key`: a name or mark of the client's key.
+    pub(crate) fn show(&mut self, client: ClientDialect, key: Option<String>) {
+        let start = LiveStart {
+            id: self.id.clone(),
+            model: self.asked.clone().unwrap_or_default(),
+            key,
+            client: client.dialect().name(),
+            is_stream: self.stream,
+            begun: self.started,
+        };
+        let entry = self.metrics.live().begin(start);
+        if let Some(Target { model, upstream, .. }) = &self.target {
+            entry.at(model, &upstream.name);
+        }
+        self.live = Some(Box::new(entry));
+    }
+
+    /// The response in the list of those in progress, if it is there.
+    pub(crate) fn live(&self) -> Option<&LiveEntry> {
+        self.live.as_deref()
+    }
+
     /// Records the name of the client's key.
     pub(crate) fn shown_key(&mut self, name: Arc<str>) {
         self.key = Some(name);
@@ -193,11 +234,15 @@ impl Access {
         self.metrics.streams().inc();
         self.span.record("model", model);
         self.span.record("upstream", upstream.name.as_str());
-        self.moved(model, upstream);
+        self.moved(1, model, upstream);
     }
 
-    /// Records that the exchange goes on with another model.
-    pub(crate) fn moved(&mut self, model: &str, upstream: &Arc<Upstream>) {
+    /// Records that the exchange goes on with another model, or with one that was only now prepared: the `number`th that is asked.
+    pub(crate) fn moved(&mut self, number: usize, model: &str, upstream: &Arc<Upstream>) {
+        self.turns = number.saturating_sub(1) as u64;
+        if let Some(live) = &self.live {
+            live.at(model, &upstream.name);
+        }
         self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
     }
 
@@ -209,6 +254,9 @@ impl Access {
     /// A request to the upstream has begun.
     pub(crate) fn hop_begun(&mut self, attempt: Attempt) {
         self.hops += 1;
+        if let Some(live) = &self.live {
+            live.hops(self.hops);
+        }
         self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, attempt));
     }
 
@@ -296,6 +344,17 @@ impl Access {
         }
     }
 
+    /// Records that what was passed to the client's connection has content of the response.
+    pub(crate) fn wrote_content(&mut self) {
+        if self.first_content.is_none() {
+            let after = self.elapsed();
+            self.first_content = Some(after);
+            if let Some(live) = &self.live {
+                live.first_content(after);
+            }
+        }
+    }
+
     /// Sets how it ended. Without this call it counts as cancelled.
     pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
@@ -350,8 +409,45 @@ impl Access {
         self.trace.end();
     }
 
+    /// Adds the request to the figures of the last hours.
+    fn add_figures(&self, error: Option<&'static str>) {
+        if !self.asks_model {
+            return;
+        }
+        let tally = self.tally.as_ref();
+        let (input_tokens, output_tokens) = self.tokens();
+        let target = self.target.as_ref();
+        let is_cancelled = self.outcome == Outcome::Cancelled;
+        let finished = FinishedRequest {
+            names: [
+                target.map(|target| target.model.as_str()),
+                self.key.as_deref(),
+                target.map(|target| target.upstream.name.as_str()),
+            ],
+            error: error.filter(|_| !is_cancelled),
+            is_cancelled,
+            input_tokens,
+            output_tokens,
+            first_content: self.first_content.filter(|_| self.stream),
+            duration: self.elapsed(),
+            calls: tally.map_or(0, |tally| tally.calls.len() as u64),
+            retries: self.turns + tally.map_or(0, Tally::retries),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.metrics.figures().record(&finished, now);
+    }
+
+    /// Tokens of the request and of the response: as the upstream counts them, or as they count for the client.
+    fn tokens(&self) -> (u64, u64) {
+        let tally = self.tally.as_ref();
+        let input = tally.and_then(|tally| tally.input_tokens).unwrap_or(self.spent.0);
+        (input, tally.and_then(|tally| tally.output_tokens).unwrap_or(self.spent.1))
+    }
+
     fn write_line(&self) {
         let tally = self.tally.as_ref();
+        let (input_tokens, output_tokens) = self.tokens();
+        let known = |tokens: u64| (tokens > 0).then_some(tokens);
         tracing::info!(
             target: "toolwire::access",
             id = self.id,
@@ -359,15 +455,19 @@ impl Access {
             path = self.path,
             key = self.key.as_deref(),
             model = self.asked,
+            entry = self.target.as_ref().map(|target| target.model.as_str()),
             upstream = self.target.as_ref().map(|target| target.upstream.name.as_str()),
             dialect = self.target.as_ref().map(|target| target.upstream.dialect().name()),
             stream = self.stream,
             status = self.status,
             finish = tally.and_then(|tally| tally.finish).map(finish_name),
             ttfb_ms = self.first_byte.map(milliseconds),
+            ttft_ms = self.first_content.map(milliseconds),
             duration_ms = milliseconds(self.elapsed()),
             calls = tally.map(|tally| tally.calls.len()),
-            hops = (self.hops > 1).then_some(self.hops),
+            hops = (self.hops > 0).then_some(self.hops),
+            input_tokens = known(input_tokens),
+            output_tokens = known(output_tokens),
             bytes_out = self.bytes_out,
             end = %self.outcome,
         );
@@ -398,6 +498,7 @@ impl Drop for Access {
         self.describe(error);
         self.span.record("outcome", display(&self.outcome));
         self.count();
+        self.add_figures(error);
         self.write_line();
         self.write_skipped();
     }

@@ -4,7 +4,12 @@
 //! API, nothing that clients choose. That also bounds the number of series. Names of called tools are a label
 //! only if the configuration says so, up to [`MAX_NAMES`] of them; the others are counted as `other`.
 
-use std::{collections::HashSet, fmt, sync::Mutex, time::Duration};
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::{
@@ -30,7 +35,11 @@ use crate::{
     tls::CertificateMetrics,
 };
 
-use super::gen_ai::{GenAiMetrics, Measured};
+use super::{
+    figures::Figures,
+    gen_ai::{GenAiMetrics, Measured},
+    live::LiveStreams,
+};
 
 /// The most tool names that become labels in one process; the others are `other`.
 const MAX_NAMES: usize = 256;
@@ -39,7 +48,7 @@ const MAX_NAMES: usize = 256;
 const MAX_NAME: usize = 64;
 
 /// The label of every name that has no label of its own.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 /// All metrics of one server.
 #[derive(Debug)]
@@ -84,6 +93,8 @@ pub(crate) struct Metrics {
     traces: TraceMetrics,
     /// `None` if tool names are not a label.
     names: Option<Names>,
+    figures: Figures,
+    live: Arc<LiveStreams>,
 }
 
 /// How the last reload of the configuration went.
@@ -250,6 +261,8 @@ impl Metrics {
             models: GenAiMetrics::new(),
             traces: TraceMetrics::default(),
             names: tool_names.then(Names::default),
+            figures: Figures::default(),
+            live: Arc::default(),
         };
         new.register();
         new.register_config();
@@ -670,6 +683,21 @@ impl Metrics {
     /// Sets how many targets are not asked at the moment.
     pub(crate) fn ejected_targets(&self, count: usize) {
         self.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// What the requests of the last two hours came to.
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The responses in progress.
+    pub(crate) fn live(&self) -> &Arc<LiveStreams> {
+        &self.live
+    }
+
+    /// The [figures of now](Figures::now), at `now` in seconds of Unix time.
+    pub(crate) fn figures_of_now(&self, now: u64) -> serde_json::Value {
+        self.figures.now(self.streams.get(), now)
     }
 
     /// The gauge of responses in progress.

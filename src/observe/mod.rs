@@ -1,4 +1,5 @@
-//! What an operator sees: one log line per request, Prometheus metrics, and what a collector gets of both and of traces.
+//! What an operator sees: one log line per request, Prometheus metrics, what a collector gets of both and of traces, and for the admin
+//! API figures of the last hours and the responses in progress.
 //!
 //! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the
 //! request is over, however it ended: the line is written and everything is counted. Nothing here sees a body
@@ -8,8 +9,11 @@ mod access;
 #[cfg(feature = "otel")]
 mod export;
 pub(crate) mod gen_ai;
+mod figures;
 mod hop;
+mod latencies;
 mod list;
+mod live;
 #[cfg(feature = "cli")]
 pub(crate) mod log;
 mod metrics;
@@ -20,6 +24,8 @@ pub(crate) use crate::untrusted;
 pub(crate) use access::{Access, Outcome, failure_name, finish_name, tools_left_out};
 #[cfg(feature = "otel")]
 pub(crate) use export::start as start_export;
+pub(crate) use figures::{By, MAX_WINDOW};
 pub(crate) use hop::{Attempt, HopEnd, HopName, HopRecord};
 pub(crate) use list::List;
+pub(crate) use live::LiveState;
 pub(crate) use metrics::{Metrics, kind_name};

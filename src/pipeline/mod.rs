@@ -647,6 +647,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// How many hops followed because something was wrong with the one before.
+    pub fn retries(&self) -> u64 {
+        self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
+    }
+
     /// Whether the client was warned that a call which it requires is missing.
     pub fn lacks_required_call(&self) -> bool {
         self.warnings.contains(&corrections::UNFULFILLED)

@@ -177,6 +177,7 @@ impl AnswerBody {
             this.flow.worked = 0;
         }
         ready!(polled);
+        this.flow.show_progress();
         if is_prepared {
             // It may be another upstream.
             this.timeouts.clone_from(&this.flow.client().upstream().timeouts);

@@ -145,6 +145,11 @@ impl Route {
         }
     }
 
+    /// Whether its requests are for a model, so that they are part of the figures.
+    pub(super) fn asks_model(&self) -> bool {
+        matches!(self, Self::Generate(_) | Self::Passthrough(_))
+    }
+
     /// The path as the log shows it. Who knows the name of an image may see it.
     pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
         if matches!(self, Self::Image(_)) { files::PATH } else { path }

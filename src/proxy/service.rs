@@ -292,9 +292,12 @@ impl Service {
         let name = route.as_ref().map_or("unknown", Route::name);
         let shown = route.as_ref().map_or(path, |route| route.shown(path));
         let trace = self.trace(route.as_ref(), (&request, shown), &id);
-        let access =
+        let mut access =
             Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name)
                 .traced(trace);
+        if route.as_ref().is_some_and(Route::asks_model) {
+            access.asks_model();
+        }
         let head = request.method() == Method::HEAD;
         let grant = match route {
             Some(Route::Admin) => Grant::default(),

@@ -48,6 +48,19 @@ fn logged(upstream: &str, model: &str, log_format: &str) -> String {
     server.stop().1
 }
 
+/// Sends a request with this head, and returns all of stderr.
+fn logged_head(head: &[u8], log_format: &str) -> String {
+    let serve =
+        ["serve", "--upstream", "http://127.0.0.1:1/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
+    let server = Server::start(toolwire(&serve).args(["--log-format", log_format]));
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    client.write_all(head).unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
+    server.stop().1
+}
+
 /// The one line of the request.
 fn access_line(log: &str) -> &str {
     let lines: Vec<_> = log.lines().filter(|line| line.contains("toolwire::access")).collect();
@@ -80,5 +93,23 @@ fn hostile_model_name_is_escaped_and_clipped() {
         let line = access_line(&log);
         assert!(line.contains("FAKE line") && line.len() < 1_500, "{line:?}");
         assert!(!log.lines().any(|line| line.starts_with("FAKE")), "{log:?}");
+    }
+}
+
+#[test]
+fn hostile_path_and_request_id_stay_in_their_places() {
+    let path = "/%0d%0aFAKE%1b[31m\u{202e}\u{85}";
+    let id = b"x\tFAKE\x1b[31m\xe2\x80\xae";
+    for log_format in ["text", "json"] {
+        let mut head =
+            format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: ").into_bytes();
+        head.extend(id.iter().filter(|byte| **byte != 0x1b));
+        head.extend(b"\r\n\r\n");
+        let log = logged_head(&head, log_format);
+        let unprintable = |char: char| char.is_control() && char != '\n' || "\u{2028}\u{202e}".contains(char);
+        assert!(!log.contains(unprintable), "{log:?}");
+        let line = access_line(&log);
+        assert!(line.contains("%0d%0aFAKE") && line.contains("req_"), "{line:?}");
+        assert!(!log.contains("xFAKE") && !log.contains("x\\tFAKE"), "{log:?}");
     }
 }

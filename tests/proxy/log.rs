@@ -16,6 +16,10 @@ use crate::support::{
     upstream::{END, Upstream, text},
 };
 
+/// The token counts of a response, and its end.
+const USAGE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\"choices\":[],\
+    \"usage\":{\"prompt_tokens\":11,\"completion_tokens\":7,\"total_tokens\":18}}\n\ndata: [DONE]\n\n";
+
 #[derive(Debug, Default, Clone)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -74,7 +78,7 @@ async fn every_request_is_logged_once() {
             Some("cut") => {}
             Some("hold") => exchange.gone().await,
             _ => {
-                exchange.piece(END).await;
+                exchange.piece(END.replace("data: [DONE]\n\n", USAGE)).await;
                 exchange.end().await;
             }
         }
@@ -85,7 +89,7 @@ async fn every_request_is_logged_once() {
     let mut ends = Vec::new();
     for (count, extra) in ["", "cut", "hold"].into_iter().enumerate() {
         let mut setup = Setup::new(upstream.address);
-        setup.keys = vec!["clients-secret"];
+        setup.execution = "[[keys]]\nname = \"team\"\nkey = \"clients-secret\"\n".to_owned();
         setup.upstream.headers.insert("x-extra", HeaderValue::from_static(extra));
         let proxy = setup.start().await;
         let mut request = chat_request(&proxy, STREAM);
@@ -105,7 +109,16 @@ async fn every_request_is_logged_once() {
         assert_eq!((&line["path"], &line["status"]), (&"/v1/chat/completions".into(), &200.into()));
         assert!(line["ttfb_ms"].is_f64() && line["duration_ms"].is_f64(), "{line}");
         assert!(line["bytes_out"].as_u64().unwrap() > 100, "{line}");
+        assert_eq!((&line["key"], &line["entry"], &line["hops"]), (&"team".into(), &"m".into(), &1.into()));
+        assert!(line["ttft_ms"].is_f64() && line["calls"] == 0, "{line}");
         assert_eq!(line["finish"] == "stop", extra.is_empty(), "{line}");
+        assert!(
+            line["output_tokens"].as_u64().unwrap() > 0,
+            "estimated, if the upstream does not count: {line}"
+        );
+        if extra.is_empty() {
+            assert_eq!((&line["input_tokens"], &line["output_tokens"]), (&11.into(), &7.into()));
+        }
         ends.push(line["end"].clone());
     }
     assert_eq!(ends, ["done", "failed:upstream_truncated", "cancelled"]);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! the stage's bus ─▶ collecting (a task, while somebody reads) ─▶ the last events ─▶ Reader, one for each connection
+//! figures of now, once a second ─▲
 //! ```
 //!
 //! All readers share the last events. A reader knows only the number of its next one, so a slow reader costs nothing: when its next
@@ -17,16 +18,17 @@ use std::{
 
 use bytes::Bytes;
 use http::HeaderValue;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::broadcast::error::RecvError,
-    time::{Instant, timeout_at},
+    time::{Instant, MissedTickBehavior, interval},
 };
 
-use super::sessions::random;
+use super::{figures::PERIOD, sessions::random};
 use crate::{
-    execute::{Audit, Record, Runtime, Subscription},
-    proxy::feed_body::FeedSource,
+    execute::{Audit, Record, Runtime, Subscription, audit::unix_millis},
+    observe::Metrics,
+    proxy::{feed_body::FeedSource, service::unix_time},
 };
 
 /// Events that are kept.
@@ -76,17 +78,17 @@ impl Feed {
     /// A reader of the events after `last`, which is the `Last-Event-ID` of an earlier connection. Without one, of new events.
     pub(super) fn open(
         self: &Arc<Self>,
-        bus: Option<(&Audit, &Runtime)>,
+        bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
         last: Option<&HeaderValue>,
     ) -> Reader {
         let mut kept = self.lock();
         kept.readers += 1;
-        if let (Some((audit, runtime)), false) = (bus, kept.is_collecting) {
+        if let (Some((audit, runtime, metrics)), false) = (bus, kept.is_collecting) {
             kept.is_collecting = true;
             // What happened meanwhile was not collected.
             kept.lose();
             kept.on_bus = None;
-            runtime.spawn(collect(Arc::clone(self), audit.subscribe()));
+            runtime.spawn(collect(Arc::clone(self), audit.subscribe(), Arc::clone(metrics)));
         }
         let (next, reset) = match last {
             None => (None, None),
@@ -101,6 +103,11 @@ impl Feed {
         let mut kept = self.lock();
         kept.endings += 1;
         kept.wake();
+    }
+
+    /// How often the connections of all readers were ended.
+    pub(super) fn endings(&self) -> u64 {
+        self.lock().endings
     }
 
     /// The number of the next event of a reader that comes back, or why it has missed some.
@@ -126,9 +133,25 @@ impl Feed {
             kept.lose();
         }
         kept.on_bus = Some(record.sequence);
+        self.keep(&mut kept, record.event.name(), &data);
+    }
+
+    /// Publishes the figures of now, which are not on the bus, if anyone reads.
+    fn publish_figures(&self, metrics: &Metrics) {
+        if self.lock().readers == 0 {
+            return;
+        }
+        let mut figures = metrics.figures_of_now(unix_time());
+        if let Value::Object(figures) = &mut figures {
+            figures.insert("t".to_owned(), unix_millis().into());
+        }
+        self.keep(&mut self.lock(), "metrics", &figures.to_string());
+    }
+
+    fn keep(&self, kept: &mut Kept, name: &str, data: &str) {
         let number = kept.last + 1;
         let id = format!("{}-{number}", self.boot);
-        let event = format!("id: {id}\nevent: {}\ndata: {data}\n\n", record.event.name());
+        let event = format!("id: {id}\nevent: {name}\ndata: {data}\n\n");
         kept.last = number;
         kept.bytes += event.len();
         kept.events.push_back((number, event.into()));
@@ -163,15 +186,19 @@ impl Kept {
 }
 
 /// Keeps the events of the bus, until nobody has read them for a while.
-async fn collect(feed: Arc<Feed>, mut bus: Subscription) {
+async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) {
     let mut last_read = Instant::now();
+    let mut tick = interval(PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        match timeout_at(last_read + LINGER, bus.recv()).await {
-            Ok(Ok(record)) => feed.publish(&record),
-            // The numbers of what follows show that some are missing.
-            Ok(Err(RecvError::Lagged(_))) => {}
-            Ok(Err(RecvError::Closed)) => break,
-            Err(_) => {}
+        tokio::select! {
+            received = bus.recv() => match received {
+                Ok(record) => feed.publish(&record),
+                // The numbers of what follows show that some are missing.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => break,
+            },
+            _ = tick.tick() => feed.publish_figures(&metrics),
         }
         let mut kept = feed.lock();
         let now = Instant::now();

@@ -1,7 +1,7 @@
 //! The admin API at `/admin/`: who may use it, what it shows, and what it changes. docs/admin.md describes it.
 //!
 //! ```text
-//! request ─▶ access (host, key or session, CSRF) ─▶ path ─▶ tools, providers, permissions, settings, sessions
+//! request ─▶ access (host, key or session, CSRF) ─▶ path ─▶ tools, providers, permissions, settings, sessions, figures
 //!                                                        └▶ feed ◀─ the stage's events
 //! ```
 //!
@@ -11,6 +11,7 @@ mod access;
 mod code;
 mod error;
 mod feed;
+mod figures;
 mod keys;
 mod path;
 mod permissions;
@@ -20,7 +21,7 @@ mod settings;
 mod tools;
 mod tries;
 
-use std::{io, net::IpAddr, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
@@ -29,6 +30,7 @@ use serde_json::{Value, json};
 use self::{
     access::{Access as Door, Visitor},
     feed::Feed,
+    figures::StreamsFeed,
     path::AdminPath,
     settings::SavedSettings,
 };
@@ -36,7 +38,7 @@ pub(super) use self::{error::AdminError, path::BASE};
 use super::{
     auth::Keys,
     drain::Drain,
-    feed_body::FeedBody,
+    feed_body::{FeedBody, FeedSource},
     reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
     service::unix_time,
@@ -44,7 +46,7 @@ use super::{
 use crate::{
     config::Config,
     execute::{Audit, Execution, Runtime},
-    observe::{Access, List, Outcome},
+    observe::{Access, List, Metrics, Outcome},
 };
 
 /// Bytes of a request's body.
@@ -66,6 +68,7 @@ pub(super) struct Admin {
     /// Where they are collected.
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
+    metrics: Arc<Metrics>,
     reloads: Reloads,
 }
 
@@ -125,13 +128,14 @@ impl Admin {
     pub(super) fn new(
         config: &Arc<Config>,
         (execution, audit): (Option<&Arc<Execution>>, Option<&Arc<Audit>>),
-        keys: &Arc<Keys>,
+        (keys, metrics): (&Arc<Keys>, &Arc<Metrics>),
         reloads: Reloads,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
         let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
         audit.capture(settings.capture != crate::config::Capture::Off);
         let (settings, execution, audit) = (Arc::clone(settings), execution.cloned(), Arc::clone(audit));
+        let metrics = Arc::clone(metrics);
         Ok(Some(match before {
             Some(before) => {
                 before.settings.reloaded(config);
@@ -143,6 +147,7 @@ impl Admin {
                     keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
+                    metrics,
                     reloads,
                 }
             }
@@ -154,6 +159,7 @@ impl Admin {
                 keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
+                metrics,
                 reloads,
             },
         }))
@@ -196,24 +202,20 @@ impl Admin {
         self.feed.end_readers();
     }
 
-    /// Whether the request opens the event feed.
-    pub(super) fn is_feed(&self, admitted: &Admitted, method: &Method) -> bool {
-        admitted.path == AdminPath::Events && *method == Method::GET
-    }
-
-    /// The event feed.
-    pub(super) fn events(
-        &self,
-        headers: &HeaderMap,
-        drain: &Drain,
-        keep_alive: std::time::Duration,
-        access: Access,
-    ) -> Response<ReplyBody> {
-        let reader = self.feed.open(Some((&self.audit, &self.runtime)), headers.get("last-event-id"));
-        let mut response =
-            reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
-        put_headers(response.headers_mut());
-        response
+    /// The stream of events that the request opens, if it does.
+    pub(super) fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
+        let headers = &head.headers;
+        match admitted.path {
+            _ if head.method != Method::GET => None,
+            AdminPath::Events => {
+                let bus = (&*self.audit, &*self.runtime, &self.metrics);
+                Some(Box::new(self.feed.open(Some(bus), headers.get("last-event-id"))))
+            }
+            AdminPath::Streams if figures::wants_events(headers) => {
+                Some(Box::new(StreamsFeed::new(&self.metrics, &self.feed)))
+            }
+            _ => None,
+        }
     }
 
     /// Answers a request that was admitted.
@@ -250,6 +252,8 @@ impl Admin {
             AdminPath::ExtendQuestion(id) => permissions::extend(self.execution()?, &id),
             AdminPath::Reload if *method == Method::POST => reload::reload(&self.reloads).await,
             AdminPath::Reload => Ok(reload::status(&self.reloads)),
+            AdminPath::Metrics => figures::window(&self.metrics, head),
+            AdminPath::Streams => Ok(Said::json(figures::streams(&self.metrics))),
             AdminPath::Keys => Ok(Said::json(keys::list(&self.keys, unix_time()))),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);
@@ -324,6 +328,18 @@ pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Respon
             response
         }
     };
+    put_headers(response.headers_mut());
+    response
+}
+
+/// A stream of events.
+pub(super) fn event_stream(
+    events: Box<dyn FeedSource>,
+    keep_alive: Duration,
+    drain: &Drain,
+    access: Access,
+) -> Response<ReplyBody> {
+    let mut response = reply::feed(FeedBody::new(events, keep_alive, drain.when_begun(), access));
     put_headers(response.headers_mut());
     response
 }

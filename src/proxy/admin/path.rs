@@ -25,6 +25,8 @@ pub(super) enum AdminPath {
     ExtendQuestion(String),
     Rule(String),
     Reload,
+    Metrics,
+    Streams,
     Keys,
     Settings,
     Setting(String),
@@ -51,6 +53,8 @@ impl AdminPath {
             ["permissions", question] => Self::Question(name(question)?),
             ["permissions", question, "extend"] => Self::ExtendQuestion(name(question)?),
             ["reload"] => Self::Reload,
+            ["metrics"] => Self::Metrics,
+            ["streams"] => Self::Streams,
             ["keys"] => Self::Keys,
             ["settings"] => Self::Settings,
             ["settings", setting] => Self::Setting(name(setting)?),
@@ -62,9 +66,13 @@ impl AdminPath {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
-            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) | Self::Keys => {
-                "GET, HEAD, OPTIONS"
-            }
+            Self::Events
+            | Self::Tools
+            | Self::Permissions
+            | Self::ProviderLog(_)
+            | Self::Metrics
+            | Self::Streams
+            | Self::Keys => "GET, HEAD, OPTIONS",
             Self::Reload => "GET, HEAD, POST, OPTIONS",
             Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",

@@ -14,7 +14,7 @@ use crate::{
     dialect::UpstreamRequest,
     event::Event,
     failure::{self, Failure, Kind},
-    observe::{Access, Attempt, Outcome, failure_name, finish_name, kind_name},
+    observe::{Access, Attempt, LiveState, Outcome, failure_name, finish_name, kind_name},
     pipeline::{Pipeline, SLICE, State, Tally},
 };
 
@@ -158,7 +158,7 @@ impl ExchangeState {
         if let Some(attempt) = exchange.attempt {
             access.hop_begun(attempt);
         }
-        Self {
+        let state = Self {
             begun: exchange.begun,
             stage: exchange.stage,
             client: exchange.client,
@@ -182,7 +182,9 @@ impl ExchangeState {
             access,
             allowance,
             is_answered: false,
-        }
+        };
+        state.show_progress();
+        state
     }
 
     /// Whether more is expected of the upstream.
@@ -258,6 +260,26 @@ impl ExchangeState {
         Poll::Ready(())
     }
 
+    /// Shows where the response is, if anyone may look.
+    pub(super) fn show_progress(&self) {
+        let Some(live) = self.access.live() else { return };
+        let state = match &self.stage {
+            Stage::Preparing(_) => LiveState::Preparing,
+            Stage::Opening(_) => LiveState::Waiting,
+            Stage::Streaming(_) | Stage::Ending(_) if self.pipeline.has_content() => LiveState::Streaming,
+            Stage::Streaming(_) | Stage::Ending(_) => LiveState::Waiting,
+            Stage::Deciding(_) => LiveState::Tools,
+            Stage::AwaitingBodyEnd(_) | Stage::Over => LiveState::Ending,
+        };
+        live.progress(state, self.estimated_output());
+    }
+
+    /// About how many tokens the model has written.
+    fn estimated_output(&self) -> u64 {
+        let written = self.pipeline.text_given().map_or(0, |given| given.written);
+        written.div_ceil(BYTES_PER_TOKEN as u64)
+    }
+
     /// Publishes how far the text has come.
     fn report_text(&mut self) {
         if let Some(report) = &mut self.report {
@@ -271,7 +293,7 @@ impl ExchangeState {
             Ok(exchange) => {
                 if let Some(attempts) = &self.attempts {
                     let upstream = exchange.client.upstream();
-                    self.access.moved(attempts.target(), upstream);
+                    self.access.moved(attempts.count(), attempts.target(), upstream);
                 }
                 self.client = exchange.client;
                 if let Some(attempt) = exchange.attempt {
@@ -589,6 +611,9 @@ impl ExchangeState {
             self.close_attempts();
         }
         self.comments = 0;
+        if self.pipeline.has_content() {
+            self.access.wrote_content();
+        }
         self.access.wrote(self.out.len());
         mem::take(&mut self.out)
     }
@@ -607,8 +632,7 @@ impl ExchangeState {
         if !self.is_answered {
             return (0, 0);
         }
-        let written = self.pipeline.text_given().map_or(0, |given| given.written);
-        let estimate = written.div_ceil(BYTES_PER_TOKEN as u64);
+        let estimate = self.estimated_output();
         let output = match (tally.output_tokens, tally.finish) {
             (Some(counted), Some(_)) => counted,
             (counted, _) => counted.unwrap_or(0).max(estimate),

@@ -123,6 +123,7 @@ impl Service {
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
         let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
+        let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let asked = ModelRequest {
             id: access.id().to_owned(),
@@ -165,6 +166,9 @@ impl Service {
             self.begin_exchange(&asked, conversation, target).await?
         };
         access.routed(&model.name, &model.upstream);
+        if self.admin.is_some() {
+            access.show(dialect, label);
+        }
         Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 

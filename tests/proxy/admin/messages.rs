@@ -19,7 +19,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// The names and data of events.
+/// The names and data of events, without the figures that come every second.
 fn events(text: &str) -> Vec<(String, Value)> {
     let mut events = Vec::new();
     let mut name = String::new();
@@ -30,6 +30,7 @@ fn events(text: &str) -> Vec<(String, Value)> {
             events.push((std::mem::take(&mut name), serde_json::from_str(data).unwrap()));
         }
     }
+    events.retain(|(name, _)| name != "metrics");
     events
 }
 

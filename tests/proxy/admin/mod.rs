@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod events;
+mod figures;
 mod messages;
 mod programs;
 mod settings;

@@ -1,0 +1,92 @@
+//! [`Latencies`]: times in logarithmic buckets, for percentiles.
+
+use std::time::Duration;
+
+/// Buckets in each power of two. So a percentile is off by at most a sixteenth.
+const STEPS: u32 = 8;
+
+/// [`STEPS`] as a power of two.
+const STEP_BITS: u32 = STEPS.trailing_zeros();
+
+/// How often times of about the same length occurred. Times above 71 minutes count as 71 minutes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Latencies {
+    /// Buckets with their counts, in order. Most have none.
+    buckets: Vec<(u8, u64)>,
+    count: u64,
+}
+
+impl Latencies {
+    pub(crate) fn add(&mut self, time: Duration) {
+        self.add_to(bucket(time), 1);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        other.buckets.iter().for_each(|(bucket, count)| self.add_to(*bucket, *count));
+    }
+
+    fn add_to(&mut self, bucket: u8, count: u64) {
+        self.count += count;
+        match self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
+            Ok(at) => self.buckets.iter_mut().skip(at).take(1).for_each(|(_, own)| *own += count),
+            Err(at) => self.buckets.insert(at, (bucket, count)),
+        }
+    }
+
+    /// The time that `percent` of the times do not exceed. `None`: there are no times.
+    pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
+        let rank = self.count.saturating_mul(percent).div_ceil(100).max(1);
+        let mut seen = 0;
+        let found = self.buckets.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        found.map(|(bucket, _)| middle(*bucket))
+    }
+}
+
+/// The bucket of a time: the position of the highest bit of its microseconds, and the bits behind it.
+fn bucket(time: Duration) -> u8 {
+    let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    let Some(shift) = micros.checked_ilog2().and_then(|highest| highest.checked_sub(STEP_BITS)) else {
+        return u8::try_from(micros).unwrap_or(u8::MAX);
+    };
+    u8::try_from((shift + 1) * STEPS + ((micros >> shift) & (STEPS - 1))).unwrap_or(u8::MAX)
+}
+
+/// The time in the middle of a bucket.
+fn middle(bucket: u8) -> Duration {
+    let (octave, step) = (u32::from(bucket) / STEPS, u32::from(bucket) % STEPS);
+    let Some(shift) = octave.checked_sub(1) else { return Duration::from_micros(step.into()) };
+    Duration::from_micros((u64::from(STEPS + step) << shift) + ((1 << shift) >> 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn middle_is_near_every_time_of_its_bucket() {
+        for micros in (0..10_000).chain((10_000..4_000_000_000).step_by(999_983)) {
+            let found = middle(bucket(Duration::from_micros(micros))).as_micros();
+            assert!(found.abs_diff(micros.into()) * 16 <= u128::from(micros), "{micros}: {found}");
+        }
+        let longest = bucket(Duration::MAX);
+        assert_eq!(longest, bucket(Duration::from_micros(u32::MAX.into())));
+        assert!(middle(longest) > Duration::from_secs(70 * 60));
+    }
+
+    #[test]
+    fn percentiles_of_merged_times() {
+        let (mut low, mut high) = (Latencies::default(), Latencies::default());
+        assert_eq!(low.percentile(50), None);
+        (1..=50).for_each(|millis| low.add(Duration::from_millis(millis)));
+        (51..=100).rev().for_each(|millis| high.add(Duration::from_millis(millis)));
+        low.merge(&high);
+        for percent in [1, 50, 95, 100] {
+            let found = low.percentile(percent).unwrap().as_millis();
+            assert!(found.abs_diff(percent.into()) <= 1 + u128::from(percent) / 16, "{percent}: {found}");
+        }
+        assert_eq!(low.count, 100);
+    }
+}
