@@ -1,13 +1,17 @@
 """Every response is accounted for: complete, failed as it had to, left by its client, or wrong."""
 
+import json
+import sys
 from collections import Counter
 
 from answers import CUTS, EVERYWHERE, STATUSES, turns
 from configuration import FEW
+from dialects import hermes, qwen3_coder
 
 # An outage of an upstream reaches this far beyond its time: until targets are asked again.
 AFTER = 4
-EXAMPLES = 20
+# Of each reason.
+EXAMPLES = 5
 
 
 class Accounts:
@@ -29,14 +33,9 @@ class Accounts:
         self.by_kind[f"{exchange.answer.kind}: {verdict}"] += 1
         self.tokens += len(exchange.stream.text)
         self.calls += len(exchange.stream.calls)
-        if verdict == "wrong" and len(self.examples) < EXAMPLES:
-            self.examples.append({
-                "why": reason, "tag": exchange.answer.tag, "turn": exchange.turn, "model": exchange.model.name,
-                "api": type(exchange.stream).__name__, "manner": exchange.manner, "status": exchange.status,
-                "outcome": exchange.outcome, "message": (exchange.message or exchange.stream.message)[:600],
-                "seconds": round(exchange.ended - exchange.began, 2), "at": round(exchange.began, 2),
-                "text": "".join(exchange.stream.text)[-200:], "calls": str(exchange.stream.spoken())[:600],
-            })
+        if verdict == "wrong" and self.reasons[f"wrong: {reason}"] <= EXAMPLES:
+            self.examples.append(example(exchange, reason))
+            print(json.dumps(self.examples[-1]), file=sys.stderr, flush=True)
 
     def told(self):
         ordered = lambda counter: dict(sorted(counter.items()))
@@ -45,6 +44,17 @@ class Accounts:
             "reasons": ordered(self.reasons), "by_api": ordered(self.by_api), "by_model": ordered(self.by_model),
             "by_kind": ordered(self.by_kind), "wrong": self.examples,
         }
+
+
+def example(exchange, reason):
+    """What somebody needs to find out what went wrong."""
+    return {
+        "why": reason, "tag": exchange.answer.tag, "turn": exchange.turn, "model": exchange.model.name,
+        "api": type(exchange.stream).__name__, "manner": exchange.manner, "status": exchange.status,
+        "outcome": exchange.outcome, "message": (exchange.message or exchange.stream.message)[:600],
+        "seconds": round(exchange.ended - exchange.began, 2), "began": round(exchange.began, 2),
+        "text": "".join(exchange.stream.text)[-200:], "calls": str(exchange.stream.spoken())[:600],
+    }
 
 
 def judged(exchange, outages):
@@ -74,11 +84,11 @@ def explained(exchange, outages):
     if outcome == "aborted":
         # Only a client that is given up gets no error in its API.
         return "the client stopped reading" if exchange.manner == "stops" else None
-    if outcome == "refused" and exchange.status == 429:
-        if exchange.key == FEW:
-            return "limit of the key"
-        if exchange.model.name == "narrow":
-            return "queue of the upstream"
+    if outcome == "refused" and exchange.status == 429 and exchange.key == FEW:
+        return "limit of the key"
+    said = exchange.message or exchange.stream.message
+    if exchange.model.name == "narrow" and ("stayed taken" in said or exchange.status == 429):
+        return "queue of the upstream"
     if exchange.turn == 0 and answer.fate in CUTS + STATUSES:
         if must_fail(exchange):
             return f"scripted {answer.fate}"
@@ -115,7 +125,8 @@ def fault_of_content(exchange):
     if not all(ids) or len(set(ids)) != len(ids):
         return "calls without ids of their own"
     if exchange.outcome != "complete":
-        if not want.startswith(got):
+        text, opener, call = got.partition("<")
+        if not want.startswith(text.rstrip()) or opener and not is_begun(exchange.answer, opener + call):
             return "text that was not sent"
         whole = [spoken[place] for place, key in enumerate(stream.calls) if key in stream.closed]
         if whole != calls[:len(whole)] or [name for name, _ in spoken] != [name for name, _ in calls[:len(spoken)]]:
@@ -128,3 +139,10 @@ def fault_of_content(exchange):
     if stream.finished_with_calls() != bool(calls):
         return f"finish reason {stream.finish}"
     return None
+
+
+def is_begun(answer, text):
+    """Whether this is the beginning of a call as a model writes it, which stays text if the answer breaks off there."""
+    calls = [call for turn in turns(answer) for call in turn.calls]
+    sources = (" ".join(write(*call).split()) for call in calls for write in (hermes, qwen3_coder))
+    return any(source.startswith(text) for source in sources)
