@@ -5,6 +5,7 @@ Client and upstream are in this process, and read one clock. They send one reque
 
 import json
 import socket
+import sys
 import threading
 import time
 
@@ -78,7 +79,7 @@ def times(port, requests):
     """In µs, from the first byte that the client sends to the first and to the last one that the upstream gets."""
     sent, upstream = body(), sink()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
-    client = socket.create_connection(("127.0.0.1", port))
+    client = socket.create_connection(("127.0.0.1", port), 30)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     first, last = [], []
     for _ in range(requests):
@@ -86,13 +87,16 @@ def times(port, requests):
         client.sendall(head.encode() + sent)
         answer = b""
         while b"[DONE]" not in answer:
-            answer += client.recv(1 << 16)
+            piece = client.recv(1 << 16)
+            answer += piece
+            if not piece or not answer.startswith(b"HTTP/1.1 200"):
+                sys.exit(f"a large request failed: {answer[:300]}")
         client.setblocking(False)
         try:
             while client.recv(1 << 16):
                 pass
         except BlockingIOError:
-            client.setblocking(True)
+            client.settimeout(30)
         first.append((upstream.first - begun) * 1e6)
         last.append((upstream.last - begun) * 1e6)
     client.close()

@@ -18,7 +18,7 @@ class Mode(NamedTuple):
     upstream: bool = False
 
 
-PLAIN = Mode()
+NO_TLS = Mode()
 # By the name of the case.
 MODES = {
     "client": Mode("http/1.1"),
@@ -34,7 +34,8 @@ def certificate():
     if CERT.exists():
         return
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext".split()
-    command += ["subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", KEY, "-out", CERT]
+    command += ["subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
+    command += ["-keyout", KEY, "-out", CERT]
     subprocess.run(command, check=True, capture_output=True)
     BOTH.write_bytes(CERT.read_bytes() + KEY.read_bytes())
 

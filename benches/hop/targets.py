@@ -10,7 +10,7 @@ from pathlib import Path
 
 from options import ARGS, RELAYS, WORK
 from processes import MOCK, TARGET, free_port, start, stop, wait_for
-from secured import CERT, KEY, PLAIN, Shell
+from secured import CERT, KEY, NO_TLS, Shell
 
 
 def tool(name, **properties):
@@ -146,14 +146,14 @@ class Secured(Target):
         super().down()
 
 
-def nginx(port, upstream, mode=PLAIN):
+def nginx(port, upstream, mode=NO_TLS):
     tls = {None: "", "http/1.1": " ssl", "h2": " ssl http2"}[mode.client]
     identity = f"ssl_certificate {CERT}; ssl_certificate_key {KEY};" if mode.client else ""
     text = f"""
 daemon off; worker_processes 1; error_log {WORK}/nginx.err; pid {WORK}/nginx-{port}.pid;
 events {{ worker_connections 20000; }}
 http {{
-  access_log off; tcp_nodelay on; keepalive_requests 1000000; http2_max_concurrent_streams 256;
+  access_log off; tcp_nodelay on; client_body_buffer_size 1m; keepalive_requests 1000000; http2_max_concurrent_streams 256;
   client_body_temp_path {WORK}/n1; proxy_temp_path {WORK}/n2; fastcgi_temp_path {WORK}/n3;
   uwsgi_temp_path {WORK}/n4; scgi_temp_path {WORK}/n5;
   upstream mock {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 1000000; }}
@@ -211,7 +211,7 @@ def toolwire(name, program):
 def serving(program, dialect):
     base = "/v1" if dialect == "chat" else ""
 
-    def command(port, upstream, mode=PLAIN):
+    def command(port, upstream, mode=NO_TLS):
         config = WORK / f"{dialect}-{port}.toml"
         tls = f'[tls]\ncert = "{CERT}"\nkey = "file:{KEY}"\n' if mode.client else ""
         trust = f'[upstreams.tls]\nca = "{CERT}"\n' if mode.upstream else ""

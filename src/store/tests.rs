@@ -108,7 +108,8 @@ fn file_of_a_newer_version_is_left_alone() {
         let database = redb::Database::create(&file).unwrap();
         let writing = database.begin_write().unwrap();
         let table = redb::TableDefinition::<&str, u64>::new("format");
-        let before = writing.open_table(table).unwrap().insert("version", version).unwrap().map(|old| old.value());
+        let before =
+            writing.open_table(table).unwrap().insert("version", version).unwrap().map(|old| old.value());
         writing.commit().unwrap();
         before
     };

@@ -66,7 +66,8 @@ impl Copy {
 fn state_of_older_versions_is_read() {
     for version in VERSIONS {
         let copy = Copy::of(version);
-        let (status, stdout, stderr) = run(toolwire(&["keys", "list", "--json", "--config"]).arg(copy.config()));
+        let (status, stdout, stderr) =
+            run(toolwire(&["keys", "list", "--json", "--config"]).arg(copy.config()));
         assert_eq!(status, 0, "{stderr}");
         let keys: Value = serde_json::from_str(&stdout).unwrap();
         assert!(keys.as_array().unwrap().iter().any(|key| key["name"] == "made"), "{version}: {keys}");
@@ -83,7 +84,11 @@ fn state_of_older_versions_is_read() {
 
             let (_, permissions) = copy.get(&server, "/admin/permissions", "admin_key");
             let rule = &permissions["rules"][0];
-            assert_eq!((&rule["tool"], &rule["granted"]), (&json!("lookup"), &json!(true)), "{version}: {permissions}");
+            assert_eq!(
+                (&rule["tool"], &rule["granted"]),
+                (&json!("lookup"), &json!(true)),
+                "{version}: {permissions}"
+            );
             let (_, settings) = copy.get(&server, "/admin/settings", "admin_key");
             let settings = settings["settings"].as_array().unwrap();
             let saved = settings.iter().find(|setting| setting["path"] == "execution.max_calls").unwrap();

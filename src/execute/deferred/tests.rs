@@ -209,7 +209,10 @@ fn turns_that_older_versions_kept_are_read() {
         let Some(Kept::Record(record)) = saved::read(&kept) else { panic!("{version}: no record") };
         assert_eq!(record.hosted, ["call_lookup"], "{version}");
         assert_eq!(record.client_ids().collect::<Vec<_>>(), [facts["call"].as_str().unwrap()]);
-        assert_eq!(record.results.iter().map(|result| result.content.as_str()).collect::<Vec<_>>(), [r#"{"key": "k1"}"#]);
+        assert_eq!(
+            record.results.iter().map(|result| result.content.as_str()).collect::<Vec<_>>(),
+            [r#"{"key":"k1"}"#]
+        );
         assert_eq!(record.turn.parts.len(), 3);
     }
 }
