@@ -79,11 +79,10 @@ class Watch:
 
 
 def line_through(points):
-    """Slope and intercept of the line with the least squares."""
+    """Slope of the line with the least squares, and the standard error of this slope. Takes three points or more."""
     count = len(points)
-    if count < 2:
-        return 0.0, points[0][1] if points else 0.0
     x, y = sum(one[0] for one in points) / count, sum(one[1] for one in points) / count
     below = sum((one[0] - x) ** 2 for one in points)
-    slope = sum((one[0] - x) * (one[1] - y) for one in points) / below if below else 0.0
-    return slope, y - slope * x
+    slope = sum((one[0] - x) * (one[1] - y) for one in points) / below
+    rest = sum((one[1] - y - slope * (one[0] - x)) ** 2 for one in points)
+    return slope, (rest / (count - 2) / below) ** 0.5
