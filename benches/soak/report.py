@@ -40,8 +40,6 @@ def broken_rules(accounts, start, load, end, ledgers, exit_status, others):
         rules.append(f"{end['sockets']} sockets at the end, {start['sockets']} at the start")
     if end["other_descriptors"] > start["other_descriptors"]:
         rules.append(f"{end['other_descriptors']} other descriptors at the end, {start['other_descriptors']} at the start")
-    if end["threads"] > max(one["threads"] for one in load):
-        rules.append("threads are left")
     growth = memory(load)
     if growth["seconds"] >= SETTLED and growth["surely_kib"] > growth["allowed_kib"]:
         rules.append(
