@@ -8,6 +8,11 @@ def median(values):
     return statistics.median(values) if values else None
 
 
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
 # The latency added to that of a direct connection: of the first token, and of each token.
 ADDED = {"added_ttft": "ttft_p50", "added_p50": "transit_p50"}
 
@@ -60,6 +65,7 @@ COLUMNS = {
     "flood": ["tokens_per_second", "tokens_per_second/direct", "cpu_us"],
     "held": ["kib_per_stream", "idle_mib", "held_mib", "open_us", "cpu_us", "streams"],
     "syscalls": ["syscalls"],
+    "large": ["first_byte_p50", "first_byte_p99", "last_byte_p50", "last_byte_p99"],
 }
 DEFAULT = ["cpu_us", "transit_p50", "transit_p99", "ttft_p50", "tokens_per_second", "slip_p99"]
 
@@ -68,7 +74,7 @@ def table(result):
     lines = []
     for scenario, rows in result.items():
         columns = COLUMNS.get(scenario.split("-")[0], DEFAULT)
-        main = "syscalls" if "syscalls" in columns else "kib_per_stream" if "kib_per_stream" in columns else "cpu_us"
+        main = next((one for one in ("syscalls", "kib_per_stream", "first_byte_p50") if one in columns), "cpu_us")
         shown = columns + [f"{main}/nginx", f"{main}/relay-bare"]
         if "transit_p50" in columns:
             shown += ["transit_p50/relay-bare", "transit_p99/nginx"]

@@ -2,8 +2,11 @@
 
 import resource
 
-from measures import calls_per_token, cost, memory
-from targets import MOCKED
+import large as large_requests
+from measures import calls_per_token, cost, memory, read
+from results import percentile
+from secured import MODES
+from targets import MOCKED, Secured
 
 
 def lone(target):
@@ -84,7 +87,33 @@ def syscalls(target):
     return lone | many | flood
 
 
-KNOWN = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls)}
+def tls(target):
+    """`spread` over TLS, on connections that are open already: a handshake costs as much as thousands of tokens."""
+    if target.name.partition("-")[0] not in ("nginx", "toolwire"):
+        return {}
+    figures = {}
+    for name, mode in MODES.items():
+        MOCKED.play("--tokens", "50", "--pace", "100ms")
+        secured = Secured(target, mode).up()
+        read(secured, streams=200, stagger_us=100_000)
+        figures[f"tls-{name}"] = cost(secured, streams=200, stagger_us=100_000)
+        secured.down()
+    return figures
+
+
+def large(target):
+    """Requests of 250 KB with 40 tools: when the upstream gets their first byte, and their last."""
+    if not target.command:
+        return {}
+    begun = target.started(large_requests.sink().port)
+    large_requests.times(begun.port, 20)
+    to_first, to_last = large_requests.times(begun.port, 200)
+    begun.down()
+    figures = {"first_byte_p50": percentile(to_first, 0.5), "first_byte_p99": percentile(to_first, 0.99)}
+    return {"large": figures | {"last_byte_p50": percentile(to_last, 0.5), "last_byte_p99": percentile(to_last, 0.99)}}
+
+
+KNOWN = {one.__name__: one for one in (lone, first, many, spread, growth, flood, long, call, held, syscalls, tls, large)}
 ONCE = {"held", "syscalls"}
 # Scenarios in which requests are part of the measurement, so their content matters.
 OF_REQUESTS = {"lone", "first", "many", "spread", "growth", "long"}

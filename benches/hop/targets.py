@@ -5,10 +5,12 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from options import ARGS, RELAYS, WORK
 from processes import MOCK, TARGET, free_port, start, stop, wait_for
+from secured import CERT, KEY, NO_TLS, Shell
 
 
 def tool(name, **properties):
@@ -78,6 +80,11 @@ class Target:
             command, around = self.command(self.port, MOCKED.port), os.environ | self.environment
             self.process = start(command, TARGET, stdout=log, stderr=log, env=around, **options)
 
+    def started(self, upstream):
+        """Another process of this target, with another upstream than the mock."""
+        other = Target(f"{self.name}-other", lambda port, _: self.command(port, upstream), self.body)
+        return other.up()
+
     def fresh(self):
         self.down()
         return self.up()
@@ -115,19 +122,45 @@ class Direct(Target):
         pass
 
 
-def nginx(port, upstream):
+class Secured(Target):
+    """A target whose client or upstream speaks TLS."""
+
+    def __init__(self, target, mode):
+        super().__init__(target.name, partial(target.command, mode=mode), target.body)
+        self.mode, self.shell = mode, None
+
+    def launch(self, **options):
+        inner = self.port
+        self.shell = Shell(self.mode, inner, MOCKED.port)
+        with open(self.log, "wb") as log:
+            command, around = self.command(inner, self.shell.back), os.environ | self.environment
+            self.process = start(command, TARGET, stdout=log, stderr=log, env=around, **options)
+        wait_for(inner)
+        self.shell.up()
+        self.port = self.shell.front
+
+    def down(self):
+        if self.shell:
+            self.shell.down()
+        self.shell = None
+        super().down()
+
+
+def nginx(port, upstream, mode=NO_TLS):
+    tls = {None: "", "http/1.1": " ssl", "h2": " ssl http2"}[mode.client]
+    identity = f"ssl_certificate {CERT}; ssl_certificate_key {KEY};" if mode.client else ""
     text = f"""
 daemon off; worker_processes 1; error_log {WORK}/nginx.err; pid {WORK}/nginx-{port}.pid;
 events {{ worker_connections 20000; }}
 http {{
-  access_log off; tcp_nodelay on; keepalive_requests 1000000;
+  access_log off; tcp_nodelay on; client_body_buffer_size 1m; keepalive_requests 1000000; http2_max_concurrent_streams 256;
   client_body_temp_path {WORK}/n1; proxy_temp_path {WORK}/n2; fastcgi_temp_path {WORK}/n3;
   uwsgi_temp_path {WORK}/n4; scgi_temp_path {WORK}/n5;
   upstream mock {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 1000000; }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;
+    listen 127.0.0.1:{port}{tls} backlog=4096; {identity}
     location / {{
-      proxy_pass http://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+      proxy_pass {'https' if mode.upstream else 'http'}://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
       proxy_read_timeout 600s;
     }}
   }}
@@ -178,15 +211,19 @@ def toolwire(name, program):
 def serving(program, dialect):
     base = "/v1" if dialect == "chat" else ""
 
-    def command(port, upstream):
+    def command(port, upstream, mode=NO_TLS):
         config = WORK / f"{dialect}-{port}.toml"
+        tls = f'[tls]\ncert = "{CERT}"\nkey = "file:{KEY}"\n' if mode.client else ""
+        trust = f'[upstreams.tls]\nca = "{CERT}"\n' if mode.upstream else ""
         config.write_text(f"""
 listen = ["127.0.0.1:{port}"]
+{tls}
 [[upstreams]]
 name = "mock"
 dialect = "{dialect}"
-base_url = "http://127.0.0.1:{upstream}{base}"
+base_url = "{'https' if mode.upstream else 'http'}://127.0.0.1:{upstream}{base}"
 max_concurrent = 20000
+{trust}
 [[models]]
 name = "*"
 upstream = "mock"

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `values` | the key's bytes | number, time of expiry, the value |
 //! | `ages` | number | size of the value, the key's bytes |
+//! | `format` | `version` | [`VERSION`]; files without it have the first one |
 //!
 //! Numbers and times are eight bytes, the most significant first.
 
@@ -21,6 +22,10 @@ use super::StoreError;
 
 const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values");
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
+const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
+
+/// The version of these tables and of the values in them. A file with a higher one is left alone.
+const VERSION: u64 = 1;
 
 /// Bytes that redb may cache. The file's pages are cached by the system, too.
 const CACHE: usize = 8 << 20;
@@ -154,6 +159,14 @@ fn is_damage(error: &redb::Error) -> bool {
     }
 }
 
+/// Why a file is neither read nor replaced: what is in it may be understood by the program that wrote it.
+fn newer(version: u64) -> io::Error {
+    let what = format!(
+        "it was written by a newer version of toolwire (format {version}, this one knows {VERSION}); update toolwire, or move the file away"
+    );
+    io::Error::new(io::ErrorKind::Unsupported, what)
+}
+
 fn failed(error: redb::Error) -> StoreError {
     StoreError(error.to_string())
 }
@@ -170,6 +183,12 @@ impl Open {
         let writing = database.begin_write()?;
         let (mut bytes, mut next) = (0_u64, 0);
         {
+            let mut format = writing.open_table(FORMAT)?;
+            let found = format.get("version")?.map_or(VERSION, |version| version.value());
+            if found > VERSION {
+                return Err(newer(found).into());
+            }
+            format.insert("version", VERSION)?;
             writing.open_table(VALUES)?;
             let ages = writing.open_table(AGES)?;
             for entry in ages.iter()? {

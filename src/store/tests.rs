@@ -99,6 +99,30 @@ fn damaged_file_is_set_aside() {
     assert_eq!(text(&store(Some(folder.path())), &key(1, "x"), 0).as_deref(), Some("one"));
 }
 
+/// The program that wrote it can still read it.
+#[test]
+fn file_of_a_newer_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.redb");
+    let values = |version: u64| {
+        let database = redb::Database::create(&file).unwrap();
+        let writing = database.begin_write().unwrap();
+        let table = redb::TableDefinition::<&str, u64>::new("format");
+        let before =
+            writing.open_table(table).unwrap().insert("version", version).unwrap().map(|old| old.value());
+        writing.commit().unwrap();
+        before
+    };
+    values(2);
+    let newer = store(Some(folder.path()));
+    newer.put(key(1, "x"), Bytes::from_static(b"one"), 0);
+    assert_eq!(text(&newer, &key(1, "x"), 0).as_deref(), Some("one"), "in memory");
+    drop(newer);
+    assert!(!folder.path().join("store.redb.damaged").exists());
+    assert_eq!(values(1), Some(2));
+    assert_eq!(text(&store(Some(folder.path())), &key(1, "x"), 0), None, "it was not written to the file");
+}
+
 #[test]
 fn file_that_cannot_be_used_leaves_values_in_memory() {
     let folder = tempfile::tempdir().unwrap();

@@ -192,3 +192,27 @@ async fn large_record_of_many_calls_is_kept_once() {
     let turns = restored(&deferred, vec![calling("", &["before"]), result("before", "done")]).await;
     assert_eq!(turns.len(), 3, "{turns:?}");
 }
+
+/// The files are those of `fixtures/upgrade`. Their turns have expired, so they are read as of the beginning of time.
+#[test]
+fn turns_that_older_versions_kept_are_read() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
+    for version in ["93faecc2"] {
+        let folder = tempfile::tempdir().unwrap();
+        let facts = std::fs::read(fixtures.join(version).join("facts.json")).unwrap();
+        let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
+        std::fs::copy(fixtures.join(version).join("state").join(FILE), folder.path().join(FILE)).unwrap();
+        let deferred = Deferred::new(Some(folder.path().to_owned()));
+        // The owner of a client's values by its name.
+        let owner = Owner::of_key(b"\0name\0team");
+        let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();
+        let Some(Kept::Record(record)) = saved::read(&kept) else { panic!("{version}: no record") };
+        assert_eq!(record.hosted, ["call_lookup"], "{version}");
+        assert_eq!(record.client_ids().collect::<Vec<_>>(), [facts["call"].as_str().unwrap()]);
+        assert_eq!(
+            record.results.iter().map(|result| result.content.as_str()).collect::<Vec<_>>(),
+            [r#"{"key":"k1"}"#]
+        );
+        assert_eq!(record.turn.parts.len(), 3);
+    }
+}

@@ -190,3 +190,17 @@ async fn counts_survive_a_restart() {
     drop(second);
     assert_eq!(ledger().account("team", &grant, next).used(next).0, Counts::default());
 }
+
+/// The files are those of `fixtures/upgrade`.
+#[test]
+fn usage_that_older_versions_saved_is_read() {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
+    for version in ["93faecc2"] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(fixtures.join(version).join("state").join(FILE), folder.path().join(FILE)).unwrap();
+        let ledger = Ledger::new(Some(folder.path().to_owned()));
+        let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
+        let counts = ledger.account("team", &grant, NOW).usage.current(NOW).0;
+        assert_eq!((counts.requests, counts.input_tokens, counts.output_tokens), (2, 200, 40), "{version}");
+    }
+}

@@ -1,0 +1,103 @@
+"""Large requests: when the upstream gets their first byte.
+
+Client and upstream are in this process, and read one clock. They send one request at a time.
+"""
+
+import json
+import socket
+import sys
+import threading
+import time
+
+from processes import free_port
+from targets import tool
+
+TOOLS = [
+    tool(f"tool_{number}", **{f"argument_{place}": "string" for place in range(8)}) for number in range(40)
+]
+
+
+def body(size=250_000):
+    """A conversation of `size` bytes with 40 tools."""
+    result = {"model": "m", "stream": True, "tools": TOOLS, "messages": []}
+    turn = "The quick brown fox jumps over the \"lazy\" dog.\n" * 40
+    while len(json.dumps(result)) < size - len(turn):
+        role = "assistant" if len(result["messages"]) % 2 else "user"
+        result["messages"].append({"role": role, "content": turn})
+    result["messages"].append({"role": "user", "content": "And now?"})
+    return json.dumps(result).encode()
+
+
+ANSWER = b"".join(
+    b"data: " + json.dumps({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}).encode()
+    + b"\n\n" for choice in (
+        {"index": 0, "delta": {"role": "assistant", "content": "Yes."}, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": "stop"},
+    )) + b"data: [DONE]\n\n"
+
+
+class Sink:
+    """An upstream that notes when a request's first and last byte arrived."""
+
+    def __init__(self):
+        self.port, self.first, self.last = free_port(), 0, 0
+        listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def accept(self, listener):
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while (data := connection.recv(1 << 18)):
+            self.first = time.perf_counter()
+            head, _, rest = data.partition(b"\r\n\r\n")
+            head = head.lower()
+            is_chunked, read = b"transfer-encoding: chunked" in head, len(rest)
+            length = 0 if is_chunked else int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
+            while not rest.endswith(b"0\r\n\r\n") if is_chunked else read < length:
+                rest = connection.recv(1 << 18)
+                read += len(rest)
+            self.last = time.perf_counter()
+            reply = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+            connection.sendall(reply + ANSWER)
+
+
+SINK = None
+
+
+def sink():
+    """The upstream, which is started with the first target that is measured."""
+    global SINK
+    SINK = SINK or Sink()
+    return SINK
+
+
+def times(port, requests):
+    """In µs, from the first byte that the client sends to the first and to the last one that the upstream gets."""
+    sent, upstream = body(), sink()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
+    client = socket.create_connection(("127.0.0.1", port), 30)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    first, last = [], []
+    for _ in range(requests):
+        begun = time.perf_counter()
+        client.sendall(head.encode() + sent)
+        answer = b""
+        while b"[DONE]" not in answer:
+            piece = client.recv(1 << 16)
+            answer += piece
+            if not piece or not answer.startswith(b"HTTP/1.1 200"):
+                sys.exit(f"a large request failed: {answer[:300]}")
+        client.setblocking(False)
+        try:
+            while client.recv(1 << 16):
+                pass
+        except BlockingIOError:
+            client.settimeout(30)
+        first.append((upstream.first - begun) * 1e6)
+        last.append((upstream.last - begun) * 1e6)
+    client.close()
+    return first, last
