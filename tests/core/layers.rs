@@ -35,6 +35,7 @@ const ORDER: &[&str] = &[
     "execute",
     "config",
     "observe",
+    "console",
     "proxy",
     "clock",
     "fixture",
