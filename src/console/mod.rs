@@ -40,6 +40,7 @@ const PLACEHOLDER: &str = "{{version}}";
 /// What the document loads.
 const FILES: &[(&str, &[u8])] = files![
     "boot.js"
+    "core/analysis.js"
     "core/api.js"
     "core/copy.js"
     "core/dom.js"

@@ -48,7 +48,7 @@ export function begin() {
     h("div", { class: "brand" }, wire, "toolwire"),
     states[1],
     h("nav", { id: "nav", "aria-label": "Pages" }, Object.values(links)),
-    h("footer", null, states[0], theme, h("div", { class: "row" }, keys, leave), version));
+    h("div", { class: "end" }, states[0], theme, h("div", { class: "row" }, keys, leave), version));
   main.append(login, page);
   document.body.append(h("a", { class: "skip", href: "#main", onclick: (event) => {
     event.preventDefault();

@@ -1,5 +1,6 @@
 // Formats: a model's text, what toolwire reads in it, why, and what clients get.
 
+import { joined, lastAt, until } from "../core/analysis.js";
 import { call, get, session } from "../core/api.js";
 import { save } from "../core/copy.js";
 import { fill, h, labelled, name, select } from "../core/dom.js";
@@ -97,12 +98,13 @@ export default function formats({ place, heading, route }) {
   async function teach() {
     const wanted = format.value !== "auto" ? format.value : analysis?.spans?.find((span) => span.format)?.format;
     const own = known.find((entry) => entry.name === wanted);
-    if (!wanted || own?.teachable === false) return fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, "Choose a format that can be taught."));
+    if (!wanted || own?.taught === false) return fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, "Choose a format that can be taught."));
     try {
       const prompt = await call("POST", "formats/teach", { format: wanted, tools: declared() });
-      const shown = prompt.prompt ?? prompt.text ?? "";
+      const shown = prompt.prompt;
       fill(taught, h("div", { class: "row" }, h("h2", null, "What a model is taught: ", name(wanted)), h("span", { class: "dim" }, prompt.tokens == null ? "" : `about ${count(prompt.tokens)} tokens`), h("button", { class: "push", onclick: () => copied(shown) }, "Copy prompt")),
-        h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Taught prompt" }, visible(shown)));
+        h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Taught prompt" }, visible(shown)),
+        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `${prompt.examples.length} turns of examples`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
     } catch (error) {
       fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, name(error.message)));
     }
@@ -114,10 +116,9 @@ export default function formats({ place, heading, route }) {
     slider.max = size;
     slider.value = at;
     slider.setAttribute("aria-valuetext", `byte ${at} of ${size}`);
-    const events = (analysis?.events ?? []).filter((event) => (event.at ?? 0) <= at || cut === null);
-    const last = events.filter((event) => event.at != null && event.at <= at).at(-1);
-    const silent = last ? at - last.at : at;
-    where.textContent = `After ${count(at)} of ${count(size)} bytes: ${events.length} events${silent > 0 && analysis ? `, the last ${count(silent)} bytes gave nothing yet` : ""}.`;
+    const events = until(analysis?.events ?? [], cut ?? Infinity);
+    const silent = Math.max(0, at - lastAt(events));
+    where.textContent = `After ${count(at)} of ${count(size)} bytes: ${count(joined(events).length)} parts${silent > 0 && analysis ? `, the last ${count(silent)} bytes gave nothing yet` : ""}.`;
     fill(what, items(events));
     if (!events.length) fill(what, h("li", null, h("span", { class: "faint" }, "nothing"), h("span", null, "Nothing has come out so far.")));
     const spans = analysis?.spans ?? [];
@@ -144,21 +145,11 @@ export default function formats({ place, heading, route }) {
     for (const own of marked.children) own.classList.toggle("lit", own.dataset.span === String(index));
   }
 
-  // Text pieces are joined, and calls become one entry with their arguments.
-  function items(events) {
-    const made = [];
-    let calls = 0;
-    for (const event of events) {
-      const before = made.at(-1);
-      if (["text", "reasoning"].includes(event.kind) && before?.kind === event.kind) before.text += event.text ?? "";
-      else if (event.kind === "call_start") made.push({ kind: `call ${++calls}`, name: event.name, text: "", isCall: true });
-      else if (/arguments/.test(event.kind)) {
-        const open = made.findLast((own) => own.isCall);
-        if (open) open.text += event.text ?? event.arguments ?? "";
-      } else if (event.kind !== "call_end") made.push({ kind: event.kind, text: event.text ?? event.reason ?? event.finish ?? event.message ?? "" });
-    }
-    return made.map((own) => h("li", null, h("span", { class: "dim" }, own.kind), h("div", null, own.name && h("strong", null, name(own.name)), own.isCall ? json(own.text || "{}", `Arguments of ${own.name}`, 2) : h("div", { class: "mono" }, visible(own.text)))));
-  }
+  const ENDS = { cut: "It was cut off, so it is never run.", broken: "Its arguments are not valid." };
+  const items = (events) => joined(events).map((own) => h("li", null, h("span", { class: "dim" }, own.kind === "call" ? `call ${own.number}` : own.kind),
+    own.kind === "call"
+      ? h("div", null, h("strong", null, name(own.name)), json(own.text || "{}", `Arguments of ${own.name}`, 2), ENDS[own.end] && h("p", { class: "small dim" }, ENDS[own.end]))
+      : h("div", { class: "mono" }, visible(own.text))));
 
   async function share() {
     if (hasSecret(text.value)) toast("The text looks as if it had a key in it", "failed");

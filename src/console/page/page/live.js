@@ -254,7 +254,7 @@ function exchange(place, { id, query }, close) {
       return;
     }
     const kept = await response.json();
-    begin(kept.events ?? kept.rows ?? []);
+    begin(kept.events ?? []);
     if (kept.truncated) body.prepend(remark("Not all of it was kept", h("p", null, "Its later events were more than the limit.")));
   }
 

@@ -86,7 +86,7 @@ export default function measure({ place, heading, route }) {
 
   const table = (rows) => h("table", { class: "plain" },
     h("thead", null, h("tr", null, h("th", { scope: "col" }, data.by), COLUMNS.map(([label]) => h("th", { scope: "col", class: "num" }, label)))),
-    h("tbody", null, [...rows].sort((one, other) => other.totals.requests - one.totals.requests).map((row) => h("tr", null, h("th", { scope: "row" }, h("a", { href: href("live", "", { q: `${data.by}:${/\s/.test(row.name) ? JSON.stringify(row.name) : row.name}` }) }, name(row.name))), COLUMNS.map(([, of, show]) => h("td", { class: "num" }, show(of(row.totals))))))));
+    h("tbody", null, [...rows].sort((one, other) => other.totals.requests - one.totals.requests).map((row) => h("tr", null, h("th", { scope: "row" }, h("a", { href: href("live", "", { q: `${data.by}:${/\s/.test(row.name) ? JSON.stringify(row.name) : row.name}` }) }, h("span", { class: "clamp" }, name(row.name)))), COLUMNS.map(([, of, show]) => h("td", { class: "num" }, show(of(row.totals))))))));
 
   function exportCsv() {
     if (!data) return;

@@ -85,7 +85,7 @@ export default function settings({ place, heading, route }) {
   function line(own) {
     const id = fresh("setting");
     const last = chosen() === "changed" || find ? own.path : parts(own.path).slice(groupOf(own.path).includes(".") ? 2 : 1).join(".") || own.path;
-    const source = h("span", { class: "small dim" }, SOURCES[own.source] ?? own.source, own.where && [", ", name(own.where)], own.source === "overlay" && own.file_value !== undefined && [", file has ", name(JSON.stringify(own.file_value))], own.restart_required && ", holds after a restart", own.default !== undefined && own.source !== "default" && [", default ", name(text(own.default))], " ",
+    const source = h("span", { class: "small dim" }, SOURCES[own.source] ?? own.source, own.where && [", ", h("span", { title: own.where }, name(own.where.split("/").at(-1)))], own.source === "overlay" && own.file_value !== undefined && [", file has ", name(JSON.stringify(own.file_value))], own.restart_required && ", holds after a restart", own.default !== undefined && own.source !== "default" && [", default ", name(text(own.default))], " ",
       own.source === "overlay" && h("button", { class: "plain", "aria-label": `Reset ${own.path}`, onclick: () => resetOne(own.path) }, "Reset"));
     const field = own.settable === false ? h("span", { class: "mono", id }, name(own.secret ? (own.set ? "set" : "not set") : text(own.value))) : control(own, id);
     const message = wrong.get(own.path);

@@ -43,7 +43,7 @@ export default function tools({ place, heading, route }) {
   const root = h("div", { class: "choose" }, h("div", { class: "pick stack" }, search, pick), shown);
   fill(place, h("div", { class: "bar" }, heading, summary), waiting, root);
 
-  const stopQuestions = effect(() => fill(waiting, questions.value.length ? h("section", { class: "stack" }, h("h2", null, "Questions"), questions.value.map((own) => h("div", { class: "note info" }, h("div", { class: "row" }, h("strong", null, name(own.label ?? own.tool)), h("span", { class: "dim" }, name(own.context?.model ?? ""), " ", name(own.context?.domain ?? "")), h("button", { class: "push", onclick: () => ask(own) }, "Review"))))) : null));
+  const stopQuestions = effect(() => fill(waiting, questions.value.length ? h("section", { class: "stack" }, h("h2", null, "Questions"), questions.value.map((own) => h("div", { class: "note info" }, h("div", { class: "row" }, h("strong", { class: "grow clamp" }, name(own.label ?? own.tool)), h("span", { class: "dim" }, name(own.context?.model ?? ""), " ", name(own.context?.domain ?? "")), h("button", { class: "push", onclick: () => ask(own) }, "Review"))))) : null));
   const stopFeed = listen((kind) => {
     if (["registry_changed", "provider_status", "reset"].includes(kind)) load();
     if (kind === "permission_result") loadRules();
@@ -121,7 +121,7 @@ export default function tools({ place, heading, route }) {
     const run = h("button", { class: "main", onclick: async () => {
       let input;
       try {
-        input = fields.value;
+        input = fields.read();
       } catch (error) {
         return toast(error.message, "failed");
       }
@@ -146,7 +146,7 @@ export default function tools({ place, heading, route }) {
     const curl = () => {
       let input = "{}";
       try {
-        input = fields.value;
+        input = fields.read();
       } catch {
         // The command has what is valid.
       }

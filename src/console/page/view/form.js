@@ -2,7 +2,7 @@
 
 import { fill, fresh, h, name, select } from "../core/dom.js";
 import { field, numberText } from "../core/schema.js";
-import { read, pointer } from "../core/tokens.js";
+import { pointer, read } from "../core/tokens.js";
 
 class Form extends HTMLElement {
   // The form for `schema`; `label` names it.
@@ -22,7 +22,7 @@ class Form extends HTMLElement {
   }
 
   // The JSON text of what was entered. Throws the first thing that is wrong, and shows all.
-  get value() {
+  read() {
     this.clear();
     if (this.asJson) {
       read(this.text.value);
@@ -52,7 +52,7 @@ class Form extends HTMLElement {
     if (!this.asJson) {
       let text = "{}";
       try {
-        text = this.value;
+        text = this.read();
       } catch {
         // What is not valid yet is left out.
       }

@@ -27,6 +27,10 @@ class List extends HTMLElement {
       const row = this.#of(event.target.closest(".item"));
       if (row) this.onopen(row);
     });
+    this.addEventListener("focusin", (event) => {
+      const item = event.target.closest(".item");
+      if (item) this.#active = item.dataset.id;
+    });
     new ResizeObserver(() => this.#paint()).observe(this);
   }
 
@@ -89,7 +93,6 @@ class List extends HTMLElement {
     this.#known = new Set(this.#rows.map((row) => row.id));
     for (const [id, item] of this.#made) {
       if (wanted.has(id)) continue;
-      if (item === document.activeElement) this.focusAfter = id;
       item.remove();
       this.#made.delete(id);
     }

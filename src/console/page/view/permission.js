@@ -34,7 +34,7 @@ export function bar() {
   effect(() => {
     const [first, ...more] = questions.value;
     element.hidden = !first;
-    if (first) fill(element, h("span", null, h("strong", null, name(first.label ?? first.tool)), " asks to run", more.length ? `, ${more.length} more wait` : ""), h("span", { class: "dim", "data-left": first.request_id }), h("button", { class: "push", onclick: openFirst }, "Review"));
+    if (first) fill(element, h("strong", { class: "clamp" }, name(first.label ?? first.tool)), h("span", null, "asks to run", more.length ? `, ${more.length} more wait` : ""), h("span", { class: "dim", "data-left": first.request_id }), h("button", { class: "push", onclick: openFirst }, "Review"));
   });
   setInterval(() => {
     const [first] = questions.peek();
