@@ -147,7 +147,7 @@ test("a key that was on its way when a question was opened answers nothing", asy
 });
 
 test("the list is used by keys, and filters stay in the address", async () => {
-  const { page, end } = await visit("#/live");
+  const { page, end } = await visit("#/live", { allowed: /status of 404/ });
   await page.getByRole("row", { name: /lumo-max/ }).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("state:error");

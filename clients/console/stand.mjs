@@ -94,6 +94,8 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
     url: `http://127.0.0.1:${own}${prefix}/console/`,
     direct: `http://127.0.0.1:${port}`,
     state,
+    // Ends all connections.
+    drop: () => proxy.closeAllConnections(),
     async close() {
       child.kill();
       proxy.closeAllConnections();

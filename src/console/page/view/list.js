@@ -69,18 +69,26 @@ class List extends HTMLElement {
     if (!this.scrollTop) this.onaway?.(0);
     const first = Math.max(0, Math.floor(this.scrollTop / height) - OVERSCAN);
     const last = Math.min(this.#rows.length, Math.ceil((this.scrollTop + this.clientHeight) / height) + OVERSCAN);
-    const wanted = new Set();
+    const seen = this.#rows.slice(first, last);
+    const wanted = new Set(seen.map((row) => row.id));
     if (!this.#rows.some((row) => row.id === this.#active)) this.#active = this.#rows[0]?.id ?? null;
-    const isNew = (row) => this.#known && !this.#known.has(row.id);
-    for (let at = first; at < last; at++) {
-      const row = this.#rows[at];
-      wanted.add(row.id);
+    for (const [id, item] of this.#made) {
+      if (wanted.has(id)) continue;
+      item.remove();
+      this.#made.delete(id);
+    }
+    // Elements stand in the order of the rows, as screen readers read them.
+    let next = this.space.firstElementChild;
+    seen.forEach((row, index) => {
+      const at = first + index;
       let item = this.#made.get(row.id);
       if (!item) {
-        item = h("div", { class: `item${isNew(row) ? " fresh" : ""}`, role: "row", "data-id": row.id });
+        const isNew = this.#known && !this.#known.has(row.id);
+        item = h("div", { class: `item${isNew ? " fresh" : ""}`, role: "row", "data-id": row.id });
         this.#made.set(row.id, item);
-        this.space.append(item);
       }
+      if (item === next) next = next.nextElementSibling;
+      else this.space.insertBefore(item, next);
       item.style.setProperty("transform", `translateY(${at * height}px)`);
       item.setAttribute("aria-rowindex", at + 2);
       item.setAttribute("aria-selected", row.id === this.#selected);
@@ -89,13 +97,8 @@ class List extends HTMLElement {
         cell.setAttribute("role", "gridcell");
         return cell;
       }));
-    }
+    });
     this.#known = new Set(this.#rows.map((row) => row.id));
-    for (const [id, item] of this.#made) {
-      if (wanted.has(id)) continue;
-      item.remove();
-      this.#made.delete(id);
-    }
   }
 
   #of = (item) => item && this.#rows.find((row) => row.id === item.dataset.id);
