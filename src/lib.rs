@@ -66,6 +66,8 @@ pub mod config;
     allow(dead_code, unused_imports, reason = "conformance is checked by the command line")
 )]
 pub mod conform;
+#[cfg(feature = "proxy")]
+mod console;
 pub mod conversation;
 pub mod detect;
 pub mod dialect;

@@ -80,12 +80,20 @@ impl fmt::Display for Announcement<'_> {
             "  curl -N {base}/chat/completions -H \"content-type: application/json\"{header} -d '{}'",
             request.to_string().replace('\'', r"'\''"),
         )?;
-        if let Some(code) = &self.code {
-            let base = base.strip_suffix("/v1").unwrap_or(&base);
-            write!(f, "\nSign in, once within two minutes: {base}/console/#/login?code={code}")?;
+        let console = console_url(&base);
+        match &self.code {
+            Some(code) => {
+                write!(f, "\nConsole, signed in once within two minutes: {console}#/login?code={code}")
+            }
+            None if self.config.admin.is_some() => write!(f, "\nConsole: {console}"),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// The console of the server whose base URL for OpenAI clients is `base`.
+pub(super) fn console_url(base: &str) -> String {
+    format!("{}/console/", base.strip_suffix("/v1").unwrap_or(base))
 }
 
 /// The hosted tools on one line.
@@ -152,7 +160,7 @@ mod tests {
             "curl -N http://127.0.0.1:81/v1/chat/completions ",
             "\"authorization: Bearer $KEY\"",
             "\"stream\":true",
-            "\nSign in, once within two minutes: http://127.0.0.1:81/console/#/login?code=c0de",
+            "\nConsole, signed in once within two minutes: http://127.0.0.1:81/console/#/login?code=c0de",
         ] {
             assert!(told.contains(part), "{part} in {told}");
         }

@@ -38,7 +38,7 @@ use tokio::{
 use self::screen::{Moment, Screen, Side};
 use super::output::failed;
 use crate::{
-    config::{self, Config, Overrides, Problems},
+    config::{self, AdminSettings, Capture, Config, Overrides, Problems},
     fixture::{
         Fixture,
         load::{self, LoadError},
@@ -104,11 +104,13 @@ fn script() -> Result<Fixture, LoadError> {
 async fn show(args: &Args) -> Result<(), Failed> {
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let engine = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let (fixture, config) = if args.tools {
+    let (fixture, mut config) = if args.tools {
         (tools::script()?, tools::configure(upstream.local_addr()?, engine.local_addr()?, args.listen)?)
     } else {
         (script()?, configure(upstream.local_addr()?, args.listen)?)
     };
+    // The console, for this machine alone.
+    config.admin = Some(Arc::new(AdminSettings { capture: Capture::Redacted, ..AdminSettings::default() }));
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
     let searches = tools::serve_engine(engine, moments.clone(), started);

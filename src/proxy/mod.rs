@@ -18,6 +18,7 @@ mod auth;
 mod budget;
 mod catalogue;
 mod command;
+mod console;
 mod cors;
 mod count;
 mod current;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::admin;
+use super::{admin, console};
 use crate::{
     config::Passthrough,
     dialect::ClientDialect,
@@ -67,6 +67,8 @@ pub(super) enum Route {
     Passthrough(String),
     /// A path of the admin API.
     Admin,
+    /// A path of the console's page.
+    Console,
     /// A path at which programs register their tools.
     Programs(ProgramPath),
     /// GET `/api/images/{name}`: a generated image, by its name as the path has it.
@@ -109,6 +111,9 @@ impl Route {
         if path.starts_with(admin::BASE) {
             return Some(Self::Admin);
         }
+        if path == console::BARE || path.starts_with(console::BASE) && !path.starts_with(console::API) {
+            return Some(Self::Console);
+        }
         if let Some(program) = below.and_then(ProgramPath::find) {
             return Some(Self::Programs(program));
         }
@@ -137,6 +142,7 @@ impl Route {
             Self::Model(_) => "model",
             Self::Passthrough(_) => "passthrough",
             Self::Admin => "admin",
+            Self::Console => "console",
             Self::Programs(_) => "providers",
             Self::Image(_) => "image",
             Self::Health => "healthz",
@@ -196,7 +202,13 @@ impl Route {
     pub(super) fn needs_key(&self) -> bool {
         !matches!(
             self,
-            Self::Programs(_) | Self::Root | Self::Image(_) | Self::Health | Self::Ready | Self::Metrics
+            Self::Console
+                | Self::Programs(_)
+                | Self::Root
+                | Self::Image(_)
+                | Self::Health
+                | Self::Ready
+                | Self::Metrics
         )
     }
 }

@@ -300,7 +300,7 @@ impl Service {
         }
         let head = request.method() == Method::HEAD;
         let grant = match route {
-            Some(Route::Admin) => Grant::default(),
+            Some(Route::Admin | Route::Console) => Grant::default(),
             _ => Grant::new(&self.config.cors_origins, request.headers()),
         };
         let version = request.version();
@@ -412,6 +412,7 @@ impl Service {
                 let (dialect, failure) = routes::not_found(head.uri.path());
                 reply::error(failure, dialect, access)
             }
+            Route::Console => self.page(&head, peer, access),
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models => reply::json(&self.models.list(&client).await, access),
             Route::Model(id) => match client.check_model(&id) {
@@ -438,7 +439,7 @@ impl Service {
     /// Whether there is something at the route in this configuration.
     fn has(&self, route: &Route) -> bool {
         match route {
-            Route::Admin => self.admin.is_some(),
+            Route::Admin | Route::Console => self.admin.is_some(),
             Route::Programs(_) => {
                 self.execution.as_ref().is_some_and(|execution| !execution.registrations().is_empty())
             }

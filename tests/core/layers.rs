@@ -37,6 +37,7 @@ const ORDER: &[&str] = &[
     "execute",
     "config",
     "observe",
+    "console",
     "proxy",
     "clock",
     "fixture",

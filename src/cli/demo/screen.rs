@@ -199,7 +199,8 @@ impl Screen {
         let head = self.paint("1", "The demo stays up until Ctrl-C. Try");
         writeln!(
             self.out,
-            "\n{head}\n  curl -N http://{proxy}/v1/chat/completions \\\n    -H 'content-type: application/json' \\\n    -d '{}'",
+            "\n{head}\n  curl -N http://{proxy}/v1/chat/completions \\\n    -H 'content-type: application/json' \\\n    -d '{}'\n\
+             The console shows it event by event: http://{proxy}/console/",
             compact.replace('\'', r"'\''")
         )
     }

@@ -170,6 +170,14 @@ impl Admin {
         self.door.issue_code()
     }
 
+    /// Whether requests without a key are served to this peer, under this host name.
+    ///
+    /// # Errors
+    /// 403, without keys only.
+    pub(super) fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
+        self.door.check_host(head, peer)
+    }
+
     /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::{
     observe::Access,
     proxy::{
         admin::{self, Admin},
-        drain,
+        console, drain,
         feed_body::FeedBody,
         intake, programs,
         reply::{self, ReplyBody},
@@ -46,6 +46,15 @@ impl Service {
             *rest = Rest::None;
         }
         admin::response(admin.answer(admitted, head, (read, peer)).await, access)
+    }
+
+    /// A request for the console's page, which is there if the admin API is. Who may not use that API without a key does not
+    /// get the page either.
+    pub(super) fn page(&self, head: &request::Parts, peer: IpAddr, access: Access) -> Response<ReplyBody> {
+        match self.admin.as_ref().map_or(Ok(()), |admin| admin.check_host(head, peer)) {
+            Ok(()) => console::respond(&path_of(head), &head.headers, access),
+            Err(error) => admin::response(Err(error), access),
+        }
     }
 
     /// A request of a program that registers its tools.

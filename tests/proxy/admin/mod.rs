@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod console;
 mod events;
 mod figures;
 mod messages;

@@ -1,0 +1,269 @@
+// Every page in Chromium, in both themes and two widths, with hostile texts: no error, no violation of the policy, no request to elsewhere,
+// nothing that axe finds.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+import { open } from "./browser.mjs";
+import { answers, CHAT, HOSTILE, ROWS, sse, withQuestion } from "./scripts.mjs";
+import { stand } from "./stand.mjs";
+
+const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+let browser, own;
+
+before(async () => {
+  browser = await open(chromium);
+  own = await stand({ answers: withQuestion(answers()) });
+});
+
+after(async () => {
+  await browser?.close();
+  await own?.close();
+});
+
+// A page of its own in which nothing may go wrong. `allowed`: messages of the console that are expected.
+async function visit(hash, { url = own.url, allowed = /^$/, ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  const page = await context.newPage();
+  const problems = [];
+  const origin = new URL(url).origin;
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && !allowed.test(message.text()) && problems.push(message.text()));
+  page.on("pageerror", (error) => problems.push(error.stack));
+  page.on("dialog", (dialog) => problems.push(`dialog: ${dialog.message()}`));
+  page.on("request", (request) => request.url().startsWith("blob:") || new URL(request.url()).origin === origin || problems.push(`request to ${request.url()}`));
+  await page.addInitScript(() => document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
+  await page.goto(url + hash);
+  await page.locator("h1").waitFor();
+  return {
+    page,
+    async end() {
+      await context.close();
+      assert.deepEqual(problems, []);
+    },
+  };
+}
+
+// What axe finds. It is evaluated by the debugger, so the policy stays as it is.
+async function check(page, where) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  assert.deepEqual(violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.html.slice(0, 200)} ${node.any[0]?.message ?? ""}`).join(" | ")}`), [], where);
+}
+
+const fits = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+async function send(page, text = "Find the newest Rust release") {
+  await page.getByLabel("Model", { exact: true }).fill("echo");
+  await page.getByLabel("Message", { exact: true }).fill(text);
+  await page.getByRole("button", { name: "Send" }).click();
+}
+
+const VIEWS = {
+  "#/live": (page) => page.getByRole("row", { name: /lumo-max/ }).waitFor(),
+  "#/live/ex_7f3a": (page) => page.getByText("text events").waitFor(),
+  "#/live/ex_7f3a?view=text": (page) => page.getByText("First the release notes").waitFor(),
+  "#/live/ex_7f3a?view=raw": (page) => page.getByText("content_block_delta").first().waitFor(),
+  "#/live/ex_33cc": (page) => page.getByRole("tab", { name: "Aligned" }).waitFor(),
+  "#/live/ex_22bb": (page) => page.getByText("Its events were not kept").waitFor(),
+  "#/live/ex_gone": (page) => page.getByText("Not kept any more").waitFor(),
+  "#/formats": (page) => page.getByText("opener of hermes").waitFor(),
+  "#/tools": (page) => page.getByText("Answer all questions with yes").waitFor(),
+  "#/tools/calc": (page) => page.getByRole("button", { name: "Run" }).waitFor(),
+  "#/tools?provider=serper": (page) => page.getByRole("button", { name: "Test" }).waitFor(),
+  "#/settings": (page) => page.getByText("saved here").first().waitFor(),
+  "#/settings/providers.serper": (page) => page.getByLabel("api_key").waitFor(),
+  "#/play": async (page) => {
+    await send(page);
+    await page.getByText("2 hops, 1,204 tokens in").waitFor();
+    for (const summary of await page.locator(".chat summary").all()) await summary.click();
+  },
+  "#/measure": (page) => page.getByRole("columnheader", { name: "Requests" }).waitFor(),
+};
+
+for (const colorScheme of ["light", "dark"]) {
+  for (const width of [1280, 360]) {
+    test(`pages are accessible and fit, ${colorScheme}, ${width} px`, async () => {
+      for (const [hash, ready] of Object.entries(VIEWS)) {
+        // What is gone is a 404, which Chromium reports.
+        const { page, end } = await visit(hash, { colorScheme, viewport: { width, height: 800 }, hasTouch: width < 900, allowed: /status of 404/ });
+        await ready(page);
+        await page.locator(".question").waitFor();
+        await check(page, `${hash} ${colorScheme} ${width}`);
+        assert.ok((await fits(page)) <= 0, `${hash} is wider than ${width} px`);
+        await end();
+      }
+    });
+  }
+}
+
+test("hostile texts are shown as texts", async () => {
+  for (const [hash, ready] of Object.entries(VIEWS)) {
+    const { page, end } = await visit(hash, { allowed: /status of 404/ });
+    await ready(page);
+    const found = await page.evaluate(() => [document.querySelectorAll("main img[src='x'], main svg[onload], main script, main [onerror]").length, [...document.querySelectorAll("a[href]")].filter((link) => !/^(https?|mailto|blob):/.test(link.href)).length]);
+    assert.deepEqual(found, [0, 0], hash);
+    await end();
+  }
+});
+
+test("a question is answered by a person who has seen it", async () => {
+  const sent = [];
+  const base = withQuestion(answers());
+  own.state.answers = { ...base, "POST /admin/permissions/q_1": (_, response, body) => (sent.push(body), response.writeHead(200, { "content-type": "application/json" }).end("{}")) };
+  const { page, end } = await visit("#/live");
+  await page.locator(".question").waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.closest(".question")), null, "it takes no focus");
+  await page.keyboard.press("g");
+  await page.keyboard.press("q");
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Deny");
+  assert.ok((await dialog.textContent()).includes("<img src=x onerror=alert(1)>"));
+  await check(page, "dialog");
+  await dialog.getByRole("button", { name: "Always for" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.deepEqual(sent, [{ granted: true, remember: true, scope: "domain" }]);
+  await end();
+  own.state.answers = base;
+});
+
+test("a key that was on its way when a question was opened answers nothing", async () => {
+  const sent = [];
+  const base = withQuestion(answers());
+  own.state.answers = { ...base, "POST /admin/permissions/q_1": (_, response) => (sent.push(1), response.writeHead(200).end("{}")) };
+  const { page, end } = await visit("#/live");
+  await page.locator(".question").waitFor();
+  await page.evaluate(() => {
+    document.querySelector(".question button").click();
+    document.activeElement.click();
+  });
+  await page.waitForTimeout(800);
+  assert.deepEqual(sent, []);
+  assert.equal(await page.getByRole("dialog").count(), 1);
+  await end();
+  own.state.answers = base;
+});
+
+test("the list is used by keys, and filters stay in the address", async () => {
+  const { page, end } = await visit("#/live", { allowed: /status of 404/ });
+  await page.getByRole("row", { name: /lumo-max/ }).waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("state:error");
+  await page.getByRole("row", { name: /local-8b/ }).waitFor();
+  assert.equal(await page.locator(".item").count(), 1);
+  assert.ok(page.url().endsWith("#/live?q=state%3Aerror"));
+  await page.getByLabel("Filter").fill("nope:1");
+  await page.getByText("there is no nope").waitFor();
+  await page.getByLabel("Filter").fill("");
+  await page.locator(".item").nth(3).waitFor();
+  await page.locator(".item").first().focus();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "ex_11aa" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("heading", { name: "ex_11aa" }).waitFor({ state: "hidden" });
+  await page.goBack();
+  await page.getByRole("heading", { name: "ex_11aa" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("f");
+  await page.getByRole("heading", { name: "Formats", level: 1 }).waitFor();
+  assert.equal(await page.title(), "(1) Formats - toolwire");
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await check(page, "keys");
+  await end();
+});
+
+test("a replay stands where its address says", async () => {
+  const { page, end } = await visit("#/live/ex_7f3a?at=11");
+  const slider = page.getByLabel("Replay");
+  await slider.waitFor();
+  assert.equal(await slider.getAttribute("aria-valuetext"), "event 11 of 15, 0.48 seconds");
+  assert.match(await page.locator(".wire .current").textContent(), /held 22 B/);
+  await page.locator(".wire").focus();
+  await page.keyboard.press("]");
+  assert.match(await page.locator(".wire .current").textContent(), /call_start web_search/);
+  await page.waitForURL(/at=13/);
+  await page.getByLabel("Speed").selectOption("no pauses");
+  await page.getByRole("button", { name: "Play" }).click();
+  await page.getByText("event 15/15").waitFor();
+  await end();
+});
+
+test("the cut of a text shows what had come out", async () => {
+  const { page, end } = await visit("#/formats");
+  await page.getByText("opener of hermes").waitFor();
+  await page.getByLabel("Cut after a byte").fill("6");
+  await page.getByText("After 6 of 113 bytes").waitFor();
+  assert.equal(await page.locator(".what li").count(), 1);
+  assert.match(await page.locator(".what").textContent(), /I will/);
+  await page.getByRole("tab", { name: "messages" }).click();
+  await page.getByText("event: content_block_start").waitFor();
+  await page.getByRole("button", { name: "Share" }).click();
+  await page.waitForURL(/#\/formats\?s=/);
+  const shared = page.url().split("#")[1];
+  await end();
+  const again = await visit(`#${shared}`);
+  await again.page.getByText("opener of hermes").waitFor();
+  assert.match(await again.page.getByLabel("Model output").inputValue(), /newest rust release/);
+  await again.end();
+});
+
+test("an answer is shown piece by piece, kept, exported and forgotten", async () => {
+  const { page, end } = await visit("#/play");
+  await send(page, HOSTILE);
+  await page.getByText("2 hops, 1,204 tokens in").waitFor();
+  assert.equal(await page.locator(".chat .card").count(), 2);
+  assert.deepEqual(await page.locator(".chat img").evaluateAll((images) => images.map((image) => new URL(image.src).pathname)), ["/api/images/20260101_aa.png", "/api/images/20260101_bb.png"]);
+  assert.equal(await page.locator("tw-carousel").getByText("1 / 2").count(), 1);
+  await page.getByRole("button", { name: "Previous image" }).click();
+  await page.locator("tw-carousel").getByText("2 / 2").waitFor();
+  assert.equal(await page.getByRole("link", { name: "far (image)" }).getAttribute("href"), "https://evil.example/x.png");
+  await page.getByLabel("Theme of the chat").selectOption("parchment");
+  await page.locator(".chat.parchment").waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByLabel("Export", { exact: true }).selectOption("Markdown")]);
+  assert.match(download.suggestedFilename(), /^c_.*\.md$/);
+  await page.getByLabel("Code", { exact: true }).selectOption("Python");
+  await page.getByText("TOOLWIRE_API_KEY").waitFor();
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.reload();
+  await page.getByText("The newest stable release is").waitFor();
+  await page.getByRole("button", { name: /^Forget/ }).click();
+  await page.getByText("Begin with a message").waitFor();
+  await page.reload();
+  await page.getByText("Begin with a message").waitFor();
+  await end();
+});
+
+test("a failed answer says what to do, and one that is stopped ends", async () => {
+  const base = withQuestion(answers());
+  let tries = 0;
+  own.state.answers = { ...base, "POST /console/api/chat": (_, response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    if (tries++) return response.write(sse(CHAT.slice(0, 12)));
+    response.end(sse([...CHAT.slice(0, 9), ["error", { exchange: "ex_chat", error: { code: "timeout", message: HOSTILE, retryable: true } }]]));
+  } };
+  const { page, end } = await visit("#/play");
+  await send(page);
+  await page.getByRole("button", { name: "Try again" }).waitFor();
+  await check(page, "failed answer");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("You stopped it.").waitFor();
+  await end();
+  own.state.answers = base;
+});
+
+test("thousands of exchanges and events keep the page small and quick", async () => {
+  const base = withQuestion(answers());
+  own.state.answers = { ...base, "GET /admin/exchanges": (_, response) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ exchanges: Array.from({ length: 2000 }, (_, at) => ({ ...ROWS[1], id: `ex_${at}`, t: Date.now() - at * 10 })), more: false, kept: 2000, keep: 2000, since: 0 })) };
+  const { page, end } = await visit("#/live");
+  await page.getByText("2,000 of 2,000 kept").waitFor();
+  await page.locator("tw-list").evaluate((list) => (list.scrollTop = list.scrollHeight));
+  await page.getByRole("row", { name: /lumo-max/ }).last().waitFor();
+  assert.ok(await page.evaluate(() => document.querySelectorAll("*").length) < 3000);
+  await end();
+  own.state.answers = base;
+});

@@ -1,0 +1,143 @@
+// toolwire with the console, a scripted model behind it, and in front of it a proxy that takes away a prefix and answers what a test scripts.
+
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import http from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const binary = path.resolve(process.env.TOOLWIRE_BIN ?? path.join(here, "../../target/debug/toolwire"));
+const pageFolder = path.join(here, "../../src/console/page");
+const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+
+export const listen = (server) => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server.address().port)));
+
+// A model in the dialect `chat`: it says what it was asked, and calls `calc` if that word is in it.
+async function model() {
+  const server = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const piece of request) body += piece;
+    if (!request.url.endsWith("/chat/completions")) return response.writeHead(404).end("{}");
+    const { messages } = JSON.parse(body);
+    const last = messages.at(-1);
+    const asked = typeof last.content === "string" ? last.content : JSON.stringify(last.content);
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const send = (delta, finish = null) => response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`);
+    send({ role: "assistant", content: "" });
+    if (last.role === "user" && asked.includes("calc")) {
+      send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "calc", arguments: '{"expression":"6*7"}' } }] });
+      send({}, "tool_calls");
+    } else {
+      for (const word of `You said: **${asked}**`.split(/(?<= )/)) send({ content: word });
+      send({}, "stop");
+    }
+    response.end("data: [DONE]\n\n");
+  });
+  return { server, port: await listen(server) };
+}
+
+const configuration = (upstream, folder, { key, permission = "allow" }) => `
+listen = "127.0.0.1:0"
+state_dir = "${folder}/state"
+[admin]
+${key ? 'api_keys = ["env:CONSOLE_KEY"]' : ""}
+capture = "redacted"
+[[upstreams]]
+name = "scripted"
+dialect = "chat"
+base_url = "http://127.0.0.1:${upstream}/v1"
+[[models]]
+name = "echo"
+upstream = "scripted"
+[execution]
+[[providers]]
+name = "calc"
+kind = "command"
+command = ["python3", "-c", "import sys; sys.stdout.write('42')"]
+description = "Evaluates an expression"
+parameters = { type = "object", properties = { expression = { type = "string", description = "What to evaluate" }, digits = { type = "integer", minimum = 0, maximum = 9 } }, required = ["expression"] }
+[[providers]]
+name = "serper"
+kind = "serper"
+api_key = "env:CONSOLE_KEY"
+base_url = "http://127.0.0.1:${upstream}"
+[[tools]]
+name = "calc"
+permission = "${permission}"
+`;
+
+// `key`: an admin key is needed. `prefix`: the proxy serves everything below this path. `answers`: what to answer in place of
+// toolwire, {"METHOD path": (request, response, body) => …}; a test may change it.
+export async function stand({ key = null, prefix = "", permission, answers = {} } = {}) {
+  const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
+  const upstream = await model();
+  await writeFile(path.join(folder, "toolwire.toml"), configuration(upstream.port, folder, { key, permission }));
+  const child = spawn(binary, ["serve", "--config", path.join(folder, "toolwire.toml")], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
+  const port = await announced(child);
+  const version = /v\/([0-9a-f]{8})\//.exec(await (await fetch(`http://127.0.0.1:${port}/console/`)).text())[1];
+  const state = { answers, isDown: false };
+  const proxy = http.createServer(async (request, response) => {
+    if (state.isDown || !request.url.startsWith(`${prefix}/`)) return request.socket.destroy();
+    const target = request.url.slice(prefix.length);
+    const scripted = state.answers[`${request.method} ${target.split("?")[0]}`];
+    if (scripted) {
+      let body = "";
+      for await (const piece of request) body += piece;
+      return scripted(request, response, body ? JSON.parse(body) : null);
+    }
+    forward(request, response, port, target, version);
+  });
+  const own = await listen(proxy);
+  return {
+    url: `http://127.0.0.1:${own}${prefix}/console/`,
+    direct: `http://127.0.0.1:${port}`,
+    state,
+    // Ends all connections.
+    drop: () => proxy.closeAllConnections(),
+    async close() {
+      child.kill();
+      proxy.closeAllConnections();
+      upstream.server.closeAllConnections();
+      proxy.close();
+      upstream.server.close();
+      await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function announced(child) {
+  return new Promise((resolve, reject) => {
+    let log = "";
+    child.stderr.on("data", (piece) => {
+      log += piece;
+      const found = /listens on http:\/\/127\.0\.0\.1:(\d+)/.exec(log);
+      if (found) resolve(Number(found[1]));
+    });
+    child.once("exit", () => reject(new Error(`toolwire has ended:\n${log}`)));
+  });
+}
+
+function forward(request, response, port, target, version) {
+  const upstream = http.request({ host: "127.0.0.1", port, path: target, method: request.method, headers: request.headers }, async (answer) => {
+    // While the page is written, its files come from the disk, under the headers of the program.
+    const file = process.env.CONSOLE_FROM_DISK && target.startsWith(`/console/v/${version}/`) && target.slice(`/console/v/${version}/`.length);
+    const headers = { ...answer.headers };
+    if (file) {
+      answer.resume();
+      delete headers["content-encoding"];
+      delete headers["content-length"];
+      delete headers["transfer-encoding"];
+      headers["cache-control"] = "no-store";
+      response.writeHead(200, { ...headers, "content-type": TYPES[path.extname(file)] });
+      return response.end(await readFile(path.join(pageFolder, file)));
+    }
+    response.writeHead(answer.statusCode, headers);
+    answer.pipe(response);
+  });
+  upstream.on("error", () => response.destroy());
+  response.on("close", () => upstream.destroy());
+  request.pipe(upstream);
+}

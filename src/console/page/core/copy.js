@@ -1,0 +1,26 @@
+// Copying and saving. The clipboard is not there on plain HTTP beyond this machine.
+
+import { h } from "./dom.js";
+
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = h("textarea", { class: "only-read", "aria-hidden": "true", readOnly: true });
+    area.value = text;
+    const focused = document.activeElement;
+    (document.querySelector("dialog[open]") ?? document.body).append(area);
+    area.select();
+    const copied = document.execCommand("copy");
+    area.remove();
+    focused?.focus?.();
+    return copied;
+  }
+}
+
+export function save(fileName, text, type = "text/plain") {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  h("a", { href: url, download: fileName }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

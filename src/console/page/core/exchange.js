@@ -1,0 +1,190 @@
+// Exchanges as the feed tells of them, the filter of their list, and an exchange played again. All of it is plain data.
+
+import { matches } from "./text.js";
+
+export const KEPT = 2000;
+const MAX_OWN_EVENTS = 400;
+
+// The newest exchanges, newest first.
+export class Exchanges {
+  rows = [];
+  byId = new Map();
+  events = new Map();
+  arrived = 0;
+
+  // Takes an event of the feed. Whether a row has changed.
+  apply(kind, data) {
+    if (!data.exchange || kind === "permission_request" || kind === "permission_result") return false;
+    const row = this.byId.get(data.exchange) ?? this.#add({ id: data.exchange, request: data.request, t: data.t, state: "running", hops: 0, calls: 0, ms: null });
+    switch (kind) {
+      case "message_start":
+        Object.assign(row, { model: data.model, key: data.key, client: data.client, upstream: data.upstream, t: Math.min(row.t, data.t) });
+        break;
+      case "message_update":
+        Object.assign(row, { bytes: data.bytes, tokens: data.tokens, held: data.held });
+        row.ttft_ms ??= data.t - row.t;
+        break;
+      case "hop_start":
+        if (!data.purpose) row.hops = Math.max(row.hops, data.hop);
+        break;
+      case "tool_use":
+        row.calls += 1;
+        break;
+      case "message_complete":
+        Object.assign(row, { state: "done", finish: data.finish, usage: data.usage, ms: data.ms, held: 0 });
+        row.ttft_ms = data.ttft_ms ?? row.ttft_ms;
+        row.tokens_per_s = speed(row);
+        break;
+      case "error":
+        Object.assign(row, { state: ["cancelled", "stalled"].includes(data.error.code) ? "cancelled" : "error", error: data.error, code: data.error.code, ms: data.t - row.t });
+        break;
+    }
+    const own = this.events.get(row.id) ?? [];
+    this.events.set(row.id, own);
+    if (kind === "message_update" && own.at(-1)?.kind === "message_update" && own.at(-1).hop === data.hop) {
+      const { content } = own.at(-1);
+      own[own.length - 1] = { kind, ...data, content: content || data.content ? (content ?? "") + (data.content ?? "") : undefined };
+    } else if (own.length < MAX_OWN_EVENTS) own.push({ kind, ...data });
+    return true;
+  }
+
+  // Takes rows of the server's list, which know more than the feed.
+  merge(rows) {
+    for (const row of rows) {
+      const known = this.byId.get(row.id);
+      if (known) Object.assign(known, row);
+      else this.#add({ ...row }, true);
+    }
+    this.rows.sort((one, other) => other.t - one.t);
+    this.#forget();
+  }
+
+  #add(row, isOld = false) {
+    this.byId.set(row.id, row);
+    if (isOld) this.rows.push(row);
+    else {
+      this.rows.unshift(row);
+      this.arrived++;
+      this.#forget();
+    }
+    return row;
+  }
+
+  #forget() {
+    while (this.rows.length > KEPT) {
+      const { id } = this.rows.pop();
+      this.byId.delete(id);
+      this.events.delete(id);
+    }
+  }
+}
+
+// Tokens a second after the first one.
+function speed({ usage, tokens, ms, ttft_ms }) {
+  const count = usage?.completion_tokens ?? usage?.output_tokens ?? tokens;
+  const seconds = (ms - (ttft_ms ?? 0)) / 1000;
+  return count && seconds > 0.05 ? count / seconds : null;
+}
+
+// Fields as filters name them, as rows do, and whether they are numbers. The server reads the same language.
+const FIELDS = {
+  id: ["id"], request: ["request"], key: ["key"], model: ["model"], client: ["client"], upstream: ["upstream"], dialect: ["upstream_dialect"],
+  state: ["state"], code: ["code"], finish: ["finish"], captured: ["captured"], tool: ["tool"],
+  hops: ["hops", 1], calls: ["calls", 1], ttft: ["ttft_ms", 1], ms: ["ms", 1], tokens_per_s: ["tokens_per_s", 1],
+};
+
+// What a filter such as `model:qwen* hops:>1 -state:done "two words"` lets through. Throws an error with `at`.
+export function filter(query) {
+  const tests = [];
+  for (const { 1: not, 2: key, 3: quoted, 4: plain, index } of query.matchAll(/(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/g)) {
+    const value = quoted ?? plain;
+    let test;
+    if (key === undefined) {
+      const text = value.toLowerCase();
+      test = (row) => Object.values(row).some((own) => typeof own === "string" && own.toLowerCase().includes(text));
+    } else if (!Object.hasOwn(FIELDS, key)) {
+      throw Object.assign(new Error(`there is no ${key}; there are ${Object.keys(FIELDS).join(", ")}`), { at: index });
+    } else {
+      const [field, isNumber] = FIELDS[key];
+      test = isNumber ? numeric(key, field, value, index) : (row) => matches(value, row[field]);
+    }
+    tests.push(not ? (row) => !test(row) : test);
+  }
+  return (row) => tests.every((test) => test(row));
+}
+
+function numeric(key, field, value, index) {
+  const found = /^(>=|<=|>|<|=?)(\d+(?:\.\d+)?)$/.exec(value);
+  if (!found) throw Object.assign(new Error(`${key} needs a number, such as ${key}:>1`), { at: index });
+  const number = Number(found[2]);
+  const own = (row) => row[field] ?? NaN;
+  const compare = { ">": (a) => a > number, "<": (a) => a < number, ">=": (a) => a >= number, "<=": (a) => a <= number };
+  const by = compare[found[1]] ?? ((a) => a === number);
+  return (row) => by(own(row));
+}
+
+// What a row of an opened exchange is, for its glyph and its colour.
+export function kindOf({ out = [], held = 0 }) {
+  const kinds = out.map((own) => own.kind);
+  if (kinds.some((kind) => kind === "error")) return "failed";
+  if (kinds.some((kind) => /^call|arguments/.test(kind))) return "call";
+  if (kinds.some((kind) => kind.startsWith("reasoning"))) return "reasoning";
+  if (kinds.includes("text")) return "text";
+  return held ? "held" : "other";
+}
+
+const FOLDED = 6;
+
+// Runs of plain text become one entry {from, to}; `opened` has the numbers of those that are shown in full.
+export function folded(rows, opened = new Set()) {
+  const entries = [];
+  for (let at = 0; at < rows.length; ) {
+    let end = at;
+    while (end < rows.length && kindOf(rows[end]) === "text" && rows[end].out.length === 1 && !rows[end].held) end++;
+    if (end - at >= FOLDED && !opened.has(rows[at].n)) {
+      entries.push({ from: at, to: end });
+      at = end;
+    } else {
+      for (end = Math.max(end, at + 1); at < end; at++) entries.push({ at });
+    }
+  }
+  return entries;
+}
+
+const EVERY = 256;
+
+// An exchange, played: what each side had after the row `n`. A jump costs at most 256 steps.
+export class Replay {
+  #marks = [{ client: "", reasoning: "", calls: 0, held: 0, t: 0 }];
+
+  constructor(rows) {
+    this.rows = rows;
+  }
+
+  at(n) {
+    const last = Math.min(n, this.rows.length);
+    let mark = Math.min(Math.floor(last / EVERY), this.#marks.length - 1);
+    let state = this.#marks[mark];
+    for (let index = mark * EVERY; index < last; index++) {
+      state = step(state, this.rows[index]);
+      if ((index + 1) % EVERY === 0 && this.#marks.length === (index + 1) / EVERY) this.#marks.push(state);
+    }
+    return state;
+  }
+
+  // How long to wait after the row `n`, in milliseconds: recorded gaps, at most two seconds.
+  gap(n, rate) {
+    const now = this.rows[n - 1]?.t_ms ?? 0, next = this.rows[n]?.t_ms ?? now;
+    return rate === Infinity ? 0 : Math.min(2000, Math.max(0, next - now)) / rate;
+  }
+}
+
+function step(state, row) {
+  const next = { ...state, held: row.held ?? 0, t: row.t_ms };
+  for (const own of row.out ?? []) {
+    if (own.kind === "text") next.client += own.text ?? "";
+    else if (own.kind === "reasoning") next.reasoning += own.text ?? "";
+    else if (own.kind === "call_start") next.calls += 1;
+  }
+  return next;
+}

@@ -1,0 +1,65 @@
+// What leaves the page as a file or as code. Keys never do: code names a variable.
+
+// One cell: what a spreadsheet would run begins with a quote.
+export function cell(value) {
+  let text = value == null ? "" : String(value);
+  if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+export const csv = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+
+// One argument of a shell.
+export const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
+
+const PATHS = { chat: "/v1/chat/completions", responses: "/v1/responses", messages: "/v1/messages" };
+
+function body(dialect, model, messages) {
+  if (dialect === "responses") return { model, input: messages, stream: true };
+  if (dialect === "messages") return { model, max_tokens: 4096, messages, stream: true };
+  return { model, messages, stream: true };
+}
+
+export function curl(base, dialect, model, messages) {
+  return [
+    `curl -N ${quoted(base.replace(/\/$/, "") + (PATHS[dialect] ?? PATHS.chat))}`,
+    '  -H "Authorization: Bearer $TOOLWIRE_API_KEY"',
+    "  -H 'Content-Type: application/json'",
+    `  -d ${quoted(JSON.stringify(body(dialect, model, messages)))}`,
+  ].join(" \\\n");
+}
+
+const call = (base, path) => `base_url=${JSON.stringify(base.replace(/\/$/, "") + path)}, api_key=os.environ["TOOLWIRE_API_KEY"]`;
+
+export function python(base, dialect, model, messages) {
+  const said = JSON.stringify(messages);
+  if (dialect === "messages") {
+    return `import os\nfrom anthropic import Anthropic\n\nclient = Anthropic(${call(base, "")})\nwith client.messages.stream(model=${JSON.stringify(model)}, max_tokens=4096, messages=${said}) as stream:\n    for text in stream.text_stream:\n        print(text, end="", flush=True)\n`;
+  }
+  const request = dialect === "responses"
+    ? `client.responses.create(model=${JSON.stringify(model)}, input=${said}, stream=True)`
+    : `client.chat.completions.create(model=${JSON.stringify(model)}, messages=${said}, stream=True)`;
+  return `import os\nfrom openai import OpenAI\n\nclient = OpenAI(${call(base, "/v1")})\nfor event in ${request}:\n    print(event)\n`;
+}
+
+const fence = (text) => "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map((run) => run[0].length + 1)));
+
+// A chat as Markdown.
+export function markdown(chat) {
+  const parts = [`# ${chat.title ?? "Chat"}`];
+  for (const turn of chat.turns) {
+    if (turn.role === "user") parts.push("## You", turn.text);
+    else {
+      parts.push(`## ${turn.model ?? "Model"}`);
+      for (const part of turn.parts) {
+        if (part.kind === "text") parts.push(part.text);
+        if (part.kind === "call") {
+          const shown = JSON.stringify({ arguments: part.input ?? null, result: part.result ?? null }, null, 2);
+          parts.push(`Tool \`${part.name}\`:`, `${fence(shown)}json\n${shown}\n${fence(shown)}`);
+        }
+        if (part.kind === "error") parts.push(`> ${part.message}`);
+      }
+    }
+  }
+  return parts.join("\n\n") + "\n";
+}

@@ -1,0 +1,62 @@
+// Values that know who shows them. Whoever shows one is run again once a frame, however often it changed.
+
+const pending = new Set();
+let running = null;
+const later = globalThis.requestAnimationFrame
+  ? (run) => (document.hidden ? setTimeout(run, 250) : requestAnimationFrame(run))
+  : (run) => queueMicrotask(run);
+
+function schedule(effect) {
+  if (!pending.size) later(flush);
+  pending.add(effect);
+}
+
+// Runs what waits for the next frame now.
+export function flush() {
+  const effects = [...pending];
+  pending.clear();
+  for (const effect of effects) if (!effect.stopped) effect.run();
+}
+
+export function signal(value) {
+  const readers = new Set();
+  return {
+    get value() {
+      if (running) {
+        readers.add(running);
+        running.sources.add(readers);
+      }
+      return value;
+    },
+    set value(next) {
+      if (Object.is(next, value)) return;
+      value = next;
+      for (const effect of readers) schedule(effect);
+    },
+    peek: () => value,
+  };
+}
+
+// Runs `body` now, and again after a change of what it read. Returns how to stop it.
+export function effect(body) {
+  const own = {
+    stopped: false,
+    sources: new Set(),
+    run() {
+      for (const readers of own.sources) readers.delete(own);
+      own.sources.clear();
+      const before = running;
+      running = own;
+      try {
+        body();
+      } finally {
+        running = before;
+      }
+    },
+  };
+  own.run();
+  return () => {
+    own.stopped = true;
+    for (const readers of own.sources) readers.delete(own);
+  };
+}

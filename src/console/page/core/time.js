@@ -1,0 +1,59 @@
+// Times, lengths and sizes as people read them.
+
+const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+
+// How long ago, in one unit: "4s", "12m".
+export function ago(t, now) {
+  const seconds = Math.max(0, Math.floor((now - t) / 1000));
+  const [size, unit] = UNITS.find(([size]) => seconds >= size) ?? UNITS[3];
+  return `${Math.floor(seconds / size)}${unit}`;
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+// Date and time with the zone.
+export function absolute(t, utc = false) {
+  const date = new Date(t);
+  const get = (part) => date[`get${utc ? "UTC" : ""}${part}`]();
+  const offset = -date.getTimezoneOffset();
+  const zone = utc ? "UTC" : `UTC${offset < 0 ? "-" : "+"}${two(Math.floor(Math.abs(offset) / 60))}:${two(Math.abs(offset) % 60)}`;
+  return `${get("FullYear")}-${two(get("Month") + 1)}-${two(get("Date"))} ${two(get("Hours"))}:${two(get("Minutes"))}:${two(get("Seconds"))} ${zone}`;
+}
+
+// A length of time with three digits.
+export function duration(ms) {
+  if (ms == null || !Number.isFinite(ms)) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(2)} s`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)}:${two(Math.floor(ms / 1000) % 60)} min`;
+  return `${Math.floor(ms / 3_600_000)}:${two(Math.floor(ms / 60_000) % 60)} h`;
+}
+
+export function bytes(count) {
+  if (count == null) return "–";
+  if (count < 1024) return `${count} B`;
+  if (count < 1 << 20) return `${(count / 1024).toFixed(1)} KB`;
+  return `${(count / (1 << 20)).toFixed(1)} MB`;
+}
+
+// A count: 1,204, and from a hundred thousand 1.9 M.
+export function count(number) {
+  if (number == null || !Number.isFinite(number)) return "–";
+  if (number >= 1e6) return `${(number / 1e6).toFixed(1)} M`;
+  if (number >= 1e5) return `${Math.round(number / 1e3)} k`;
+  return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+export function percent(share) {
+  if (share == null || !Number.isFinite(share)) return "–";
+  return `${(share * 100).toFixed(share && share < 0.1 ? 1 : 0)} %`;
+}
+
+// A rate or another small number with one digit behind the point.
+export const tenth = (number) => (number == null || !Number.isFinite(number) ? "–" : number.toFixed(1));
+
+// The wait before the attempt `n` to connect again: it doubles up to 30 s, and is spread so that tabs do not come at once.
+export function backoff(n, random = Math.random()) {
+  return Math.min(30_000, 500 * 2 ** Math.min(n, 16)) * (0.5 + random);
+}

@@ -1,0 +1,200 @@
+// Formats: a model's text, what toolwire reads in it, why, and what clients get.
+
+import { joined, lastAt, until } from "../core/analysis.js";
+import { call, get, session } from "../core/api.js";
+import { save } from "../core/copy.js";
+import { fill, h, labelled, name, select } from "../core/dom.js";
+import { packed, unpacked } from "../core/link.js";
+import { go, href } from "../core/route.js";
+import { hasSecret, utf8, visible } from "../core/text.js";
+import { bytes, count } from "../core/time.js";
+import { copied, json } from "../view/json.js";
+import { failed, note, toast } from "../view/note.js";
+
+const SAMPLES = {
+  hermes: 'I will look it up.\n<tool_call>\n{"name": "web_search", "arguments": {"query": "newest rust release"}}\n</tool_call>',
+  pre: 'One moment.\n<pre>{"name": "web_search", "arguments": {"query": "weather in Oslo"}}</pre>',
+  fenced: 'Here is the call:\n```json\n{"name": "web_search", "arguments": {"query": "tea"}}\n```',
+  "two calls": '<tool_call>{"name": "web_search", "arguments": {"query": "a"}}</tool_call>\n<tool_call>{"name": "web_search", "arguments": {"query": "b"}}</tool_call>',
+  reasoning: '<think>The user wants news, so I search.</think>I will search.\n<tool_call>{"name": "web_search", "arguments": {"query": "news"}}</tool_call>',
+  "cut off": 'I will look.\n<tool_call>{"name": "web_search", "arguments": {"query": "ru',
+  "not a call": 'In HTML, <tool is not an element, and {"name": "x"} is only JSON.',
+};
+const CLIENTS = ["chat", "responses", "messages"];
+const MAX_TEXT = 256 << 10;
+
+export default function formats({ place, heading, route }) {
+  let analysis = null, cut = null, client = "chat", abort = null, known = [];
+  const format = select([["auto", "auto"]], "auto", { onchange: changed });
+  const tools = h("input", { type: "text", class: "grow", value: "web_search", spellcheck: "false", oninput: changed });
+  const samples = select([["", "Samples"], ...Object.keys(SAMPLES).map((key) => [key, key])], "", { "aria-label": "Samples", onchange: () => {
+    if (samples.value) text.value = SAMPLES[samples.value];
+    samples.value = "";
+    changed();
+  } });
+  const text = h("textarea", { id: "model-text", spellcheck: "false", "data-search": "", oninput: changed });
+  const slider = h("input", { type: "range", min: 0, "aria-label": "Cut after a byte", oninput: () => {
+    cut = Number(slider.value);
+    paint();
+  } });
+  const where = h("p", { class: "small dim", role: "status" });
+  const marked = h("div", { class: "marked", tabindex: 0, role: "region", "aria-label": "The text with its parts marked" });
+  const what = h("ul", { class: "what" });
+  const why = h("ul", { class: "why" });
+  const clients = h("div", { class: "tabs", role: "tablist", "aria-label": "Client" });
+  const gets = h("pre", { class: "code", id: "gets", role: "tabpanel", tabindex: 0 });
+  const taught = h("div", { class: "stack" });
+  const problem = h("div");
+  text.value = SAMPLES.hermes;
+  fill(place, h("div", { class: "formats stack" },
+    h("div", { class: "bar" }, heading, labelled("Format ", format), h("label", { class: "grow row" }, "Tools ", tools), samples, h("button", { onclick: share }, "Share")),
+    problem,
+    h("div", { class: "sides" },
+      h("section", { class: "stack" }, h("h2", null, h("label", { for: "model-text" }, "Model output")), text, slider, where, h("h2", null, "How it is read"), marked),
+      h("section", { class: "stack" }, h("h2", null, "What it is"), what, h("h2", null, "Why"), why)),
+    h("section", { class: "panel stack" }, h("h2", null, "What the client gets"), clients, gets),
+    h("section", { class: "panel" }, taught)));
+
+  function choose(key) {
+    client = key;
+    fill(clients, CLIENTS.map((own) => h("button", { role: "tab", id: `client-${own}`, "aria-controls": "gets", "aria-selected": String(own === client), tabindex: own === client ? 0 : -1, onclick: () => choose(own), onkeydown: (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: 2 }[event.key];
+      if (step) {
+        choose(CLIENTS[(CLIENTS.indexOf(own) + step) % 3]);
+        clients.querySelector("[aria-selected=true]").focus();
+      }
+    } }, own)));
+    gets.setAttribute("aria-labelledby", `client-${client}`);
+    gets.textContent = visible(analysis?.clients?.[client] ?? "") || "Nothing yet.";
+  }
+
+  const declared = () => tools.value.split(/[\s,]+/).filter(Boolean).map((own) => ({ type: "function", function: { name: own, parameters: { type: "object" } } }));
+
+  let timer;
+  function changed() {
+    clearTimeout(timer);
+    timer = setTimeout(analyse, 150);
+  }
+
+  async function analyse() {
+    abort?.abort();
+    abort = new AbortController();
+    if (utf8(text.value).length > MAX_TEXT) return fill(problem, note({ code: "too_large", message: `At most ${bytes(MAX_TEXT)} are analysed.` }));
+    if (!session.peek()?.signed_in) return;
+    try {
+      analysis = await call("POST", "formats/analyze", { text: text.value, format: format.value, tools: declared() }, { signal: abort.signal });
+      fill(problem);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      analysis = null;
+      fill(problem, note(error, { retry: analyse }));
+    }
+    cut = null;
+    paint();
+    choose(client);
+    teach();
+  }
+
+  async function teach() {
+    const wanted = format.value !== "auto" ? format.value : analysis?.spans?.find((span) => span.format)?.format;
+    const own = known.find((entry) => entry.name === wanted);
+    if (!wanted || own?.taught === false) return fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, "Choose a format that can be taught."));
+    try {
+      const prompt = await call("POST", "formats/teach", { format: wanted, tools: declared() });
+      const shown = prompt.prompt;
+      fill(taught, h("div", { class: "row" }, h("h2", null, "What a model is taught: ", name(wanted)), h("span", { class: "dim" }, prompt.tokens == null ? "" : `about ${count(prompt.tokens)} tokens`), h("button", { class: "push", onclick: () => copied(shown) }, "Copy prompt")),
+        h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Taught prompt" }, visible(shown)),
+        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `${prompt.examples.length} turns of examples`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
+    } catch (error) {
+      fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, name(error.message)));
+    }
+  }
+
+  function paint() {
+    const size = utf8(text.value).length;
+    const at = cut ?? size;
+    slider.max = size;
+    slider.value = at;
+    slider.setAttribute("aria-valuetext", `byte ${at} of ${size}`);
+    const events = until(analysis?.events ?? [], cut ?? Infinity);
+    const silent = Math.max(0, at - lastAt(events));
+    where.textContent = `After ${count(at)} of ${count(size)} bytes: ${count(joined(events).length)} parts${silent > 0 && analysis ? `, the last ${count(silent)} bytes gave nothing yet` : ""}.`;
+    fill(what, items(events));
+    if (!events.length) fill(what, h("li", null, h("span", { class: "faint" }, "nothing"), h("span", null, "Nothing has come out so far.")));
+    const spans = analysis?.spans ?? [];
+    fill(why, spans.map((span, index) => h("li", { tabindex: 0, "data-span": index, onfocus: () => light(index), onmouseenter: () => light(index), onblur: () => light(-1), onmouseleave: () => light(-1) }, h("span", { class: "faint" }, `${span.range[0]}–${span.range[1]}`), h("span", null, name(span.why ?? span.kind), span.format && h("span", { class: "faint" }, " ", name(span.format))))),
+      (analysis?.rejected ?? []).slice(0, 40).map((own) => h("li", null, h("span", { class: "faint" }, own.range ? `${own.range[0]}–${own.range[1]}` : ""), h("span", { class: "dim" }, "Not ", name(own.format), ": ", name(own.why)))));
+    paintMarks(spans, at, silent);
+  }
+
+  function paintMarks(spans, at, silent) {
+    const encoded = utf8(text.value);
+    const decoder = new TextDecoder();
+    const edges = new Set([0, encoded.length, at, at - silent]);
+    for (const { range } of spans) range.forEach((edge) => edges.add(edge));
+    const sorted = [...edges].filter((edge) => edge >= 0 && edge <= encoded.length).sort((one, other) => one - other);
+    fill(marked, sorted.slice(1).map((end, index) => {
+      const from = sorted[index];
+      const own = spans.findIndex(({ range }) => range[0] <= from && range[1] >= end);
+      const kinds = [own >= 0 ? `k-${spans[own].kind}` : "", from >= at ? "later" : "", cut !== null && from >= at - silent && end <= at ? "k-held" : ""];
+      return h("span", { class: kinds.filter(Boolean).join(" "), "data-span": own >= 0 ? own : null }, visible(decoder.decode(encoded.subarray(from, end))));
+    }));
+  }
+
+  function light(index) {
+    for (const own of marked.children) own.classList.toggle("lit", own.dataset.span === String(index));
+  }
+
+  const ENDS = { cut: "It was cut off, so it is never run.", broken: "Its arguments are not valid." };
+  const items = (events) => joined(events).map((own) => h("li", null, h("span", { class: "dim" }, own.kind === "call" ? `call ${own.number}` : own.kind),
+    own.kind === "call"
+      ? h("div", null, h("strong", null, name(own.name)), json(own.text || "{}", `Arguments of ${own.name}`, 2), ENDS[own.end] && h("p", { class: "small dim" }, ENDS[own.end]))
+      : h("div", { class: "mono" }, visible(own.text))));
+
+  async function share() {
+    if (hasSecret(text.value)) toast("The text looks as if it had a key in it", "failed");
+    const value = { format: format.value, text: text.value, tools: tools.value, ...(cut !== null && { cut }) };
+    try {
+      const s = await packed(value);
+      if (s === null) {
+        save("sample.json", JSON.stringify(value, null, 2), "application/json");
+        toast("It is too long for a link, so it was saved as a file");
+        return;
+      }
+      const target = href("formats", "", { s });
+      go(target, { replace: true });
+      copied(new URL(target, document.baseURI).href, "Link copied");
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  async function open(query) {
+    const s = query.get("s");
+    if (!s) return;
+    try {
+      const shared = await unpacked(s);
+      text.value = String(shared.text ?? "");
+      tools.value = String(shared.tools ?? "");
+      format.value = shared.format ?? "auto";
+    } catch (error) {
+      toast(`The link cannot be read: ${error.message}`, "failed");
+    }
+  }
+
+  (async () => {
+    try {
+      known = (await get("formats")).formats ?? [];
+      fill(format, [["auto", "auto"], ...known.map((own) => [own.name, own.name])].map(([value, label]) => h("option", { value }, visible(label))));
+      format.value = route.query.get("f") ?? "auto";
+      if (route.query.get("f")) text.value = known.find((own) => own.name === format.value)?.example ?? text.value;
+    } catch (error) {
+      if (error.status !== 401) fill(problem, note(error));
+    }
+    await open(route.query);
+    analyse();
+  })();
+  choose("chat");
+  paint();
+  return { route: ({ query }) => open(query).then(analyse), leave: () => (abort?.abort(), clearTimeout(timer)) };
+}

@@ -1,0 +1,268 @@
+// Live: the newest exchanges, and one of them event by event.
+
+import { adminUrl, ApiError, get, part, request, serverUrl, session } from "../core/api.js";
+import { copyText, save } from "../core/copy.js";
+import { fill, glyph, h, name, pref, setPref } from "../core/dom.js";
+import { Exchanges, filter, KEPT } from "../core/exchange.js";
+import { csv, curl } from "../core/exports.js";
+import { connection, listen, readEvents } from "../core/feed.js";
+import { go, href } from "../core/route.js";
+import { effect } from "../core/store.js";
+import { absolute, ago, count, duration, percent, tenth } from "../core/time.js";
+import "../view/list.js";
+import { empty, note, remark, toast } from "../view/note.js";
+import { story, stream } from "../view/stream.js";
+
+// What the feed has told is kept while other pages are shown.
+const exchanges = new Exchanges();
+let isDirty = true;
+let since = null;
+listen((kind, data) => {
+  if (kind === "reset") fetchList();
+  else if (exchanges.apply(kind, data)) isDirty = true;
+});
+
+let error = null;
+async function fetchList() {
+  if (!session.peek()?.signed_in) return;
+  try {
+    const list = await get(`exchanges?limit=500`);
+    since = list.since;
+    exchanges.merge(list.exchanges);
+    error = null;
+  } catch (failure) {
+    // Without the list, the feed alone shows what begins now.
+    error = failure.status === 404 ? null : failure;
+  }
+  isDirty = true;
+}
+
+const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
+
+export default function live({ place, heading, route }) {
+  let query = route.query.get("q") ?? "", paused = null, detail = null, test = () => true;
+  const figures = h("div", { class: "row" });
+  const search = h("input", { type: "search", class: "grow", "data-search": "", value: query, placeholder: "model:qwen* hops:>1 state:error", "aria-label": "Filter", spellcheck: "false", oninput: () => look(search.value) });
+  const wrong = h("p", { class: "small", role: "status" });
+  const pause = h("button", { "aria-pressed": "false", onclick: () => {
+    paused = paused ? null : [...exchanges.rows];
+    pause.setAttribute("aria-pressed", Boolean(paused));
+    pause.textContent = paused ? "Paused: continue" : "Pause";
+    isDirty = true;
+  } }, "Pause");
+  const kept = h("span", { class: "small faint" });
+  const above = h("button", { hidden: true, onclick: () => list.top() });
+  const list = h("tw-list");
+  const side = h("div", { class: "stack list" }, h("div", { class: "row" }, search, above, kept, h("button", { class: "plain", onclick: exportCsv }, "CSV")), wrong, list);
+  const opened = h("section", { class: "stack", "aria-label": "Exchange", hidden: true });
+  const root = h("div", { class: "live stack" }, h("div", { class: "bar" }, heading, figures, h("span", { class: "push" }, pause)), h("div", { class: "split" }, side, splitter(), opened));
+  fill(place, root);
+  list.setup({
+    label: "Exchanges",
+    columns: [["", ""], ["Model"], ["Client < upstream", "wide"], ["Hops", "wide num"], ["Calls", "wide num"], ["TTFT", "wide num"], ["Tok/s", "wide num"], ["Time", "wide num"], ["When", "num"]],
+    render: cells,
+    open: (row) => go(href("live", row.id, { q: query })),
+    away: (added) => {
+      const waiting = added && (Number(above.dataset.count) || 0) + added;
+      above.dataset.count = waiting || 0;
+      above.hidden = !waiting;
+      above.textContent = `${waiting} new: show`;
+    },
+    none: () => (exchanges.rows.length ? h("p", null, "No exchange fits the filter. ", h("button", { onclick: () => look(search.value = "") }, "Clear it")) : start()),
+  });
+
+  function look(text) {
+    query = text;
+    try {
+      test = filter(text);
+      wrong.textContent = "";
+    } catch (failure) {
+      wrong.textContent = `${failure.message} (at character ${failure.at + 1})`;
+    }
+    isDirty = true;
+    go(href("live", route.id, { q: text }), { replace: true });
+  }
+
+  function paint() {
+    const now = Date.now();
+    const recent = exchanges.rows.filter((row) => now - row.t < 60_000 * 5);
+    const busy = exchanges.rows.filter((row) => row.state === "running").length;
+    const first = recent.map((row) => row.ttft_ms).filter(Number.isFinite).sort((one, other) => one - other);
+    const failed = recent.filter((row) => row.state === "error").length;
+    fill(figures, [["running", busy], ["a minute", count(recent.filter((row) => now - row.t < 60_000).length)], ["TTFT p50", duration(first[Math.floor(first.length / 2)])], ["errors", recent.length ? percent(failed / recent.length) : "–"]].map(([label, value]) => h("span", { class: "figure" }, h("b", null, String(value)), label)));
+    figures.classList.toggle("stale", connection.peek().state !== "live");
+    const rows = (paused ?? exchanges.rows).filter(test);
+    kept.textContent = `${count(exchanges.rows.length)} of ${count(KEPT)} kept`;
+    list.rows = rows;
+  }
+
+  function cells(row) {
+    const speed = row.tokens_per_s, time = row.ms ?? (row.state === "running" ? Date.now() - row.t : null);
+    const via = `${row.client ?? ""} < ${row.upstream ?? row.upstream_dialect ?? ""}`;
+    const detail = row.code ?? `${row.calls} call${row.calls === 1 ? "" : "s"}`;
+    return [
+      h("div", null, glyph(row.state, STATES[row.state] ?? row.state)),
+      h("div", { class: "cut" }, h("div", { class: "cut" }, name(row.model ?? "unknown")), h("div", { class: "two small dim cut" }, name(`${via}  ${detail}  ${duration(row.ttft_ms)}`))),
+      h("div", { class: "wide cut dim" }, name(via)),
+      h("div", { class: "wide num" }, count(row.hops)),
+      h("div", { class: "wide num" }, count(row.calls)),
+      h("div", { class: "wide num" }, duration(row.ttft_ms)),
+      h("div", { class: "wide num" }, tenth(speed)),
+      h("div", { class: "wide num" }, duration(time)),
+      h("div", { class: "num dim", title: absolute(row.t) }, ago(row.t, Date.now())),
+    ];
+  }
+
+  function exportCsv() {
+    const head = ["id", "time", "key", "model", "client", "upstream", "state", "hops", "calls", "ttft_ms", "tokens_per_s", "ms"];
+    save("exchanges.csv", csv([head, ...exchanges.rows.filter(test).map((row) => head.map((key) => (key === "time" ? absolute(row.t, true) : row[key])))]), "text/csv");
+  }
+
+  function show(next) {
+    route = next;
+    detail?.leave();
+    detail = null;
+    root.classList.toggle("open", Boolean(next.id));
+    opened.hidden = !next.id;
+    list.selected = next.id || null;
+    if (next.id) detail = exchange(opened, next, () => go(href("live", "", { q: query })));
+    isDirty = true;
+  }
+
+  const timer = setInterval(() => {
+    if (document.hidden) return;
+    const hasRunning = exchanges.rows.some((row) => row.state === "running");
+    if (isDirty || hasRunning) paint();
+    isDirty = false;
+  }, 250);
+  const slow = setInterval(() => (isDirty = true), 5000);
+  const stopEffect = effect(() => connection.value.state === "live" && fetchList());
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && route.id && !event.target.matches("input")) go(href("live", "", { q: query }));
+  });
+  if (query) look(query);
+  show(route);
+  paint();
+  return {
+    route: (next) => (next.id !== route.id ? show(next) : (route = next)),
+    leave() {
+      clearInterval(timer);
+      clearInterval(slow);
+      stopEffect();
+      detail?.leave();
+    },
+  };
+}
+
+function splitter() {
+  const element = h("div", { class: "splitter", role: "separator", "aria-label": "Size of the list", "aria-orientation": "horizontal", "aria-valuemin": 15, "aria-valuemax": 75, tabindex: 0 });
+  const set = (size) => {
+    const value = Math.max(15, Math.min(75, Math.round(size)));
+    document.documentElement.style.setProperty("--split", value);
+    element.setAttribute("aria-valuenow", value);
+    setPref("split", value);
+  };
+  set(Number(pref("split", 36)));
+  element.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: -5, ArrowDown: 5 }[event.key];
+    if (!step) return;
+    set(Number(element.getAttribute("aria-valuenow")) + step);
+    event.preventDefault();
+  });
+  element.addEventListener("pointerdown", (event) => element.setPointerCapture(event.pointerId));
+  element.addEventListener("pointermove", (event) => element.hasPointerCapture(event.pointerId) && set(((event.clientY - 120) / innerHeight) * 100));
+  return element;
+}
+
+// What there is before the first request.
+function start() {
+  const command = curl(serverUrl().href, "chat", "MODEL", [{ role: "user", content: "Hello" }]);
+  return empty("No requests yet", error ? note(error) : null,
+    h("p", { class: "dim" }, "Point a client at this server, or send a request:"),
+    h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Command" }, command),
+    h("div", { class: "row" }, h("button", { onclick: async () => toast((await copyText(command)) ? "Copied" : "Copying is not allowed here") }, "Copy"), h("a", { href: href("play") }, "Open the playground")));
+}
+
+// One exchange.
+function exchange(place, { id, query }, close) {
+  const abort = new AbortController();
+  const facts = h("dl", { class: "facts" });
+  const body = h("div", { class: "stack" });
+  let viewer = null;
+  const download = h("a", { href: adminUrl(`exchanges/${part(id)}/fixture`).href, download: `${id}.tar` }, "Save as fixture");
+  fill(place, h("div", { class: "row" }, h("button", { class: "plain", onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span", { class: "push" }, download)), facts, body);
+
+  function paintFacts(row = {}, more = {}) {
+    const pairs = [["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)], ...Object.entries(more)];
+    fill(facts, pairs.filter(([, value]) => value != null && value !== "").map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, name(value)))));
+  }
+
+  function tell(message) {
+    const events = exchanges.events.get(id) ?? [];
+    fill(body, message, events.length ? story(events) : null);
+  }
+
+  async function load() {
+    const known = exchanges.byId.get(id);
+    paintFacts(known);
+    let whole = null;
+    try {
+      whole = await get(`exchanges/${part(id)}`, { signal: abort.signal });
+      paintFacts({ ...known, ...whole.exchange });
+    } catch (failure) {
+      if (failure.name === "AbortError") return;
+      if (failure.status === 404 && !known) {
+        download.hidden = true;
+        return tell(remark("Not kept any more", h("p", null, name(failure.message), since ? ` toolwire has kept exchanges since ${absolute(since)}.` : "")));
+      }
+      if (failure.status !== 404) return tell(note(failure, { retry: load }));
+    }
+    const error = whole?.exchange?.error ?? known?.error;
+    try {
+      await events(error);
+    } catch (failure) {
+      if (failure.name === "AbortError") return;
+      download.hidden = true;
+      const isMissing = failure instanceof ApiError && failure.status === 404;
+      const isOff = session.peek()?.capture === "off";
+      tell([error && note(error), isMissing ? remark("Its events were not kept", h("p", null, isOff ? "Nothing of contents is captured: " : "What the feed told of it is below. ", isOff && h("a", { href: href("settings", "admin.capture") }, "see the setting"))) : note(failure, { retry: load })]);
+    }
+  }
+
+  async function events(error) {
+    const response = await request("GET", adminUrl(`exchanges/${part(id)}/events`), { signal: abort.signal, headers: { Accept: "text/event-stream, application/json" } });
+    const begin = (rows) => {
+      const at = Number(query.get("at")) || undefined;
+      const where = (change) => go(href("live", id, { q: query.get("q"), view: query.get("view"), at: query.get("at"), ...change }), { replace: true });
+      viewer = stream(rows, { at, view: query.get("view") ?? "aligned", seek: (n) => { query.set("at", n); where({}); }, show: (view) => view !== (query.get("view") ?? "aligned") && (query.set("view", view), where({})) });
+      fill(body, error && note(error), viewer.element);
+    };
+    if (response.headers.get("content-type")?.startsWith("text/event-stream")) {
+      const rows = [];
+      begin(rows);
+      let isWaiting = false;
+      await readEvents(response, (kind, data) => {
+        if (data.n === undefined) return;
+        rows.push(data);
+        if (isWaiting) return;
+        isWaiting = true;
+        requestAnimationFrame(() => {
+          isWaiting = false;
+          viewer.grown(true);
+        });
+      });
+      return;
+    }
+    const kept = await response.json();
+    begin(kept.events ?? []);
+    if (kept.truncated) body.prepend(remark("Not all of it was kept", h("p", null, "Its later events were more than the limit.")));
+  }
+
+  load();
+  return {
+    leave() {
+      abort.abort();
+      viewer?.stop();
+    },
+  };
+}

@@ -1,0 +1,152 @@
+// Measure: the last hour in figures, and the bench.
+
+import { call, get, session } from "../core/api.js";
+import { fill, h, labelled, name, select } from "../core/dom.js";
+import { csv } from "../core/exports.js";
+import { connection, listen } from "../core/feed.js";
+import { save } from "../core/copy.js";
+import { go, href } from "../core/route.js";
+import { ago, count, duration, percent, tenth } from "../core/time.js";
+import { copied, json } from "../view/json.js";
+import { empty, note } from "../view/note.js";
+import { spark } from "../view/spark.js";
+
+const sum = (errors) => Object.values(errors ?? {}).reduce((all, own) => all + own, 0);
+const share = (own) => (own.requests ? sum(own.errors) / own.requests : NaN);
+
+export default function measure({ place, heading, route }) {
+  let data = null, problem = null, fetched = 0, run = null;
+  const span = select([["15m", "last 15 minutes"], ["30m", "last 30 minutes"], ["1h", "last hour"]], route.query.get("window") ?? "1h", { "aria-label": "Window", onchange: chosen });
+  const by = select(["model", "key", "upstream"], route.query.get("by") ?? "model", { onchange: chosen });
+  const updated = h("span", { class: "small dim" });
+  const figures = h("div");
+  const bench = h("section", { class: "panel stack" });
+  fill(place, h("div", { class: "bar" }, heading, span, labelled("by", by), updated, h("span", { class: "push row" }, h("button", { onclick: () => copied(JSON.stringify(data, null, 2)) }, "Copy as JSON"), h("button", { onclick: exportCsv }, "CSV"))), figures, bench);
+
+  function chosen() {
+    go(href("measure", "", { window: span.value, by: by.value }), { replace: true });
+    load();
+  }
+
+  async function load() {
+    if (!session.peek()?.signed_in) return;
+    try {
+      data = await get(`metrics?window=${span.value}&by=${by.value}`);
+      problem = null;
+      fetched = Date.now();
+    } catch (error) {
+      problem = error;
+    }
+    paint();
+  }
+
+  // How a figure compares with the window before.
+  function versus(now, before, isShare) {
+    if (!Number.isFinite(now) || !Number.isFinite(before) || !before && !isShare) return "";
+    const change = isShare ? (now - before) * 100 : ((now - before) / before) * 100;
+    return `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(Math.abs(change) < 10 ? 1 : 0)} ${isShare ? "points" : "%"} to before`;
+  }
+
+  function key(label, value, unit, note) {
+    return h("div", null, h("dt", null, label), h("dd", null, value, unit && h("small", null, ` ${unit}`), h("div", { class: "vs" }, note || " ")));
+  }
+
+  function paint() {
+    if (problem) return fill(figures, note(problem, { retry: load }));
+    if (!data) return;
+    const { totals, before, rows, series, step_s: step = 60 } = data;
+    if (!totals.requests) {
+      fill(figures, empty(`No requests in the ${span.selectedOptions[0].textContent}`, h("p", { class: "dim" }, "Figures are kept in memory since toolwire started. "), h("div", null, h("a", { href: href("play") }, "Open the playground"))));
+      return;
+    }
+    const [first, unit] = duration(totals.ttft_ms.p50).split(" ");
+    const times = [...Array(Math.round(data.window_s / step)).keys()].map((at) => Math.floor(data.t / (step * 1000)) * step * 1000 - (data.window_s / step - 1 - at) * step * 1000);
+    const byTime = new Map(series.map((own) => [own.t, own]));
+    const line = (of) => times.map((t) => (byTime.has(t) ? of(byTime.get(t)) : null));
+    const errors = Object.entries(totals.errors).map(([kind, number]) => `${kind.replaceAll("_", " ")} ${number}`).join(", ");
+    const busiest = (number) => rows.reduce((all, own) => all + own.totals[number], 0);
+    fill(figures, h("div", { class: "stack" },
+      h("dl", { class: "keys" },
+        key("Requests", count(totals.requests), "", versus(totals.requests, before.requests)),
+        key("TTFT p50", first, unit, `p95 ${duration(totals.ttft_ms.p95)}`),
+        key("Tokens a second", tenth(totals.tokens_per_s), "", versus(totals.tokens_per_s, before.tokens_per_s)),
+        key("Errors", percent(share(totals)), "", errors || versus(share(totals), share(before), true)),
+        key("Tokens", count(totals.input_tokens + totals.output_tokens), "", `${count(totals.input_tokens)} in, ${count(totals.output_tokens)} out`),
+        key("Calls", count(busiest("calls")), "", `${count(busiest("retries"))} retries`)),
+      h("div", { class: "charts" },
+        spark("Requests a minute", [times.map((t) => byTime.get(t)?.requests ?? 0)], count),
+        spark("TTFT: p50, and p95 dashed", [line((own) => own.ttft_ms.p50), line((own) => own.ttft_ms.p95)], duration)),
+      h("div", { class: "wide-table", tabindex: 0, role: "region", "aria-label": `By ${data.by}` }, table(rows))));
+  }
+
+  const COLUMNS = [
+    ["Requests", (own) => own.requests, count], ["Errors", share, percent], ["TTFT p50", (own) => own.ttft_ms.p50, duration], ["p95", (own) => own.ttft_ms.p95, duration],
+    ["Tok/s", (own) => own.tokens_per_s, tenth], ["Tokens", (own) => own.input_tokens + own.output_tokens, count], ["Calls", (own) => own.calls, count], ["Retries", (own) => own.retries, count],
+  ];
+
+  const table = (rows) => h("table", { class: "plain" },
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, data.by), COLUMNS.map(([label]) => h("th", { scope: "col", class: "num" }, label)))),
+    h("tbody", null, [...rows].sort((one, other) => other.totals.requests - one.totals.requests).map((row) => h("tr", null, h("th", { scope: "row" }, h("a", { href: href("live", "", { q: `${data.by}:${/\s/.test(row.name) ? JSON.stringify(row.name) : row.name}` }) }, h("span", { class: "clamp" }, name(row.name)))), COLUMNS.map(([, of, show]) => h("td", { class: "num" }, show(of(row.totals))))))));
+
+  function exportCsv() {
+    if (!data) return;
+    save("measure.csv", csv([[data.by, ...COLUMNS.map(([label]) => label)], ...data.rows.map((row) => [row.name, ...COLUMNS.map(([, of]) => of(row.totals))])]), "text/csv");
+  }
+
+  // The bench: one at a time, and only against upstreams of the configuration.
+  async function loadBench() {
+    if (!session.peek()?.signed_in) return;
+    try {
+      run = await get("bench");
+    } catch (error) {
+      run = error.status === 404 ? null : { error };
+    }
+    paintBench();
+  }
+
+  const upstream = h("input", { type: "text" }), streams = h("input", { type: "text", inputmode: "numeric", value: "50", size: 5 }), tokens = h("input", { type: "text", inputmode: "numeric", value: "200", size: 5 });
+  const cost = h("span", { class: "small dim" });
+  const estimate = () => (cost.textContent = `about ${count(Number(streams.value) * Number(tokens.value) || 0)} tokens`);
+  [streams, tokens].forEach((field) => field.addEventListener("input", estimate));
+  estimate();
+  const form = h("div", { class: "row" }, labelled("Upstream ", upstream), labelled("Streams ", streams), labelled("Tokens ", tokens), h("button", { class: "main", onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
+
+  async function change(method, body) {
+    try {
+      run = await call(method, "bench", body);
+    } catch (error) {
+      run = { error };
+    }
+    paintBench();
+    loadBench();
+  }
+
+  function paintBench() {
+    const isRunning = run?.state === "running";
+    fill(bench, h("h2", null, "Bench"),
+      run === null ? h("p", { class: "dim" }, "This toolwire has no bench in its API. ", h("code", null, "toolwire bench"), " measures from the command line.") : isRunning
+        ? h("div", { class: "row" }, h("progress", { max: 1, value: run.progress ?? 0, "aria-label": "Progress" }), percent(run.progress), h("button", { onclick: () => change("DELETE", {}) }, "Stop"))
+        : form,
+      run?.error && note(run.error),
+      run?.report && h("details", { class: "fold" }, h("summary", null, "Last report"), h("div", null, json(run.report, "Report", 2))));
+  }
+
+  const timer = setInterval(() => {
+    if (document.hidden) return;
+    const age = Date.now() - fetched;
+    updated.textContent = fetched ? `updated ${ago(fetched, Date.now())} ago` : "";
+    figures.classList.toggle("stale", fetched > 0 && (age > 15_000 || connection.peek().state !== "live"));
+    if (age > 10_000) load();
+    if (run?.state === "running") loadBench();
+  }, 1000);
+  const stop = listen((kind) => kind === "reset" && load());
+  load();
+  loadBench();
+  return {
+    route() {},
+    leave() {
+      clearInterval(timer);
+      stop();
+    },
+  };
+}

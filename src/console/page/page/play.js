@@ -1,0 +1,349 @@
+// Playground: a chat over any model, in any client dialect, with every tool that toolwire hosts.
+
+import { ApiError, consoleUrl, get, request, serverUrl, session } from "../core/api.js";
+import { save } from "../core/copy.js";
+import { announce, fill, fresh, h, name, pref, select, setPref } from "../core/dom.js";
+import { curl, markdown, python } from "../core/exports.js";
+import { listen, readEvents } from "../core/feed.js";
+import * as kept from "../core/history.js";
+import { go, href } from "../core/route.js";
+import { visible } from "../core/text.js";
+import { absolute, count, duration } from "../core/time.js";
+import { card } from "../view/card.js";
+import { copied } from "../view/json.js";
+import { Prose, prose } from "../view/markdown.js";
+import { empty, note, toast } from "../view/note.js";
+
+const CLIENTS = ["chat", "responses", "messages"];
+const PROMPTS = {
+  web_search: "Find the newest stable release of Rust and say what is new in it.",
+  generate_images: "/generate-image a red crab on a beach, watercolour",
+  scrape: "Read https://example.com and sum it up in one sentence.",
+};
+// A chat that runs goes on while other pages are shown.
+let active = null;
+// What was typed outlives a sign-in and other pages.
+let draft = "";
+
+export default function play({ place, heading, route }) {
+  let chats = [], models = [], tools = [], chat = null, follows = true;
+  const instance = session.peek()?.instance;
+  // A wildcard serves names that no list has, so a name can be typed.
+  const names = h("datalist", { id: fresh("models") });
+  const model = h("input", { type: "text", list: names.id, value: pref("model", ""), placeholder: "Model", "aria-label": "Model", spellcheck: "false", onchange: () => setPref("model", model.value) });
+  const client = select(CLIENTS, pref("client", "chat"), { "aria-label": "Client dialect", onchange: () => setPref("client", client.value) });
+  const theme = select([["plain", "plain"], ["parchment", "parchment"]], pref("chat-theme", "plain"), { "aria-label": "Theme of the chat", onchange: () => {
+    setPref("chat-theme", theme.value);
+    log.classList.toggle("parchment", theme.value === "parchment");
+  } });
+  const take = (title, entries) => {
+    const choice = select([["", title], ...Object.keys(entries).map((key) => [key, key])], "", { "aria-label": title, onchange: () => {
+      entries[choice.value]?.();
+      choice.value = "";
+    } });
+    return choice;
+  };
+  const code = take("Code", { curl: () => showCode(curl), Python: () => showCode(python) });
+  const exports = take("Export", {
+    Markdown: () => save(`${chat.id}.md`, markdown(chat), "text/markdown"),
+    JSON: () => save(`${chat.id}.json`, JSON.stringify(chat, null, 2), "application/json"),
+  });
+  const past = h("nav", { class: "past", "aria-label": "Chats" });
+  const log = h("div", { class: `chat${theme.value === "parchment" ? " parchment" : ""}`, role: "log", "aria-live": "off", "aria-label": "Chat", tabindex: 0 });
+  const down = h("button", { class: "follow", hidden: true, onclick: () => {
+    follows = true;
+    bottom();
+  } }, "Go to the end");
+  const field = h("textarea", { rows: 1, "aria-label": "Message", placeholder: "Message, or /generate-image a red crab", "data-search": "", value: draft, oninput: () => (draft = field.value), onkeydown: (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      send();
+    }
+  } });
+  const submit = h("button", { class: "main", onclick: () => (active?.chat === chat && chat ? active.abort.abort() : send()) }, "Send");
+  fill(place,
+    h("div", { class: "bar" }, heading, model, names, h("label", null, "as", client), theme, code, exports),
+    h("div", { class: "play" }, h("div", { class: "stack" }, h("button", { onclick: () => go(href("play")) }, "New chat"), past),
+      h("div", { class: "stack" }, log, down, h("div", { class: "compose" }, field, submit))));
+
+  // Only what a person does changes whether the end is followed.
+  const scrolled = () => {
+    if (active?.isPainting) return;
+    follows = innerHeight + scrollY >= document.documentElement.scrollHeight - 24;
+    down.hidden = follows;
+  };
+  const bottom = () => {
+    scrollTo(0, document.documentElement.scrollHeight);
+    down.hidden = true;
+  };
+  for (const kind of ["wheel", "touchmove", "keydown"]) addEventListener(kind, scrolled, { passive: true });
+
+  function paintPast() {
+    const day = (t) => (new Date(t).toDateString() === new Date().toDateString() ? "Today" : "Earlier");
+    let last = "";
+    fill(past, chats.slice(0, 100).map((own) => {
+      const title = day(own.t);
+      const head = title !== last && h("h2", null, title);
+      last = title;
+      return [head, h("div", { class: "row" }, h("a", { class: "grow cut", href: href("play", own.id), "aria-current": own.id === chat?.id ? "true" : null, title: absolute(own.t) }, name(own.title)), h("button", { class: "plain", "aria-label": `Forget ${own.title}`, onclick: () => forget(own) }, "×"))];
+    }));
+  }
+
+  async function forget(own) {
+    await kept.forget(instance, own.id).catch(() => {});
+    chats = chats.filter((one) => one.id !== own.id);
+    if (own.id === chat?.id) go(href("play"));
+    else paintPast();
+  }
+
+  function open(id) {
+    chat = active?.chat.id === id ? active.chat : chats.find((own) => own.id === id) ?? null;
+    if (id && !chat) toast("This chat is not kept in this browser", "failed");
+    fill(log, chat ? chat.turns.map((turn) => (turn === active?.turn ? active.element : turnView(turn))) : begin());
+    exports.disabled = !chat;
+    paintSend();
+    paintPast();
+    follows = true;
+    if (chat) requestAnimationFrame(bottom);
+  }
+
+  function begin() {
+    if (!models.length) {
+      return empty("No models", h("p", { class: "dim" }, "The list of models is empty. Add an upstream and a model to the configuration:"), h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Lines to add" }, '[[upstreams]]\nname = "local"\ndialect = "chat"\nbase_url = "http://127.0.0.1:11434/v1"\n\n[[models]]\nname = "*"\nupstream = "local"'));
+    }
+    const prompts = Object.entries(PROMPTS).filter(([tool]) => tools.some((own) => own.name === tool)).map(([, prompt]) => prompt);
+    return empty("Begin with a message", h("p", { class: "dim" }, "Chats stay in this browser."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", null, h("button", { onclick: () => {
+      field.value = draft = prompt;
+      field.focus();
+    } }, prompt))));
+  }
+
+  function paintSend() {
+    const isRunning = active && active.chat === chat;
+    submit.textContent = isRunning ? "Stop" : "Send";
+    submit.classList.toggle("main", !isRunning);
+  }
+
+  function turnView(turn) {
+    if (turn.role === "user") return h("div", { class: "turn-user done" }, h("span", { class: "only-read" }, "You: "), name(turn.text));
+    const element = h("div", { class: "turn-model done" });
+    for (const own of turn.parts) element.append(partView(own, turn));
+    element.append(foot(turn));
+    return element;
+  }
+
+  function partView(own, turn) {
+    if (own.kind === "text") return prose(own.text);
+    if (own.kind === "reasoning") return h("details", { class: "fold reasoning" }, h("summary", null, "Reasoning"), h("div", { class: "prose" }, visible(own.text)));
+    if (own.kind === "call") return card({ ...own, state: ["running", "arriving"].includes(own.state) ? "cut" : own.state }, { tool: own.name, exchange: turn.exchange }).element;
+    return note(own, { retry: own.retryable ? () => again(turn) : undefined, facts: { exchange: turn.exchange } });
+  }
+
+  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p", { class: "small dim" }, [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.prompt_tokens != null && `${count(usage.prompt_tokens)} tokens in, ${count(usage.completion_tokens)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
+
+  function again(turn) {
+    const at = chat.turns.indexOf(turn);
+    const asked = chat.turns[at - 1];
+    if (active || asked?.role !== "user") return;
+    chat.turns.splice(at - 1, 2);
+    field.value = asked.text;
+    open(chat.id);
+    send();
+  }
+
+  async function send() {
+    const text = field.value.trim();
+    if (!text || active) return;
+    if (!model.value) return model.focus();
+    if (!session.peek()?.signed_in) return toast("Sign in first", "failed");
+    field.value = draft = "";
+    if (!chat) {
+      chat = { id: `c_${Date.now().toString(36)}`, t: Date.now(), title: text.slice(0, 60), turns: [] };
+      chats.unshift(chat);
+      fill(log);
+      route = { ...route, id: chat.id };
+      go(href("play", chat.id), { replace: true });
+    }
+    const asked = { role: "user", text };
+    chat.turns.push(asked);
+    log.append(turnView(asked));
+    const turn = { role: "model", model: model.value, client: client.value, parts: [], hops: 1 };
+    chat.turns.push(turn);
+    await run(turn);
+  }
+
+  // What the model is sent of the chat: the texts.
+  const messages = () => chat.turns.slice(0, -1).map((turn) => ({ role: turn.role === "user" ? "user" : "assistant", content: turn.role === "user" ? turn.text : turn.parts.filter((own) => own.kind === "text").map((own) => own.text).join("") })).filter((own) => own.content);
+
+  async function run(turn) {
+    const own = (active = { chat, turn, abort: new AbortController(), element: h("div", { class: "turn-model" }), isPainting: false });
+    log.append(own.element);
+    paintSend();
+    const answer = new Answer(turn, own.element);
+    const began = performance.now();
+    announce("Answer started");
+    const painter = () => {
+      own.frame = 0;
+      own.isPainting = true;
+      answer.paint();
+      if (follows && chat === own.chat && own.element.isConnected) bottom();
+      own.isPainting = false;
+    };
+    const later = () => (own.frame ||= requestAnimationFrame(painter));
+    const stopFeed = listen((kind, data) => {
+      if (data.exchange && data.exchange === turn.exchange && kind === "permission_request") answer.asks(data), later();
+    });
+    try {
+      const response = await request("POST", consoleUrl("api/chat"), { body: { model: turn.model, client: turn.client, messages: messages() }, headers: { Accept: "text/event-stream" }, signal: own.abort.signal });
+      await readEvents(response, (kind, data) => {
+        answer.take(kind, data, performance.now() - began);
+        later();
+      });
+      if (!answer.isComplete) answer.take("error", { error: { code: "unreachable", message: "The answer broke off.", retryable: true } });
+    } catch (error) {
+      if (error.name === "AbortError") answer.take("error", { error: { code: "cancelled", message: "You stopped it." } });
+      else answer.take("error", { error: { code: error.code ?? "unreachable", message: error.message, retryable: !(error instanceof ApiError) || error.status === 0 || error.status >= 500 || error.status === 429 } });
+    }
+    stopFeed();
+    if (own.frame) cancelAnimationFrame(own.frame);
+    answer.finish();
+    turn.ms ??= performance.now() - began;
+    active = null;
+    if (own.element.isConnected) {
+      const errors = turn.parts.filter((one) => one.kind === "error");
+      own.element.append(...errors.map((one) => partView(one, turn)), foot(turn));
+      own.element.classList.add("done");
+    }
+    announce(turn.parts.some((one) => one.kind === "error") ? "Answer failed" : "Answer complete");
+    paintSend();
+    paintPast();
+    exports.disabled = false;
+    await kept.put(instance, own.chat).catch(() => toast("The chat cannot be kept in this browser", "failed"));
+  }
+
+  function showCode(make) {
+    const base = h("input", { value: serverUrl().href, "aria-label": "Base URL", class: "grow" });
+    const shown = h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Code" });
+    const said = chat ? chat.turns.filter((turn) => turn.role === "user").map((turn) => ({ role: "user", content: turn.text })).slice(-1) : [{ role: "user", content: "Hello" }];
+    const update = () => (shown.textContent = make(base.value, client.value, model.value, said));
+    base.addEventListener("input", update);
+    update();
+    const id = fresh("code");
+    const dialog = h("dialog", { "aria-labelledby": id }, h("div", { class: "stack" }, h("h2", { id }, "The same request"), h("label", { class: "row" }, "Base URL", base), shown, h("div", { class: "row" }, h("button", { onclick: () => copied(shown.textContent) }, "Copy"), h("button", { onclick: () => dialog.close() }, "Close"))));
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  (async () => {
+    chats = await kept.all(instance).catch(() => []);
+    if (session.peek()?.signed_in) {
+      const settings = await get("settings").catch(() => ({ settings: [] }));
+      const paths = settings.settings.map((own) => /^models\.("(?:[^"\\]|\\.)*"|[^.]+)\./.exec(own.path)?.[1]).filter(Boolean);
+      models = [...new Set(paths)].map((own) => own.replace(/^"|"$/g, ""));
+      tools = (await get("tools").catch(() => ({ tools: [] }))).tools;
+      const named = models.filter((own) => !own.includes("*"));
+      fill(names, named.map((own) => h("option", { value: own })));
+      model.value ||= named[0] ?? "";
+    }
+    open(route.id);
+  })();
+  return {
+    route(next) {
+      route = next;
+      if (next.id !== (chat?.id ?? "")) open(next.id);
+    },
+    leave() {
+      for (const kind of ["wheel", "touchmove", "keydown"]) removeEventListener(kind, scrolled);
+    },
+  };
+}
+
+// An answer as it arrives. Text is collected, and shown once a frame.
+class Answer {
+  #texts = [];
+  #cards = new Map();
+  isComplete = false;
+
+  constructor(turn, element) {
+    Object.assign(this, { turn, element });
+  }
+
+  #text(kind, text) {
+    const last = this.turn.parts.at(-1);
+    if (last?.kind === kind) last.text += text;
+    else {
+      this.turn.parts.push({ kind, text });
+      const view = kind === "text" ? new Prose() : fold();
+      this.element.append(view.element);
+      this.#texts.push(view);
+    }
+    this.#texts.at(-1).push(text);
+  }
+
+  #call({ id, name: tool, input, input_bytes: size }, change) {
+    let own = this.#cards.get(id);
+    if (!own) {
+      const call = { kind: "call", id, name: tool, input, input_bytes: size, state: "running", startedAt: Date.now() };
+      this.turn.parts.push(call);
+      own = card(call, { tool, exchange: this.turn.exchange });
+      this.#cards.set(id, own);
+      this.element.append(own.element);
+      announce(`Calling ${tool}`);
+    }
+    own.update({ ...(input !== undefined && { input }), ...change });
+  }
+
+  take(kind, data, ms) {
+    const { turn } = this;
+    if (data.exchange) turn.exchange = data.exchange;
+    if (data.hop) turn.hops = Math.max(turn.hops, data.hop);
+    if (kind === "message_update") {
+      if (data.reasoning) this.#text("reasoning", data.reasoning);
+      if (data.content) {
+        turn.ttft_ms ??= ms;
+        this.#text("text", data.content);
+      }
+    } else if (kind === "tool_use") this.#call(data.toolCall, { state: "running", progress: data.progress });
+    else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : data.code === "permission_denied" ? "denied" : "failed", result: data.result, code: data.code, ms: data.ms, progress: undefined });
+    else if (kind === "message_complete") {
+      this.isComplete = true;
+      if (data.content && !turn.parts.some((own) => own.kind === "text")) this.#text("text", data.content);
+      Object.assign(turn, { usage: data.usage ?? {}, ms: data.ms, finish: data.finish, ttft_ms: data.ttft_ms ?? turn.ttft_ms });
+    } else if (kind === "error") {
+      this.isComplete = true;
+      turn.parts.push({ kind: "error", ...data.error });
+    }
+  }
+
+  asks({ tool }) {
+    for (const own of this.#cards.values()) if (own.call.name === tool && own.call.state === "running") own.update({ state: "asking" });
+  }
+
+  paint() {
+    for (const view of this.#texts) view.paint();
+    for (const own of this.#cards.values()) if (own.call.state === "running") own.update();
+  }
+
+  finish() {
+    for (const view of this.#texts) view.finish();
+    for (const own of this.#cards.values()) if (["running", "asking"].includes(own.call.state)) own.update({ state: "cut" });
+  }
+}
+
+// Reasoning: closed, and only appended to.
+function fold() {
+  const text = document.createTextNode("");
+  let waiting = "";
+  return {
+    element: h("details", { class: "fold reasoning" }, h("summary", null, "Reasoning"), h("div", { class: "prose" }, text)),
+    push: (more) => (waiting += more),
+    paint() {
+      if (waiting) text.appendData(visible(waiting));
+      waiting = "";
+    },
+    finish() {
+      this.paint();
+    },
+  };
+}

@@ -1,0 +1,203 @@
+// What is around every page: navigation, connection, questions, login, theme and keys.
+
+import { resume, session, signIn, signOut } from "./core/api.js";
+import { announce, fill, glyph, h, pref, select, setPref, svg } from "./core/dom.js";
+import { connection, listen, retry, start, stop } from "./core/feed.js";
+import { enable, enabled, install, LIST } from "./core/keys.js";
+import { href, parse } from "./core/route.js";
+import { effect, signal } from "./core/store.js";
+import { note, toast } from "./view/note.js";
+import { bar, openFirst, questions, refresh } from "./view/permission.js";
+
+const NAMES = { live: "Live", formats: "Formats", tools: "Tools", settings: "Settings", play: "Playground", measure: "Measure" };
+const LOADERS = {
+  live: () => import("./page/live.js"),
+  formats: () => import("./page/formats.js"),
+  tools: () => import("./page/tools.js"),
+  settings: () => import("./page/settings.js"),
+  play: () => import("./page/play.js"),
+  measure: () => import("./page/measure.js"),
+};
+
+// What waits for a person, by page.
+export const badges = signal({});
+const running = new Set();
+
+const main = h("main", { id: "main", tabindex: -1 });
+const login = h("div");
+const page = h("div", { class: "stack" });
+let rail, links, current = {};
+const scrolls = new Map();
+
+export function begin() {
+  const wire = svg("svg", { viewBox: "0 0 28 16", "aria-hidden": "true" }, svg("path", { d: "M0 8h6l3-6 6 12 3-6h10", fill: "none", stroke: "currentColor", "stroke-width": 2.5, "stroke-linecap": "round", "stroke-linejoin": "round" }));
+  links = Object.fromEntries(Object.entries(NAMES).map(([key, label]) => [key, h("a", { href: href(key) }, label)]));
+  const toggle = h("button", { class: "menu", "aria-expanded": "false", "aria-controls": "nav", onclick: () => menu(!rail.classList.contains("open")) }, "Menu");
+  const theme = select([["auto", "System theme"], ["light", "Plain"], ["dark", "Dark"]], pref("theme", "auto"), { "aria-label": "Theme", onchange: () => {
+    const root = document.documentElement;
+    if (theme.value === "auto") delete root.dataset.theme;
+    else root.dataset.theme = theme.value;
+    setPref("theme", theme.value);
+  } });
+  const states = [h("div", { class: "state" }), h("div", { class: "state short" })];
+  const version = h("div", { class: "faint" });
+  const leave = h("button", { class: "plain", hidden: true, onclick: () => signOut().catch((error) => toast(error.message, "failed")) }, "Sign out");
+  const keys = h("button", { class: "plain", onclick: help }, "Keys ?");
+  rail = h("header", { class: "rail" },
+    toggle,
+    h("div", { class: "brand" }, wire, "toolwire"),
+    states[1],
+    h("nav", { id: "nav", "aria-label": "Pages" }, Object.values(links)),
+    h("div", { class: "end" }, states[0], theme, h("div", { class: "row" }, keys, leave), version));
+  main.append(login, page);
+  document.body.append(h("a", { class: "skip", href: "#main", onclick: (event) => {
+    event.preventDefault();
+    main.focus();
+  } }, "Skip to the page"), h("div", { class: "app" }, rail, h("div", null, bar(), main)));
+  document.body.dataset.settled = "";
+  install({ help, question: openFirst });
+  effect(() => states.forEach((element) => fill(element, connectionLine(connection.value))));
+  setInterval(() => connection.peek().state === "waiting" && states.forEach((element) => fill(element, connectionLine(connection.peek()))), 1000);
+  effect(() => paintBadges({ ...badges.value, tools: questions.value.length }));
+  effect(() => {
+    const known = session.value;
+    leave.hidden = !known?.signed_in || known.expires_at == null;
+    version.textContent = known?.version ? `toolwire ${known.version}` : "";
+    if (!known) return;
+    if (known.signed_in) {
+      fill(login);
+      start();
+      refresh().catch(() => {});
+    } else {
+      stop();
+      showLogin();
+    }
+    show();
+  });
+  listen((kind, data) => {
+    if (kind === "message_start") running.add(data.exchange);
+    else if (["message_complete", "error"].includes(kind)) running.delete(data.exchange);
+    else if (kind === "reset") running.clear();
+    else if (kind === "config_loaded") {
+      badges.value = { ...badges.peek(), settings: data.ok ? 0 : data.errors.length };
+      toast(data.ok ? "The configuration was loaded" : "The configuration has errors; the one before holds", data.ok ? "done" : "failed");
+    }
+    if (running.size !== (badges.peek().live ?? 0)) badges.value = { ...badges.peek(), live: running.size };
+  });
+  addEventListener("hashchange", show);
+  addEventListener("scroll", () => current.page && scrolls.set(current.hash, scrollY), { passive: true });
+}
+
+function menu(open) {
+  rail.classList.toggle("open", open);
+  rail.querySelector(".menu").setAttribute("aria-expanded", open);
+}
+
+const BADGES = { live: "running", tools: "waiting", settings: "invalid" };
+
+function paintBadges(counts) {
+  for (const [key, link] of Object.entries(links)) {
+    const count = counts[key];
+    fill(link, NAMES[key], count ? h("span", { class: "badge" }, String(count), h("span", { class: "only-read" }, ` ${BADGES[key] ?? ""}`)) : null);
+  }
+}
+
+function connectionLine({ state, at }) {
+  switch (state) {
+    case "live":
+      return [glyph("live"), h("span", null, "Live")];
+    case "waiting":
+      return [glyph("error"), h("span", null, `Reconnecting in ${Math.max(0, Math.ceil((at - Date.now()) / 1000))} s`), h("button", { class: "plain", onclick: () => retry() }, "Now")];
+    case "signed out":
+      return [glyph("waiting"), h("span", null, "Signed out")];
+    case "refused":
+      return [glyph("error"), h("span", null, "Not allowed here")];
+    default:
+      return [glyph("waiting"), h("span", null, "Connecting")];
+  }
+}
+
+// The panel in place of nothing: what is on the page stays there.
+export function showLogin(error) {
+  const field = h("input", { type: "password", autocomplete: "current-password", required: "", id: "admin-key", class: "grow" });
+  const problem = h("div");
+  if (error && error.status !== 401 || error?.code && error.message?.includes("code")) fill(problem, note(error));
+  if (error && error.status !== 401 && error.status !== 429) {
+    fill(login, h("div", { class: "stack" }, problem, h("div", null, h("button", { onclick: () => resume().catch(showLogin) }, "Try again"))));
+    return;
+  }
+  const submit = h("button", { class: "main" }, "Sign in");
+  const form = h("form", { class: "box stack", onsubmit: async (event) => {
+    event.preventDefault();
+    submit.disabled = true;
+    try {
+      await signIn({ key: field.value });
+      announce("Signed in");
+    } catch (failure) {
+      fill(problem, note({ ...failure, code: failure.status === 401 ? "invalid_key" : failure.code, message: failure.message, retryAfter: failure.retryAfter }));
+      submit.disabled = false;
+      field.focus();
+    }
+    field.value = "";
+  } },
+    h("h2", null, "Sign in"),
+    h("p", { class: "dim" }, "An admin key is needed: one of ", h("code", null, "api_keys"), " in the table ", h("code", null, "[admin]"), " of the configuration."),
+    h("div", { class: "row" }, h("label", { for: "admin-key" }, "Admin key"), field, submit),
+    problem);
+  fill(login, form);
+}
+
+// Shows the page of the address.
+async function show() {
+  const route = parse(location.hash);
+  if (!session.peek()) return;
+  if (route.page === "login") return;
+  menu(false);
+  for (const [key, link] of Object.entries(links)) {
+    if (key === route.page) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (current.page === route.page && current.signedIn === session.peek().signed_in) {
+    current.hash = location.hash;
+    current.view?.route?.(route);
+    title(route);
+    return;
+  }
+  const isFirst = !current.page;
+  current.view?.leave?.();
+  current = { page: route.page, hash: location.hash, signedIn: session.peek().signed_in };
+  const own = current;
+  fill(page);
+  title(route);
+  try {
+    const made = await LOADERS[route.page]();
+    if (own !== current) return;
+    const heading = h("h1", { tabindex: -1 }, NAMES[route.page]);
+    own.view = made.default({ place: page, heading, route });
+    if (!isFirst) heading.focus({ preventScroll: true });
+    scrollTo(0, scrolls.get(location.hash) ?? 0);
+  } catch (error) {
+    if (own !== current) return;
+    // The files of another version are gone: a page never mixes two.
+    const isGone = error instanceof TypeError;
+    fill(page, note(isGone ? { code: "updated", message: "toolwire was updated. Reload the page." } : { code: "error", message: String(error.message) }), h("div", null, h("button", { onclick: () => location.reload() }, "Reload")));
+    if (!isGone) throw error;
+  }
+}
+
+function title({ page: key, id }) {
+  const waits = questions.peek().length ? `(${questions.peek().length}) ` : "";
+  document.title = `${waits}${id ? `${id} - ` : ""}${NAMES[key]} - toolwire`;
+}
+
+function help() {
+  const off = h("input", { type: "checkbox", checked: enabled(), onchange: () => enable(off.checked) });
+  const dialog = h("dialog", { "aria-labelledby": "keys-title" }, h("div", { class: "stack" },
+    h("h2", { id: "keys-title" }, "Keys"),
+    h("dl", null, LIST.map(([key, what]) => h("div", { class: "field" }, h("dt", null, h("kbd", null, key)), h("dd", null, what)))),
+    h("label", null, off, "Single letters work"),
+    h("div", null, h("button", { onclick: () => dialog.close() }, "Close"))));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,66 @@
+// A call of a tool: what it was given, how it goes, what it returned.
+
+import { fill, glyph, h, name } from "../core/dom.js";
+import { imagePath, visible } from "../core/text.js";
+import { duration } from "../core/time.js";
+import { carousel } from "./carousel.js";
+import { json } from "./json.js";
+import { note } from "./note.js";
+
+const WORDS = {
+  arriving: "arguments arrive", asking: "waits for permission", queued: "queued", running: "running", ok: "ok", cached: "ok, from the cache",
+  failed: "failed", denied: "denied", cancelled: "cancelled", cut: "not run: it was cut off", repeated: "not run: the same call again", returned: "returned to the client",
+};
+const GLYPH = { ok: "done", cached: "done", returned: "done", arriving: "running", running: "running", queued: "waiting", asking: "waiting", cancelled: "cancelled" };
+
+// `call`: {name, state, input?, inputText?, result?, code?, ms?, progress?, startedAt?}
+export function card(call, facts) {
+  const summary = h("summary");
+  const body = h("div");
+  const element = h("details", { class: "card" }, summary, body);
+  const own = { element, update, call };
+  element.addEventListener("toggle", () => element.open && paintBody());
+
+  function update(change = {}) {
+    Object.assign(call, change);
+    element.classList.toggle("failed", ["failed", "denied"].includes(call.state));
+    const time = call.ms != null ? duration(call.ms) : call.startedAt && call.state === "running" ? duration(Date.now() - call.startedAt) : "";
+    const tail = call.progress ?? call.inputText ?? (call.input === undefined ? "" : JSON.stringify(call.input));
+    fill(summary, h("strong", null, name(call.name)), h("span", { class: "row small" }, glyph(GLYPH[call.state] ?? "error"), h("span", null, WORDS[call.state] ?? call.state)), h("span", { class: "push small dim" }, time), h("span", { class: "tail cut mono" }, visible(tail.slice(-160))));
+    if (element.open) paintBody();
+    return own;
+  }
+
+  function paintBody() {
+    const parts = [];
+    if (call.input !== undefined || call.inputText) parts.push(h("h3", { class: "small dim" }, "Arguments"), json(call.inputText ?? call.input, "Arguments", 2));
+    else if (call.input_bytes != null) parts.push(h("p", { class: "dim" }, `Arguments: ${call.input_bytes} bytes, not captured`));
+    if (call.code) parts.push(note({ code: call.code, message: typeof call.result === "string" ? call.result : undefined }, { facts }));
+    else if (call.result !== undefined) parts.push(h("h3", { class: "small dim" }, "Result"), result(call.result));
+    fill(body, parts);
+  }
+
+  return update();
+}
+
+// What a tool returned, by its kind. A kind that is not known is JSON.
+export function result(value) {
+  const paths = images(value);
+  if (paths.length) return carousel(paths, value.data?.prompt ?? value.prompt ?? "");
+  if (typeof value !== "string") return json(value, "Result", 2);
+  const text = value.trim();
+  if (/^[[{]/.test(text)) {
+    try {
+      const parsed = JSON.parse(text);
+      return images(parsed).length ? result(parsed) : json(text, "Result", 2);
+    } catch {
+      // Text that only begins like JSON.
+    }
+  }
+  return h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Result" }, visible(text.slice(0, 100_000)));
+}
+
+function images(value) {
+  const list = value?.data?.image_urls ?? value?.image_urls ?? (Array.isArray(value?.images) ? value.images.map((own) => own?.url ?? own) : []);
+  return Array.isArray(list) ? list.map((own) => imagePath(own, location.origin)).filter(Boolean) : [];
+}

@@ -1,0 +1,133 @@
+// Markdown on the page. Finished blocks are never touched again; only the last one is made anew, once a frame.
+
+import { Stream, inline } from "../core/markdown.js";
+import { fill, h } from "../core/dom.js";
+import { imagePath, safeUrl, visible } from "../core/text.js";
+import { carousel } from "./carousel.js";
+import { copied } from "./json.js";
+
+export class Prose {
+  #stream = new Stream();
+  #done = 0;
+  #size = -1;
+  #fence = null;
+  #open = h("div", { class: "prose" });
+  element = h("div", { class: "prose" }, this.#open);
+
+  push(text) {
+    this.#stream.push(text);
+  }
+
+  // Shows what has arrived. For one frame.
+  paint() {
+    const { closed } = this.#stream;
+    if (this.#done < closed.length) {
+      this.#open.before(...this.#blocks(closed.slice(this.#done)));
+      this.#done = closed.length;
+      this.#size = -1;
+      this.#fence = null;
+    }
+    const { fence } = this.#stream;
+    if (fence) return this.#paintFence(fence);
+    if (this.#stream.openSize === this.#size) return;
+    this.#size = this.#stream.openSize;
+    fill(this.#open, this.#blocks(this.#stream.open()));
+  }
+
+  #paintFence({ lang, lines, rest }) {
+    if (!this.#fence) {
+      const [text, last] = [document.createTextNode(""), document.createTextNode("")];
+      fill(this.#open, h("pre", { tabindex: 0, role: "region", "aria-label": `Code ${visible(lang)}` }, h("code", null, text, last)));
+      this.#fence = { text, last, count: 0 };
+    }
+    const own = this.#fence;
+    if (own.count < lines.length) own.text.appendData(lines.slice(own.count).map((line) => `${visible(line)}\n`).join(""));
+    own.count = lines.length;
+    own.last.data = visible(rest);
+  }
+
+  finish() {
+    this.#stream.finish();
+    this.paint();
+    fill(this.#open);
+  }
+
+  #blocks(blocks) {
+    const made = [];
+    for (let at = 0; at < blocks.length; at++) {
+      const paths = imagesOf(blocks[at]);
+      if (!paths.length) {
+        made.push(block(blocks[at]));
+        continue;
+      }
+      // Images of one answer that follow each other are one carousel.
+      const alt = plain(inline(blocks[at].text)[0]?.children ?? []);
+      while (at + 1 < blocks.length && imagesOf(blocks[at + 1]).length) paths.push(...imagesOf(blocks[++at]));
+      made.push(carousel(paths, alt));
+    }
+    return made;
+  }
+}
+
+export function prose(text) {
+  const own = new Prose();
+  own.push(text);
+  own.finish();
+  return own.element;
+}
+
+// The paths of a paragraph that has only images of this server.
+function imagesOf(own) {
+  if (own.kind !== "paragraph" || !own.text.startsWith("![")) return [];
+  const parts = inline(own.text).filter((part) => typeof part !== "string" || part.trim());
+  const paths = parts.map((part) => part.kind === "image" && imagePath(part.url, location.origin));
+  return paths.every(Boolean) ? paths : [];
+}
+
+const plain = (parts) => parts.map((part) => (typeof part === "string" ? part : part.text ?? plain(part.children))).join("");
+
+function block(own) {
+  switch (own.kind) {
+    case "heading":
+      return h(`h${Math.min(6, own.level + 2)}`, null, inlines(inline(own.text)));
+    case "code": {
+      const copy = h("button", { class: "plain small", onclick: () => copied(own.text) }, "Copy");
+      return h("div", null, h("div", { class: "row small dim" }, visible(own.lang), h("span", { class: "push" }, copy)), h("pre", { tabindex: 0, role: "region", "aria-label": `Code ${visible(own.lang)}` }, h("code", null, visible(own.text))));
+    }
+    case "rule":
+      return h("hr");
+    case "quote":
+      return h("blockquote", { class: "prose" }, own.blocks.map(block));
+    case "list":
+      return h(own.isOrdered ? "ol" : "ul", own.isOrdered && own.start !== 1 ? { start: own.start } : null, own.items.map(({ isDone, blocks }) => {
+        const mark = isDone !== null && `${isDone ? "☑" : "☐"} `;
+        const tight = blocks.length && blocks[0].kind === "paragraph";
+        return h("li", null, mark, tight && inlines(inline(blocks[0].text)), h("div", { class: "prose" }, blocks.slice(tight ? 1 : 0).map(block)));
+      }));
+    case "table":
+      return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table" }, h("table", null,
+        h("thead", null, h("tr", null, own.head.map((cell) => h("th", null, inlines(inline(cell)))))),
+        h("tbody", null, own.rows.map((row) => h("tr", null, row.map((cell) => h("td", null, inlines(inline(cell)))))))));
+    case "plain":
+      return h("p", null, visible(own.text));
+    default:
+      return h("p", null, inlines(inline(own.text)));
+  }
+}
+
+const ELEMENTS = { strong: "strong", emphasis: "em", struck: "s" };
+
+function inlines(parts) {
+  return parts.map((part) => {
+    if (typeof part === "string") return visible(part);
+    if (part.kind === "code") return h("code", null, visible(part.text));
+    if (ELEMENTS[part.kind]) return h(ELEMENTS[part.kind], null, inlines(part.children));
+    const url = safeUrl(part.url);
+    const text = plain(part.children);
+    if (!url) return [visible(text), " (", visible(part.url), ")"];
+    // A picture from elsewhere would tell its server that it was seen: it is a link.
+    const label = part.kind === "image" ? `${text || "image"} (image)` : inlines(part.children);
+    const host = text.includes(url.host) ? "" : ` (${url.host || url.protocol})`;
+    return [h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, label), host && h("small", { class: "faint" }, host)];
+  });
+}

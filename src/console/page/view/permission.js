@@ -1,0 +1,105 @@
+// Questions whether a call may run. One arrives as a bar that takes no focus, so no key that was meant for something else allows it.
+
+import { call, get, part, serverNow } from "../core/api.js";
+import { announce, fill, h, name } from "../core/dom.js";
+import { listen } from "../core/feed.js";
+import { effect, signal } from "../core/store.js";
+import { json } from "./json.js";
+import { toast } from "./note.js";
+
+export const questions = signal([]);
+const HANDS_OFF = 500;
+
+export async function refresh() {
+  const { questions: open } = await get("permissions");
+  questions.value = open;
+}
+
+listen((kind, data) => {
+  if (kind === "permission_request") {
+    questions.value = [...questions.peek().filter((own) => own.request_id !== data.request_id), data];
+    announce(`${data.label ?? data.tool} asks for permission`);
+  } else if (kind === "permission_result") {
+    const known = questions.peek().find((own) => own.request_id === data.request_id);
+    questions.value = questions.peek().filter((own) => own !== known);
+    if (known && data.by !== "person") toast(data.granted ? `${data.tool} was allowed` : data.reason === "timeout" || data.by === "timeout" ? `${data.tool} was not answered in time` : `${data.tool} was denied`);
+  }
+});
+
+const left = (question) => Math.max(0, Math.ceil((question.expires_at - serverNow()) / 1000));
+
+// The bar of the shell.
+export function bar() {
+  const element = h("div", { class: "question", role: "region", "aria-label": "Permission question", hidden: true });
+  effect(() => {
+    const [first, ...more] = questions.value;
+    element.hidden = !first;
+    if (first) fill(element, h("strong", { class: "clamp" }, name(first.label ?? first.tool)), h("span", null, "asks to run", more.length ? `, ${more.length} more wait` : ""), h("span", { class: "dim", "data-left": first.request_id }), h("button", { class: "push", onclick: openFirst }, "Review"));
+  });
+  setInterval(() => {
+    const [first] = questions.peek();
+    const shown = element.querySelector("[data-left]");
+    if (first && shown) shown.textContent = `${left(first)} s left`;
+  }, 1000);
+  return element;
+}
+
+export function openFirst() {
+  const [question] = questions.peek();
+  if (question) ask(question);
+}
+
+// The dialog of one question. Its focus begins on Deny, and its buttons wait a moment.
+export function ask(question) {
+  const { request_id: id, context = {} } = question;
+  const opened = Date.now();
+  const time = h("span", { class: "dim" });
+  const send = async (answer) => {
+    if (Date.now() - opened < HANDS_OFF) return;
+    try {
+      await call("POST", `permissions/${part(id)}`, answer);
+      toast(answer.granted ? `${question.tool} is allowed` : `${question.tool} is denied`);
+    } catch (error) {
+      toast(error.winner ? `It was answered elsewhere: ${error.winner.granted ? "allowed" : "denied"}` : error.message, error.winner ? "done" : "failed");
+    }
+    questions.value = questions.peek().filter((own) => own.request_id !== id);
+    dialog.close();
+  };
+  const deny = h("button", { onclick: () => send({ granted: false }) }, "Deny");
+  const more = h("button", { class: "plain", onclick: async () => {
+    try {
+      question.expires_at = (await call("POST", `permissions/${part(id)}/extend`, {})).expires_at;
+    } catch (error) {
+      toast(error.message, "failed");
+    }
+  } }, "More time");
+  const dialog = h("dialog", { "aria-labelledby": `q-${id}` },
+    h("div", { class: "stack" },
+      h("h2", { id: `q-${id}` }, "May ", name(question.label ?? question.tool), " run?"),
+      h("dl", { class: "facts" },
+        [["Tool", question.tool], ["Model", context.model], ["Key", context.key], ["Domain", context.domain]].filter(([, value]) => value).map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, name(value))))),
+      h("h3", null, "Arguments"),
+      h("div", { class: "code" }, json(question.params ?? {}, "Arguments", 3)),
+      h("p", { class: "row" }, time, more),
+      h("div", { class: "row" },
+        deny,
+        h("button", { onclick: () => send({ granted: true }) }, "Allow once"),
+        context.domain && h("button", { onclick: () => send({ granted: true, remember: true, scope: "domain" }) }, "Always for ", name(context.domain)),
+        h("button", { onclick: () => send({ granted: true, remember: true, scope: "global" }) }, "Always"))));
+  let said = null;
+  const tick = () => {
+    const seconds = left(question);
+    time.textContent = seconds ? `${seconds} s left` : "Not answered in time";
+    if ([30, 10].includes(seconds) && said !== seconds) announce(`${said = seconds} seconds left`);
+    if (!seconds && !questions.peek().some((own) => own.request_id === id)) dialog.close();
+  };
+  const timer = setInterval(tick, 1000);
+  tick();
+  dialog.addEventListener("close", () => {
+    clearInterval(timer);
+    dialog.remove();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  deny.focus();
+}

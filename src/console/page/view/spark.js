@@ -1,0 +1,26 @@
+// A small line of figures over time. Its table has the same figures for those who cannot see it.
+
+import { h, svg } from "../core/dom.js";
+
+// `series`: lists of numbers of one length, null where there is none.
+export function spark(label, series, format) {
+  const all = series.flat().filter(Number.isFinite);
+  const most = Math.max(...all, 0) || 1;
+  const shape = svg("svg", { class: "spark", viewBox: "0 0 600 64", preserveAspectRatio: "none", role: "img", "aria-label": `${label}: ${all.length ? `at most ${format(most)}` : "no figures"}` });
+  shape.append(svg("line", { x1: 0, y1: 63, x2: 600, y2: 63 }));
+  series.forEach((numbers, index) => {
+    const step = 600 / Math.max(1, numbers.length - 1);
+    let run = [];
+    const end = () => {
+      if (run.length === 1) run.push(run[0].replace(/^[\d.]+/, (x) => String(Number(x) + 2)));
+      if (run.length) shape.append(svg("polyline", { points: run.join(" "), class: index ? "second" : "first" }));
+      run = [];
+    };
+    numbers.forEach((number, at) => {
+      if (!Number.isFinite(number)) return end();
+      run.push(`${(at * step).toFixed(1)},${(62 - (number / most) * 58).toFixed(1)}`);
+    });
+    end();
+  });
+  return h("figure", null, h("figcaption", { class: "row small dim" }, label, h("span", { class: "push" }, all.length ? `max ${format(most)}` : "")), shape);
+}
