@@ -10,6 +10,7 @@
 mod access;
 mod code;
 mod error;
+mod exchanges;
 mod feed;
 mod keys;
 mod path;
@@ -36,6 +37,7 @@ pub(super) use self::{error::AdminError, path::BASE};
 use super::{
     auth::Keys,
     drain::Drain,
+    exchange_log::ExchangeLog,
     feed_body::FeedBody,
     reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
@@ -62,6 +64,7 @@ pub(super) struct Admin {
     execution: Option<Arc<Execution>>,
     /// Where the feed's events come from.
     audit: Arc<Audit>,
+    exchanges: Arc<ExchangeLog>,
     keys: Arc<Keys>,
     /// Where they are collected.
     runtime: Arc<Runtime>,
@@ -124,14 +127,21 @@ impl Admin {
     /// If there can be no thread for the event feed.
     pub(super) fn new(
         config: &Arc<Config>,
-        (execution, audit): (Option<&Arc<Execution>>, Option<&Arc<Audit>>),
+        (execution, audit, exchanges): (
+            Option<&Arc<Execution>>,
+            Option<&Arc<Audit>>,
+            Option<&Arc<ExchangeLog>>,
+        ),
         keys: &Arc<Keys>,
         reloads: Reloads,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
-        let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
+        let (Some(settings), Some(audit), Some(exchanges)) = (&config.admin, audit, exchanges) else {
+            return Ok(None);
+        };
         audit.capture(settings.capture != crate::config::Capture::Off);
-        let (settings, execution, audit) = (Arc::clone(settings), execution.cloned(), Arc::clone(audit));
+        let (settings, execution) = (Arc::clone(settings), execution.cloned());
+        let (audit, exchanges) = (Arc::clone(audit), Arc::clone(exchanges));
         Ok(Some(match before {
             Some(before) => {
                 before.settings.reloaded(config);
@@ -140,6 +150,7 @@ impl Admin {
                     door: before.door.with_settings(settings),
                     execution,
                     audit,
+                    exchanges,
                     keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
@@ -151,6 +162,7 @@ impl Admin {
                 door: Door::new(settings, config),
                 execution,
                 audit,
+                exchanges,
                 keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
@@ -236,6 +248,8 @@ impl Admin {
             },
             // HEAD.
             AdminPath::Events => Ok(Said::event_stream()),
+            AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
+            AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref()))),
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,

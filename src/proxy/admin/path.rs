@@ -12,6 +12,8 @@ pub(in crate::proxy) const BASE: &str = "/admin/";
 pub(super) enum AdminPath {
     Session,
     Events,
+    Exchanges,
+    Exchange(String),
     Tools,
     Tool(String),
     RunTool(String),
@@ -38,6 +40,8 @@ impl AdminPath {
         Some(match segments.as_slice() {
             ["session"] => Self::Session,
             ["events"] => Self::Events,
+            ["exchanges"] => Self::Exchanges,
+            ["exchanges", id] => Self::Exchange(name(id)?),
             ["tools"] => Self::Tools,
             ["tools", tool] => Self::Tool(name(tool)?),
             ["tools", tool, "run"] => Self::RunTool(name(tool)?),
@@ -62,9 +66,13 @@ impl AdminPath {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
-            Self::Events | Self::Tools | Self::Permissions | Self::ProviderLog(_) | Self::Keys => {
-                "GET, HEAD, OPTIONS"
-            }
+            Self::Events
+            | Self::Exchanges
+            | Self::Exchange(_)
+            | Self::Tools
+            | Self::Permissions
+            | Self::ProviderLog(_)
+            | Self::Keys => "GET, HEAD, OPTIONS",
             Self::Reload => "GET, HEAD, POST, OPTIONS",
             Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",

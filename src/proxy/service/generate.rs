@@ -16,8 +16,8 @@ use tracing::Instrument;
 use crate::{
     config::Model,
     conversation::Conversation,
-    dialect::{Answering, ClientDialect, Stamp},
-    execute::{Started, vision},
+    dialect::{Answering, ClientDialect, Ids, Stamp},
+    execute::{ExchangeId, Started, vision},
     failure::Failure,
     observe::{self, Access},
     rules::Reasoning,
@@ -46,8 +46,7 @@ use super::{
 /// A client's request for a model's response.
 #[derive(Clone)]
 struct ModelRequest {
-    /// The request's id.
-    id: String,
+    id: ExchangeId,
     dialect: ClientDialect,
     caller: Caller,
     /// How the client wants reasoning passed on, if it said so.
@@ -102,6 +101,12 @@ impl Service {
         }
     }
 
+    /// The names of the exchange of this request. It has its own only if anyone may hear of it.
+    fn exchange_id(&self, request: &str) -> ExchangeId {
+        let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
+        ExchangeId { own, request: request.into() }
+    }
+
     /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that.
     async fn ask(
         self: &Arc<Self>,
@@ -121,8 +126,8 @@ impl Service {
         let may = |model: &str| caller.check_model(model).is_ok();
         let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
         let session = self.session(headers).map(Box::new);
-        let asked =
-            ModelRequest { id: access.id().to_owned(), dialect, caller, reasoning, session, body, now };
+        let id = self.exchange_id(access.id());
+        let asked = ModelRequest { id, dialect, caller, reasoning, session, body, now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {
@@ -187,7 +192,7 @@ impl Service {
         // Later hops must find what was added, too, and the images not again.
         let own = (!is_completed && describer.is_none() && target.is_none()).then_some(body);
         let how = (*reasoning, self.stamp());
-        let who = Who { caller, request: id };
+        let who = Who { caller, exchange: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
         if let Some(requested) = requested {
             // If the upstream names no model, the client sees the name that it has asked for.
@@ -197,7 +202,7 @@ impl Service {
         if !exchange.left_out.is_empty() {
             let model = exchange.model.name.as_str();
             self.metrics.tools_left_out(model, exchange.left_out.len());
-            observe::tools_left_out(id, model, &exchange.left_out);
+            observe::tools_left_out(&id.request, model, &exchange.left_out);
         }
         let wanted = exchange.answering.stored;
         let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
@@ -241,13 +246,13 @@ impl Service {
         Stamp { seed, created: unix_time() }
     }
 
-    /// Sends the request to the upstream, then prepares what the response needs while the upstream works. `id` is the request's id.
+    /// Sends the request to the upstream, then prepares what the response needs while the upstream works.
     async fn open(
         &self,
         exchange: Exchange<'_>,
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
-        id: &str,
+        id: &ExchangeId,
     ) -> Begun {
         let Exchange {
             model,
@@ -269,7 +274,7 @@ impl Service {
         let tap = self.tap.as_ref().filter(|_| asks_upstream);
         let watch = tap.and_then(|tap| {
             tap.begin(&Opening {
-                id,
+                id: &id.request,
                 body,
                 conversation: &conversation,
                 model,
@@ -288,10 +293,11 @@ impl Service {
                 key: caller.label(),
                 client: dialect,
                 upstream: &client.upstream().name,
+                upstream_dialect: client.upstream().dialect().name(),
                 upstream_model: model.upstream_name(&conversation.model),
                 tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
             };
-            ExchangeReport::new(audit, opening, asks_upstream)
+            ExchangeReport::new((audit, self.exchanges.as_deref()), opening, asks_upstream)
         });
         let begun = Instant::now();
         let (prefill, key) = (request.prefill.clone(), request.key.clone());

@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod events;
+mod exchanges;
 mod messages;
 mod programs;
 mod settings;
