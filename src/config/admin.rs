@@ -20,7 +20,7 @@ pub struct AdminSettings {
     pub(crate) api_keys: Vec<SecretString>,
     /// Names by which browsers may reach toolwire, beside those of this machine.
     pub(crate) hosts: Vec<String>,
-    /// What the event feed shows of contents.
+    /// What events and exchanges show of contents.
     pub(crate) capture: Capture,
     /// How long a session lasts without a request.
     pub(crate) session_ttl: Duration,
@@ -28,7 +28,7 @@ pub struct AdminSettings {
     pub(crate) keep_exchanges: usize,
 }
 
-/// What the event feed shows of contents.
+/// What events and exchanges show of contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Capture {
     /// Nothing.
@@ -78,8 +78,8 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     keys.key(
         Key::new(
             "capture",
-            "what the [event feed](admin.md) shows of texts, arguments and results: `off`, nothing; `redacted`, \
-             everything but secrets",
+            "what the [admin API](admin.md) shows of texts, arguments and results in its events and exchanges: `off`, nothing; \
+             `redacted`, everything but secrets",
         ),
         Field::Word(&mut OneOf(&mut admin.capture, &CAPTURES)),
     );

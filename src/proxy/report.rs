@@ -145,6 +145,11 @@ impl ExchangeReport {
         report
     }
 
+    /// The record of the exchange, if its contents are to be kept there.
+    pub(super) fn captures(&self) -> Option<&Arc<ExchangeRecord>> {
+        self.record.as_ref().filter(|_| self.is_captured)
+    }
+
     /// The bytes of the text that are to be kept for it.
     pub(super) fn kept_text(&self) -> usize {
         if self.is_captured { MAX_CONTENT } else { 0 }

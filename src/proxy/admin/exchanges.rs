@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{AdminError, Said};
 use crate::proxy::{
-    exchange_log::{ExchangeLog, ExchangeRecord, Query},
+    exchange_log::{ExchangeLog, ExchangeRecord, Query, TraceFeed, Traced},
     routes::percent_decoded,
 };
 
@@ -49,6 +49,27 @@ fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
 /// What is known of one exchange.
 pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
     Ok(Said::json(find(log, id)?.json()))
+}
+
+/// The rows of an exchange, as they come. `None`: it is over, or its contents are not kept.
+pub(super) fn follow(log: &ExchangeLog, id: &str) -> Option<TraceFeed> {
+    log.find(id)?.follow()
+}
+
+/// The rows of an exchange.
+pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+    let record = find(log, id)?;
+    if !record.is_captured() {
+        return Ok(Said::json(json!({"exchange": id, "captured": "off", "rows": record.outline()})));
+    }
+    let reading = tokio::task::spawn_blocking(move || record.traced());
+    let Traced { rows, calls, is_cut } = reading.await.ok().flatten().ok_or_else(|| {
+        let message = "the contents of this exchange are not kept any more: newer ones took their place";
+        AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
+    })?;
+    Ok(Said::json(json!({
+        "exchange": id, "captured": "redacted", "rows": rows, "calls": calls, "cut": is_cut,
+    })))
 }
 
 /// The exchange with this id.

@@ -103,6 +103,11 @@ impl Feed {
         kept.wake();
     }
 
+    /// Other events, which end when the readers of the feed are told to.
+    pub(super) fn ending<S: FeedSource>(self: &Arc<Self>, source: S) -> Ending<S> {
+        Ending { feed: Arc::clone(self), endings: self.lock().endings, source }
+    }
+
     /// The number of the next event of a reader that comes back, or why it has missed some.
     fn resumed(&self, kept: &Kept, last: &HeaderValue) -> (Option<u64>, Option<&'static str>) {
         let id = last.to_str().ok().and_then(|last| last.split_once('-'));
@@ -236,6 +241,24 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut kept = self.feed.lock();
         kept.readers -= 1;
+    }
+}
+
+/// See [`Feed::ending`].
+#[derive(Debug)]
+pub(super) struct Ending<S> {
+    feed: Arc<Feed>,
+    /// See [`Kept`], when it began.
+    endings: u64,
+    source: S,
+}
+
+impl<S: FeedSource> FeedSource for Ending<S> {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.feed.lock().endings != self.endings {
+            return Poll::Ready(None);
+        }
+        self.source.poll_events(cx)
     }
 }
 

@@ -12,6 +12,7 @@ mod code;
 mod error;
 mod exchanges;
 mod feed;
+mod formats;
 mod keys;
 mod path;
 mod permissions;
@@ -38,7 +39,7 @@ use super::{
     auth::Keys,
     drain::Drain,
     exchange_log::ExchangeLog,
-    feed_body::FeedBody,
+    feed_body::{FeedBody, FeedSource},
     reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
     service::unix_time,
@@ -46,6 +47,7 @@ use super::{
 use crate::{
     config::Config,
     execute::{Audit, Execution, Runtime},
+    format::KnownFormats,
     observe::{Access, List, Outcome},
 };
 
@@ -65,6 +67,8 @@ pub(super) struct Admin {
     /// Where the feed's events come from.
     audit: Arc<Audit>,
     exchanges: Arc<ExchangeLog>,
+    /// The text formats that the configuration knows.
+    formats: Arc<KnownFormats>,
     keys: Arc<Keys>,
     /// Where they are collected.
     runtime: Arc<Runtime>,
@@ -151,6 +155,7 @@ impl Admin {
                     execution,
                     audit,
                     exchanges,
+                    formats: Arc::clone(&config.formats),
                     keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
@@ -163,6 +168,7 @@ impl Admin {
                 execution,
                 audit,
                 exchanges,
+                formats: Arc::clone(&config.formats),
                 keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
@@ -208,22 +214,31 @@ impl Admin {
         self.feed.end_readers();
     }
 
-    /// Whether the request opens the event feed.
-    pub(super) fn is_feed(&self, admitted: &Admitted, method: &Method) -> bool {
-        admitted.path == AdminPath::Events && *method == Method::GET
+    /// The events that the request reads as they happen. `None`: it is answered as a whole.
+    pub(super) fn stream(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
+        match &admitted.path {
+            _ if head.method != Method::GET => None,
+            AdminPath::Events => {
+                let bus = Some((&*self.audit, &*self.runtime));
+                Some(Box::new(self.feed.open(bus, head.headers.get("last-event-id"))))
+            }
+            AdminPath::ExchangeEvents(id) => {
+                let events = exchanges::follow(&self.exchanges, id)?;
+                Some(Box::new(self.feed.ending(events)))
+            }
+            _ => None,
+        }
     }
 
-    /// The event feed.
+    /// The response that sends these events.
     pub(super) fn events(
         &self,
-        headers: &HeaderMap,
+        source: Box<dyn FeedSource>,
         drain: &Drain,
         keep_alive: std::time::Duration,
         access: Access,
     ) -> Response<ReplyBody> {
-        let reader = self.feed.open(Some((&self.audit, &self.runtime)), headers.get("last-event-id"));
-        let mut response =
-            reply::feed(FeedBody::new(Box::new(reader), keep_alive, drain.when_begun(), access));
+        let mut response = reply::feed(FeedBody::new(source, keep_alive, drain.when_begun(), access));
         put_headers(response.headers_mut());
         response
     }
@@ -250,6 +265,10 @@ impl Admin {
             AdminPath::Events => Ok(Said::event_stream()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
+            AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
+            AdminPath::Formats => Ok(Said::json(formats::list(&self.formats))),
+            AdminPath::Analyze => formats::analyze(&self.formats, body).await,
+            AdminPath::Teach => formats::teach(&self.formats, &body),
             AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref()))),
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,

@@ -14,6 +14,10 @@ pub(super) enum AdminPath {
     Events,
     Exchanges,
     Exchange(String),
+    ExchangeEvents(String),
+    Formats,
+    Analyze,
+    Teach,
     Tools,
     Tool(String),
     RunTool(String),
@@ -42,6 +46,10 @@ impl AdminPath {
             ["events"] => Self::Events,
             ["exchanges"] => Self::Exchanges,
             ["exchanges", id] => Self::Exchange(name(id)?),
+            ["exchanges", id, "events"] => Self::ExchangeEvents(name(id)?),
+            ["formats"] => Self::Formats,
+            ["formats", "analyze"] => Self::Analyze,
+            ["formats", "teach"] => Self::Teach,
             ["tools"] => Self::Tools,
             ["tools", tool] => Self::Tool(name(tool)?),
             ["tools", tool, "run"] => Self::RunTool(name(tool)?),
@@ -69,6 +77,8 @@ impl AdminPath {
             Self::Events
             | Self::Exchanges
             | Self::Exchange(_)
+            | Self::ExchangeEvents(_)
+            | Self::Formats
             | Self::Tools
             | Self::Permissions
             | Self::ProviderLog(_)
@@ -78,7 +88,9 @@ impl AdminPath {
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
             Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
-            Self::RunTool(_)
+            Self::Analyze
+            | Self::Teach
+            | Self::RunTool(_)
             | Self::TestProvider(_)
             | Self::RestartProvider(_)
             | Self::AllowAll

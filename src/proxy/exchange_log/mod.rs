@@ -9,8 +9,10 @@
 //! A record is written when the state of its exchange changes: a hop begins or ends, a hosted call, the first content, the end. What it
 //! keeps is bounded, and so is the number of records; the oldest give way to new ones.
 
+mod capture;
 mod query;
 mod record;
+mod trace;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,11 +22,17 @@ use std::{
     },
 };
 
+use self::capture::{Capture, MAX_ALL};
 pub(super) use self::{
     query::Query,
     record::{Begin, ExchangeRecord, HopResult, RecordEnd},
+    trace::{TraceFeed, Traced},
 };
-use crate::execute::{AuditEvent, Record, audit::unix_millis};
+use super::tap::{Opening, Watch};
+use crate::{
+    execute::{AuditEvent, Record, audit::unix_millis},
+    redact::Redactor,
+};
 
 /// See the module. Shared by all threads, and by the configurations that follow one another.
 #[derive(Debug)]
@@ -33,6 +41,8 @@ pub(super) struct ExchangeLog {
     max: AtomicUsize,
     /// When the first one could be kept, in milliseconds of Unix time.
     since: u64,
+    /// Bytes of contents that are kept.
+    captured: Arc<AtomicUsize>,
     kept: Mutex<Kept>,
 }
 
@@ -54,7 +64,7 @@ pub(super) struct Listed {
 impl ExchangeLog {
     /// A log that keeps at most `max` exchanges.
     pub(super) fn new(max: usize) -> Self {
-        Self { max: max.into(), since: unix_millis(), kept: Mutex::default() }
+        Self { max: max.into(), since: unix_millis(), captured: Arc::default(), kept: Mutex::default() }
     }
 
     /// From now on, at most `max` exchanges are kept.
@@ -91,6 +101,34 @@ impl ExchangeLog {
         kept.records.push_back(Arc::clone(&record));
         kept.drop_beyond(max);
         Some(record)
+    }
+
+    /// Keeps the contents of an exchange that is kept, from its begin on.
+    pub(super) fn capture(
+        self: &Arc<Self>,
+        record: &ExchangeRecord,
+        opening: &Opening<'_>,
+        redactor: &Redactor,
+    ) -> Box<dyn Watch> {
+        let (capture, watch) = Capture::begin(self, &self.captured, opening, redactor);
+        record.set_capture(capture);
+        self.make_room();
+        Box::new(watch)
+    }
+
+    /// If too much of contents is kept, drops those of the oldest exchanges.
+    fn make_room(&self) {
+        let is_below = |max: usize| self.captured.load(Ordering::Relaxed) <= max;
+        if is_below(MAX_ALL) {
+            return;
+        }
+        for record in &self.lock().records {
+            record.drop_capture();
+            // Not again with the next piece.
+            if is_below(MAX_ALL / 4 * 3) {
+                break;
+            }
+        }
     }
 
     /// The exchange with this id, if it is kept.

@@ -1,13 +1,18 @@
 //! [`ExchangeRecord`]: what is kept of one exchange.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
+use super::{
+    capture::Capture,
+    trace::{Trace, TraceFeed, Traced},
+};
 use crate::{
+    config,
     execute::{
         ExchangeId,
         audit::{CallRecord, unix_millis},
@@ -85,6 +90,8 @@ pub(in crate::proxy) struct ExchangeRecord {
     client: &'static str,
     captured: &'static str,
     course: Mutex<Course>,
+    /// Its contents, while they are kept.
+    capture: Mutex<Option<Arc<Capture>>>,
 }
 
 /// What changes.
@@ -165,6 +172,7 @@ impl ExchangeRecord {
             client: begin.client,
             captured: begin.captured,
             course: Mutex::default(),
+            capture: Mutex::default(),
         };
         record.begin_again(begin);
         record
@@ -262,6 +270,60 @@ impl ExchangeRecord {
         }
     }
 
+    /// Keeps these contents, in place of those of a model that has failed.
+    pub(super) fn set_capture(&self, capture: Arc<Capture>) {
+        *self.capture() = Some(capture);
+    }
+
+    /// Makes room for the contents of others.
+    pub(super) fn drop_capture(&self) {
+        if let Some(capture) = self.capture().take() {
+            capture.drop_steps();
+        }
+    }
+
+    /// Whether contents are captured, by the settings that held when it began.
+    pub(in crate::proxy) fn is_captured(&self) -> bool {
+        self.captured != config::Capture::Off.word()
+    }
+
+    /// Follows its contents, if they are kept and it goes on.
+    pub(in crate::proxy) fn follow(&self) -> Option<TraceFeed> {
+        let capture = self.capture().clone()?;
+        (!capture.is_over()).then(|| TraceFeed::new(capture))
+    }
+
+    /// What its contents were. `None`: they are not kept any more.
+    pub(in crate::proxy) fn traced(&self) -> Option<Traced> {
+        let capture = self.capture().clone()?;
+        Trace::new(capture).all()
+    }
+
+    /// What happened, without contents: times, sizes, kinds and names.
+    pub(in crate::proxy) fn outline(&self) -> Vec<Value> {
+        let course = self.course();
+        let mut rows = Vec::new();
+        for hop in &course.hops {
+            let out = json!([{"kind": "hop_start", "name": hop.model}]);
+            rows.push((hop.number, hop.after_millis, out));
+            for call in course.hosted_calls.iter().filter(|call| call.hop == hop.number) {
+                let out = json!([{"kind": "hosted_call", "name": call.name, "bytes": call.input_bytes}]);
+                rows.push((hop.number, hop.after_millis, out));
+            }
+            if let Some((finish, _, millis)) = &hop.end {
+                let out = json!([{"kind": "hop_end", "finish": finish}]);
+                rows.push((hop.number, hop.after_millis + millis, out));
+            }
+        }
+        let calls = course.client_calls.iter().map(|call| json!({"kind": "call", "name": call.name}));
+        let text = json!({"kind": "text", "bytes": course.text_bytes, "pieces": course.pieces});
+        let out = [text].into_iter().chain(calls).collect();
+        let end = course.end.as_ref().map_or_else(|| millis(self.begun.elapsed()), |end| end.millis);
+        rows.push((course.hop_count, end, out));
+        let rows = rows.into_iter().zip(1..);
+        rows.map(|((hop, after, out), n)| json!({"n": n, "hop": hop, "t_ms": after, "out": out})).collect()
+    }
+
     /// Its row in a list.
     pub(in crate::proxy) fn row(&self) -> Value {
         let course = self.course();
@@ -311,6 +373,10 @@ impl ExchangeRecord {
         });
         extend(&mut row, more);
         json!({"exchange": row, "hops": hops, "calls": calls})
+    }
+
+    fn capture(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn course(&self) -> MutexGuard<'_, Course> {

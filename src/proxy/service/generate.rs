@@ -37,7 +37,7 @@ use super::{
         report::{self, ExchangeReport},
         request as checks,
         stored::ResponseKeeper,
-        tap::Opening,
+        tap::{Both, Opening, Watch},
         upstream::Client,
     },
     Refused, Rest, Service, admit, seed, unix_time,
@@ -271,21 +271,6 @@ impl Service {
         let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
         // What no upstream was asked cannot be replayed.
         let asks_upstream = command.is_none();
-        let tap = self.tap.as_ref().filter(|_| asks_upstream);
-        let watch = tap.and_then(|tap| {
-            tap.begin(&Opening {
-                id: &id.request,
-                body,
-                conversation: &conversation,
-                model,
-                dialect,
-                upstream: client.upstream(),
-                request: &request,
-                rules: &rules(),
-                hosted: hosted_rules.as_ref(),
-                answering: &answering,
-            })
-        });
         let report = self.audit.as_ref().map(|audit| {
             let opening = report::Opening {
                 exchange: id,
@@ -299,6 +284,32 @@ impl Service {
             };
             ExchangeReport::new((audit, self.exchanges.as_deref()), opening, asks_upstream)
         });
+        // What no upstream was asked cannot be replayed.
+        let tap = self.tap.as_ref().filter(|_| asks_upstream);
+        // Without its key, an encrypted response cannot be read again.
+        let captures = report.as_ref().and_then(ExchangeReport::captures);
+        let captures =
+            self.exchanges.as_ref().zip(captures.filter(|_| asks_upstream && request.key.is_none()));
+        let watch = (tap.is_some() || captures.is_some()).then(|| {
+            let opening = Opening {
+                id: &id.request,
+                body,
+                conversation: &conversation,
+                model,
+                dialect,
+                upstream: client.upstream(),
+                request: &request,
+                rules: &rules(),
+                hosted: hosted_rules.as_ref(),
+                answering: &answering,
+            };
+            let capture = captures.map(|(log, record)| log.capture(record, &opening, &self.redactor));
+            match (tap.and_then(|tap| tap.begin(&opening)), capture) {
+                (Some(tap), Some(capture)) => Some(Box::new(Both(tap, capture)) as Box<dyn Watch>),
+                (tap, capture) => tap.or(capture),
+            }
+        });
+        let watch = watch.flatten();
         let begun = Instant::now();
         let (prefill, key) = (request.prefill.clone(), request.key.clone());
         let is_command = command.is_some();

@@ -33,8 +33,8 @@ impl Service {
             Ok(Err(methods)) => return admin::options(methods, access),
             Err(error) => return admin::response(Err(error), access),
         };
-        if admin.is_feed(&admitted, &head.method) {
-            return admin.events(&head.headers, &self.drain, self.config.limits.keep_alive, access);
+        if let Some(source) = admin.stream(&admitted, head) {
+            return admin.events(source, &self.drain, self.config.limits.keep_alive, access);
         }
         let mut read = Bytes::new();
         let mut _memory = None;

@@ -7,7 +7,7 @@ use crate::support::{
     client::{Client, STREAM, WHOLE},
     proxy::{Proxy, Setup},
     soon,
-    upstream::{Exchange, Upstream},
+    upstream::{Exchange, Upstream, held, text},
 };
 
 async fn get(proxy: &Proxy, path: &str) -> Value {
@@ -142,4 +142,134 @@ async fn exchanges_are_shown_to_nobody_without_a_key() {
         assert_eq!(Ask::new(&proxy, "GET", path).key("wrong").send().await.status(), 401, "{path}");
         assert_eq!(Ask::new(&proxy, "POST", path).key(KEY).send().await.status(), 405, "{path}");
     }
+}
+
+/// The configuration of a proxy that captures contents.
+fn capturing() -> String {
+    format!("{WITH_KEY}capture = \"redacted\"\n")
+}
+
+/// The events of the only exchange, as soon as it has ended.
+async fn traced(proxy: &Proxy) -> Value {
+    let rows = rows(proxy, "/admin/exchanges?q=-state:running", 1).await;
+    get(proxy, &format!("/admin/exchanges/{}/events", rows[0]["id"].as_str().unwrap())).await
+}
+
+/// Everything that the client got, as the rows say.
+fn frames(traced: &Value) -> String {
+    let rows = traced["rows"].as_array().into_iter().flatten();
+    let out = rows.flat_map(|row| row["out"].as_array().into_iter().flatten());
+    out.filter_map(|event| event["frame"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn rows_have_the_events_of_the_upstream_with_what_the_client_got() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        let call =
+            "{\\\"name\\\": \\\"web_search\\\", \\\"arguments\\\": {\\\"query\\\": \\\"é\\\"}}</tool_call>";
+        // Two events in one piece, and one in two.
+        exchange.piece(text("Well. <tool") + &text("_call>")).await;
+        let event = text(call);
+        let (first, second) = event.split_at(event.find("query").unwrap_or_default());
+        exchange.piece(first.to_owned()).await;
+        exchange.piece(second.to_owned()).await;
+        exchange.finished().await
+    });
+    let upstream = upstream.await;
+    let proxy = Setup { execution: capturing(), ..Setup::new(upstream.address) }.start().await;
+    let request = json!({
+        "model": "m", "stream": true, "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "function", "function": {"name": "web_search"}}],
+    });
+    let got = Client::new().chat(&proxy, request.to_string()).await.rest().await;
+    let traced = traced(&proxy).await;
+    assert_eq!(frames(&traced), got, "the rows are what the client got: {traced}");
+    let rows = traced["rows"].as_array().unwrap();
+    assert_eq!(rows[0]["text_at"], json!([0, 11]), "{traced}");
+    assert!(rows[0]["raw"].as_str().unwrap().contains("Well. <tool") && rows[0]["held"].as_u64() > Some(0));
+    assert_eq!((&rows[1]["n"], &rows[1]["held_since"], &rows[1]["out"]), (&json!(2), &json!(1), &json!([])));
+    let start =
+        rows[2]["out"].as_array().unwrap().iter().find(|event| event["kind"] == "call_start").unwrap();
+    assert_eq!((&start["name"], &start["call"]), (&json!("web_search"), &json!(1)));
+    let call = &traced["calls"][0];
+    assert_eq!(
+        (&call["format"], &call["hop"], &call["hosted"]),
+        (&json!("hermes"), &json!(1), &json!(false))
+    );
+    assert_eq!(call["ranges"]["opener"], json!([6, 17]));
+    assert_eq!((&traced["captured"], &traced["cut"]), (&json!("redacted"), &json!(false)));
+}
+
+#[tokio::test]
+async fn captured_contents_have_no_secrets_also_if_they_come_in_pieces() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        for piece in ["the key is sk-proj-abc", "defghijklmnop. ", "Keep it."] {
+            exchange.piece(text(piece)).await;
+        }
+        exchange.finished().await
+    });
+    let upstream = upstream.await;
+    let proxy = Setup { execution: capturing(), ..Setup::new(upstream.address) }.start().await;
+    Client::new().chat(&proxy, STREAM).await.rest().await;
+    let traced = traced(&proxy).await.to_string();
+    assert!(traced.contains("Keep it.") && traced.contains("xxxxxxxx"), "{traced}");
+    assert!(!traced.contains("sk-proj") && !traced.contains("defghi"), "{traced}");
+}
+
+#[tokio::test]
+async fn without_capture_there_are_times_sizes_kinds_and_names() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    Client::new().chat(&proxy, STREAM).await.rest().await;
+    let traced = traced(&proxy).await;
+    assert_eq!(traced["captured"], "off");
+    let shown = traced.to_string();
+    assert!(
+        shown.contains("hop_start") && shown.contains("\"bytes\":5") && !shown.contains("hello"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn running_exchange_is_followed_and_readers_do_not_hold_it_up() {
+    let go_on = std::sync::Arc::new(tokio::sync::Notify::new());
+    let upstream = held(&go_on).await;
+    let proxy = Setup { execution: capturing(), ..Setup::new(upstream.address) }.start().await;
+    let mut reply = Client::new().chat(&proxy, STREAM).await;
+    reply.until("first").await;
+    let running = rows(&proxy, "/admin/exchanges?q=state:running", 1).await;
+    let path = format!("/admin/exchanges/{}/events", running[0]["id"].as_str().unwrap());
+    let unread = Ask::new(&proxy, "GET", &path).key(KEY).send().await;
+    let mut followed = Ask::new(&proxy, "GET", &path).key(KEY).send().await;
+    assert!(followed.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")));
+    followed.until(": connected\n\n").await;
+    go_on.notify_one();
+    reply.rest().await;
+    let events = followed.rest().await;
+    assert!(events.contains("event: row\n") && events.contains("first"), "{events}");
+    assert!(events.ends_with("event: end\ndata: {\"cut\":false}\n\n"), "{events}");
+    drop(unread);
+    let traced = traced(&proxy).await;
+    assert!(frames(&traced).contains("first"), "after the end, it is one answer: {traced}");
+}
+
+#[tokio::test]
+async fn long_response_is_kept_up_to_a_limit() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        let piece = text(&"word ".repeat(1 << 12));
+        for _ in 0..80 {
+            exchange.piece(piece.clone()).await;
+        }
+        exchange.finished().await
+    });
+    let upstream = upstream.await;
+    let proxy = Setup { execution: capturing(), ..Setup::new(upstream.address) }.start().await;
+    let got = Client::new().chat(&proxy, STREAM).await.rest().await;
+    let traced = traced(&proxy).await;
+    assert_eq!(traced["cut"], true);
+    let shown = frames(&traced);
+    let begin = shown.get(..1000).unwrap_or_default();
+    assert!(!begin.is_empty() && got.starts_with(begin) && shown.len() < 2 << 20, "{}", shown.len());
 }

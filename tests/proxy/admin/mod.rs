@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod events;
 mod exchanges;
+mod formats;
 mod messages;
 mod programs;
 mod settings;
