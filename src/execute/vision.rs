@@ -79,7 +79,7 @@ pub(crate) fn has_images(conversation: &Conversation) -> bool {
 }
 
 impl Vision {
-    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. `exchange`: for which exchange.
+    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. Events name `exchange`.
     pub(crate) async fn describe(
         self: &Arc<Self>,
         conversation: &mut Conversation,

@@ -24,7 +24,7 @@ use crate::{
 /// How long the text is not reported after it has been.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the record of an exchange does not get its text after it has.
+/// The least time between two updates of the text in the record of an exchange.
 const RECORD_PAUSE: Duration = Duration::from_millis(250);
 
 /// Bytes before a piece of text that are read again with it: a secret may begin there.
