@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn part<'t>(text: &'t str, range: &Option<Range<usize>>) -> &'t str {
-        range.as_ref().map_or("", |range| &text[range.clone()])
+        range.as_ref().map_or("", |range| slice(text, range.start, range.end))
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         for event in analysis.events.iter().filter(|event| event.at <= cut && event.kind == EventKind::Text) {
             let len =
                 if event.step == 1 { (cut + 1 - event.at).min(event.text.len()) } else { event.text.len() };
-            shown.push_str(&event.text[..event.text.floor_char_boundary(len)]);
+            shown.push_str(slice(&event.text, 0, event.text.floor_char_boundary(len)));
         }
         shown
     }
@@ -348,7 +348,7 @@ mod tests {
             let tools = DeclaredTools::new(&conversation, "");
             let mut detector = Detector::new(tools, &Rules::default(), KnownFormats::built_in()).unwrap();
             let mut out = Vec::new();
-            detector.event(Event::Text(text[..cut].into()), &mut out);
+            detector.event(Event::Text(slice(text, 0, cut).into()), &mut out);
             let mut expected = String::new();
             for event in &out {
                 if let Event::Text(text) = event {

@@ -57,6 +57,9 @@ pub(super) const MAX_BODY: usize = 1 << 20;
 /// Paths of changed settings that a log line lists.
 const MAX_LOGGED: usize = 20;
 
+/// The events, and the exchanges that are kept of them.
+type Bus<'b> = (&'b Arc<Audit>, &'b Arc<ExchangeLog>);
+
 /// The admin API. All threads share it.
 #[derive(Debug)]
 pub(super) struct Admin {
@@ -124,23 +127,19 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of `config`, if it has one. It shows the events of `audit`. `before` is the API of the configuration that `config`
+    /// The API of `config`, if it has one. It shows what is on `bus`. `before` is the API of the configuration that `config`
     /// replaces: its sessions go on, and so do its readers of events.
     ///
     /// # Errors
     /// If there can be no thread for the event feed.
     pub(super) fn new(
         config: &Arc<Config>,
-        (execution, audit, exchanges): (
-            Option<&Arc<Execution>>,
-            Option<&Arc<Audit>>,
-            Option<&Arc<ExchangeLog>>,
-        ),
+        (execution, bus): (Option<&Arc<Execution>>, Option<Bus<'_>>),
         keys: &Arc<Keys>,
         reloads: Reloads,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
-        let (Some(settings), Some(audit), Some(exchanges)) = (&config.admin, audit, exchanges) else {
+        let (Some(settings), Some((audit, exchanges))) = (&config.admin, bus) else {
             return Ok(None);
         };
         audit.capture(settings.capture != crate::config::Capture::Off);

@@ -116,8 +116,8 @@ impl Service {
             Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
             None => listeners_tls(&config, &metrics)?,
         };
-        let admin =
-            Admin::new(&config, (started, audit.as_ref(), exchanges.as_ref()), &keys, reloads.clone(), known);
+        let bus = audit.as_ref().zip(exchanges.as_ref());
+        let admin = Admin::new(&config, (started, bus), &keys, reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
             None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl),
