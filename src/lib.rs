@@ -42,6 +42,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "proxy")]
+mod analysis;
 #[cfg(feature = "bench")]
 #[cfg_attr(
     not(feature = "cli"),

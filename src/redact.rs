@@ -4,6 +4,9 @@
 //! key. A secret is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the
 //! timing of recorded pieces.
 
+mod pieces;
+mod spread;
+
 use std::{
     borrow::Cow,
     collections::VecDeque,
@@ -14,6 +17,7 @@ use std::{
 
 use regex::bytes::Regex;
 
+pub(crate) use self::pieces::Pieces;
 use crate::failure::Redact;
 
 /// Patterns of secrets; the first group is covered. A key may follow an escape in a JSON string (`\nsk-…`),

@@ -10,6 +10,9 @@ use super::{
 };
 use crate::settings::{Field, Key, OneOf, Settings};
 
+/// The most exchanges that can be kept. A record of one takes some kilobytes.
+const MAX_EXCHANGES: usize = 10_000;
+
 /// `[admin]`
 #[derive(Debug, Clone)]
 pub struct AdminSettings {
@@ -17,13 +20,15 @@ pub struct AdminSettings {
     pub(crate) api_keys: Vec<SecretString>,
     /// Names by which browsers may reach toolwire, beside those of this machine.
     pub(crate) hosts: Vec<String>,
-    /// What the event feed shows of contents.
+    /// What events and exchanges show of contents.
     pub(crate) capture: Capture,
     /// How long a session lasts without a request.
     pub(crate) session_ttl: Duration,
+    /// How many exchanges are kept for those who look at them.
+    pub(crate) keep_exchanges: usize,
 }
 
-/// What the event feed shows of contents.
+/// What events and exchanges show of contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Capture {
     /// Nothing.
@@ -42,6 +47,7 @@ impl Default for AdminSettings {
             hosts: Vec::new(),
             capture: Capture::Off,
             session_ttl: Duration::from_secs(12 * 60 * 60),
+            keep_exchanges: 2000,
         }
     }
 }
@@ -72,14 +78,21 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     keys.key(
         Key::new(
             "capture",
-            "what the [event feed](admin.md) shows of texts, arguments and results: `off`, nothing; `redacted`, \
-             everything but secrets",
+            "what the [admin API](admin.md) shows of texts, arguments and results in its events and exchanges: `off`, nothing; \
+             `redacted`, everything but secrets",
         ),
         Field::Word(&mut OneOf(&mut admin.capture, &CAPTURES)),
     );
     keys.key(
         Key::new("session_ttl", "how long a sign-in lasts without a request; at most seven days in all"),
         Field::Duration(&mut admin.session_ttl),
+    );
+    keys.key(
+        Key::new(
+            "keep_exchanges",
+            "how many of the last [exchanges](admin.md#exchanges) are kept, in memory; 0 to 10,000",
+        ),
+        Field::CountIn(&mut admin.keep_exchanges, 0..=MAX_EXCHANGES),
     );
 }
 

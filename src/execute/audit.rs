@@ -30,7 +30,7 @@ use tokio::sync::broadcast::{
     error::{RecvError, TryRecvError},
 };
 
-pub(crate) use self::event::{AuditEvent, CallRecord, Record, Subject};
+pub(crate) use self::event::{AuditEvent, CallRecord, ExchangeId, Record, Subject};
 use self::file::AuditFile;
 use crate::{redact::Redactor, wire::text::boundary_upto};
 

@@ -63,7 +63,7 @@ impl HostedCall {
         let span = tracing::info_span!(
             parent: &self.hop,
             "hosted_call",
-            request_id = &*self.subject.exchange,
+            request_id = &*self.subject.exchange.request,
             hop = self.subject.hop,
             call_id = self.id,
             tool = &*self.hosted.name,

@@ -52,7 +52,7 @@ pub(crate) mod vision;
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
     address::Domain,
-    audit::{Audit, AuditEvent, Observer, Record, Subject, Subscription},
+    audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
     deferred::saved,
     intent::Intent,
     permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope, key_mark},

@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     Registrations,
     ask::Ask,
-    audit::Audit,
+    audit::{Audit, ExchangeId},
     cache::Cache,
     deferred::Deferred,
     engines,
@@ -169,8 +169,8 @@ pub(crate) struct Asker {
     pub(crate) client: Option<Arc<str>>,
     /// The model that the client requested.
     pub(crate) model: Arc<str>,
-    /// The id of the client's request.
-    pub(crate) exchange: Arc<str>,
+    /// Which exchange it is.
+    pub(crate) exchange: ExchangeId,
 }
 
 impl Execution {

@@ -262,7 +262,7 @@ impl HostedTurn {
 
     /// Which exchange and hop an event belongs to.
     pub(crate) fn subject(&self, hop: usize) -> Subject {
-        Subject { exchange: Arc::clone(&self.asker.exchange), hop }
+        Subject { exchange: self.asker.exchange.clone(), hop }
     }
 
     async fn all(self: &Arc<Self>, calls: &[Call], hop: usize, span: Span) -> Vec<Ran> {

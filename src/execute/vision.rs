@@ -20,7 +20,7 @@ use tracing::Instrument;
 
 use super::{
     ask::{Ask, Purpose, Question},
-    audit::Subject,
+    audit::{ExchangeId, Subject},
 };
 use crate::{
     conversation::{Conversation, Part, Role, Turn},
@@ -79,15 +79,14 @@ pub(crate) fn has_images(conversation: &Conversation) -> bool {
 }
 
 impl Vision {
-    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. `request` is the id of the client's
-    /// request.
+    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. Events name `exchange`.
     pub(crate) async fn describe(
         self: &Arc<Self>,
         conversation: &mut Conversation,
         (ask, model): (&Arc<dyn Ask>, &str),
-        (owner, request): (Owner, &str),
+        (owner, exchange): (Owner, &ExchangeId),
     ) {
-        let subject = Subject { exchange: request.into(), hop: 1 };
+        let subject = Subject { exchange: exchange.clone(), hop: 1 };
         let images: Vec<_> =
             images(conversation).map(|(turn, image)| (digest(owner, model, image), turn, image)).collect();
         let undescribed = images.len().saturating_sub(MAX_IMAGES);
@@ -268,7 +267,7 @@ mod tests {
         mut conversation: Conversation,
     ) -> String {
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(describer);
-        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), "req_1")).await;
+        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), &"req_1".into())).await;
         assert!(!has_images(&conversation));
         conversation.turns.iter().map(Turn::joined_text).collect::<Vec<_>>().join("|")
     }
@@ -299,8 +298,8 @@ mod tests {
         }
         assert_eq!(describer.questions.lock().unwrap().len(), 1);
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(&describer);
-        vision.describe(&mut with_images(["a"]), (&ask, "eyes"), (Owner([1; 32]), "req_1")).await;
-        vision.describe(&mut with_images(["a"]), (&ask, "others"), (Owner::default(), "req_1")).await;
+        vision.describe(&mut with_images(["a"]), (&ask, "eyes"), (Owner([1; 32]), &"req_1".into())).await;
+        vision.describe(&mut with_images(["a"]), (&ask, "others"), (Owner::default(), &"req_1".into())).await;
         assert_eq!(describer.questions.lock().unwrap().len(), 3);
     }
 
@@ -368,7 +367,7 @@ mod tests {
         let turn = Turn::of(Role::Tool, vec![Part::Result(output), image("a")]);
         let mut conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         let ask: Arc<dyn Ask> = describer;
-        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), "req_1")).await;
+        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), &"req_1".into())).await;
         let [Part::Result(output)] = conversation.turns[0].parts.as_slice() else { panic!("one result") };
         assert_eq!(output.content, "shot\n[image 1: a picture of a]");
     }

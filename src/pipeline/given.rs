@@ -16,11 +16,11 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Takes note of an event for the writer.
-    pub(super) fn saw(&mut self, event: &Event<'_>) {
+    /// Takes note of an event for the writer, which has written `written` bytes before it.
+    pub(super) fn saw(&mut self, event: &Event<'_>, written: usize) {
         self.has_content |= is_content(event);
         if let Some(text) = &mut self.text {
-            text.saw(event);
+            text.saw(event, written);
         }
     }
 }
@@ -38,6 +38,48 @@ pub struct TextGiven {
     pub kept: String,
     /// The most bytes of `kept`.
     max: usize,
+    /// The events, if they are observed.
+    pub(super) events: Option<Vec<GivenEvent>>,
+}
+
+/// An event that a client has been given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy observes events"))]
+pub(crate) struct GivenEvent {
+    /// What it is.
+    pub(crate) kind: &'static str,
+    /// The number of its call, from 0.
+    pub(crate) call: Option<u32>,
+    /// The name of the tool, with which a call begins.
+    pub(crate) name: Option<String>,
+    /// Bytes of its text.
+    pub(crate) bytes: usize,
+    /// Bytes of output before it.
+    pub(crate) at: usize,
+}
+
+impl GivenEvent {
+    fn new(event: &Event<'_>, at: usize) -> Self {
+        let (kind, call, name, bytes) = match event {
+            Event::Start(_) => ("start", None, None, 0),
+            Event::Text(text) => ("text", None, None, text.len()),
+            Event::Reasoning(reasoning) => ("reasoning", None, None, reasoning.text.len()),
+            Event::Refusal(text) => ("refusal", None, None, text.len()),
+            Event::CallStart(call) => ("call_start", Some(call.index), Some(call.name.to_string()), 0),
+            Event::CallArguments { index, piece } => ("arguments", Some(*index), None, piece.len()),
+            Event::CallEnd { index, .. } => ("call_end", Some(*index), None, 0),
+            Event::CallResult(result) => ("result", Some(result.index), None, result.content.len()),
+            Event::ServerCall(call) => ("server_call", None, Some(call.name.to_string()), 0),
+            Event::Annotation(_) => ("annotation", None, None, 0),
+            Event::Media(media) => ("media", None, None, media.data.len()),
+            Event::Usage(_) => ("usage", None, None, 0),
+            Event::Warning(_) => ("warning", None, None, 0),
+            Event::Finish(_) => ("finish", None, None, 0),
+            Event::Ping(_) => ("ping", None, None, 0),
+            Event::Verbatim { .. } => ("frame", None, None, 0),
+        };
+        Self { kind, call, name, bytes, at }
+    }
 }
 
 impl TextGiven {
@@ -46,11 +88,20 @@ impl TextGiven {
         Self { max, ..Self::default() }
     }
 
-    fn saw(&mut self, event: &Event<'_>) {
+    /// The text is only counted, but the events are kept.
+    #[cfg(feature = "proxy")]
+    pub(super) fn with_events() -> Self {
+        Self { events: Some(Vec::new()), ..Self::default() }
+    }
+
+    fn saw(&mut self, event: &Event<'_>, written: usize) {
         let event = match event {
             Event::Verbatim { means: Some(means), .. } => means,
             event => event,
         };
+        if let Some(events) = &mut self.events {
+            events.push(GivenEvent::new(event, written));
+        }
         self.written += match event {
             Event::Text(text) | Event::Refusal(text) | Event::CallArguments { piece: text, .. } => {
                 text.len() as u64
@@ -80,9 +131,9 @@ mod tests {
     fn text_is_counted_and_its_beginning_kept() {
         let mut given = Given { text: Some(Box::new(TextGiven::new(5))), ..Given::default() };
         for piece in ["ab", "cdé", "f", "g"] {
-            given.saw(&Event::Text(piece.into()));
+            given.saw(&Event::Text(piece.into()), 0);
         }
-        given.saw(&Event::Ping("x".into()));
+        given.saw(&Event::Ping("x".into()), 0);
         let text = given.text.unwrap();
         assert_eq!((text.bytes, text.pieces, text.kept.as_str()), (8, 4, "abcd"));
         assert!(given.has_content);
@@ -92,8 +143,8 @@ mod tests {
     fn frames_that_are_passed_on_count_as_what_they_mean() {
         let mut given = Given { text: Some(Box::new(TextGiven::new(0))), ..Given::default() };
         let means = Event::Text("ab".into());
-        given.saw(&Event::Verbatim { frame: "data: ab\n\n", means: Some(&means) });
-        given.saw(&Event::Verbatim { frame: "data: ?\n\n", means: None });
+        given.saw(&Event::Verbatim { frame: "data: ab\n\n", means: Some(&means) }, 0);
+        given.saw(&Event::Verbatim { frame: "data: ?\n\n", means: None }, 0);
         let text = given.text.unwrap();
         assert_eq!((text.bytes, text.pieces, text.kept.as_str()), (2, 1, ""));
     }

@@ -30,6 +30,8 @@ mod withheld;
 #[cfg(feature = "proxy")]
 pub(crate) use backlog::SLICE;
 pub use calls::DeferredTurn;
+#[cfg(feature = "proxy")]
+pub(crate) use given::GivenEvent;
 pub use given::TextGiven;
 pub use hops::{FollowUp, Reason};
 
@@ -332,6 +334,19 @@ impl Pipeline {
         self.stages.given.text.as_deref()
     }
 
+    /// Keeps the events that the client is given from here on, for [`Pipeline::take_events`].
+    #[cfg(feature = "proxy")]
+    pub(crate) fn observe_events(&mut self) {
+        self.stages.given.text = Some(Box::new(TextGiven::with_events()));
+    }
+
+    /// The events that the client has been given since this was called before.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn take_events(&mut self) -> Vec<GivenEvent> {
+        let events = self.stages.given.text.as_mut().and_then(|text| text.events.as_mut());
+        events.map(std::mem::take).unwrap_or_default()
+    }
+
     /// Bytes of text that are held back now.
     pub fn held(&self) -> usize {
         self.stages.detector.as_ref().map_or(0, Detector::held) + self.stages.prefill.held()
@@ -571,7 +586,7 @@ impl ToWriter<'_> {
     fn write(&mut self, event: &Event<'_>) {
         let Self { reasoning, writer, given, out, .. } = self;
         reasoning.event(event, &mut |event| {
-            given.saw(event);
+            given.saw(event, out.len());
             writer.event(event, out);
         });
     }
@@ -597,7 +612,7 @@ impl ToWriter<'_> {
         let Self { withheld, reasoning, writer, given, out } = self;
         withheld.release(|event| {
             reasoning.event(&event, &mut |event| {
-                given.saw(event);
+                given.saw(event, out.len());
                 writer.event(event, out);
             });
         });

@@ -20,7 +20,7 @@ use crate::{
         Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest, check_choice,
     },
     enforce::{Enforced, Means},
-    execute::{Asker, Execution, HostedTurn},
+    execute::{Asker, ExchangeId, Execution, HostedTurn},
     failure::{Failure, Kind},
     format::{self, Instructed},
     pipeline::Pipeline,
@@ -76,8 +76,7 @@ pub(super) struct Known<'c, 's> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'r> {
     pub(super) caller: &'r Caller,
-    /// The id of the request.
-    pub(super) request: &'r str,
+    pub(super) exchange: &'r ExchangeId,
 }
 
 /// Decodes a request for a model's response. The choice among its tools is checked when hosted tools are declared, too.
@@ -169,7 +168,7 @@ pub(super) fn prepare<'c>(
 pub(super) fn host(
     (execution, model): (&Arc<Execution>, &Model),
     conversation: &mut Conversation,
-    Who { caller, request }: Who<'_>,
+    Who { caller, exchange }: Who<'_>,
 ) -> (Option<Command>, Option<HostedTurn>) {
     if !model.execution || conversation.choices.unwrap_or(1) > 1 {
         return (None, None);
@@ -178,7 +177,7 @@ pub(super) fn host(
         owner: caller.owner,
         client: caller.label().map(Into::into),
         model: conversation.model.as_str().into(),
-        exchange: request.into(),
+        exchange: exchange.clone(),
     };
     let command = Command::find(execution, conversation, &asker);
     if command.is_some() {

@@ -27,6 +27,7 @@ mod deadlines;
 pub(crate) mod doctor;
 mod drain;
 mod exchange;
+mod exchange_log;
 mod failover;
 mod feed_body;
 mod hops;

@@ -10,9 +10,11 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::exchange_log::{Begin, ExchangeLog, ExchangeRecord, HopResult, RecordEnd};
 use crate::{
+    config::Capture,
     dialect::ClientDialect,
-    execute::{Audit, AuditEvent, Subject, audit::MAX_CONTENT},
+    execute::{Audit, AuditEvent, ExchangeId, Subject, audit::MAX_CONTENT},
     failure::{Failure, Kind},
     observe::{Access, Outcome, failure_name, finish_name},
     pipeline::{Pipeline, Tally, TextGiven},
@@ -21,6 +23,9 @@ use crate::{
 
 /// How long the text is not reported after it has been.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The least time between two updates of the text in the record of an exchange.
+const RECORD_PAUSE: Duration = Duration::from_millis(250);
 
 /// Bytes before a piece of text that are read again with it: a secret may begin there.
 const CONTEXT: usize = 4 << 10;
@@ -34,8 +39,7 @@ const DISCONNECTED: &str = "the client disconnected before the end";
 /// What is known when a response begins.
 #[derive(Debug)]
 pub(super) struct Opening<'a> {
-    /// The request's id.
-    pub(super) exchange: &'a str,
+    pub(super) exchange: &'a ExchangeId,
     /// The model that was requested.
     pub(super) model: &'a str,
     /// A short mark of the client's key.
@@ -43,6 +47,7 @@ pub(super) struct Opening<'a> {
     pub(super) client: ClientDialect,
     /// The upstream's name.
     pub(super) upstream: &'a str,
+    pub(super) upstream_dialect: &'static str,
     /// The model's name there.
     pub(super) upstream_model: &'a str,
     /// The hosted tools that the model gets.
@@ -53,6 +58,8 @@ pub(super) struct Opening<'a> {
 #[derive(Debug)]
 pub(super) struct ExchangeReport {
     audit: Arc<Audit>,
+    /// Where the course of the exchange is kept for later, if it is.
+    record: Option<Arc<ExchangeRecord>>,
     subject: Subject,
     upstream: String,
     upstream_model: String,
@@ -65,6 +72,7 @@ pub(super) struct ExchangeReport {
     /// Contents are captured: that was so when the response began.
     is_captured: bool,
     text: TextReported,
+    has_content: bool,
     is_over: bool,
     begun: Instant,
 }
@@ -84,17 +92,41 @@ struct TextReported {
     content: usize,
     /// When it was reported last.
     last: Option<Instant>,
+    /// When the record got it last.
+    recorded: Option<Instant>,
 }
 
 impl ExchangeReport {
     /// For a response that begins now. `asks_upstream`: with its first hop.
-    pub(super) fn new(audit: &Arc<Audit>, opening: Opening<'_>, asks_upstream: bool) -> Self {
-        let Opening { exchange, model, key, client, upstream, upstream_model, tools } = opening;
-        let (model, client) = (model.to_owned(), client.dialect().name());
+    pub(super) fn new(
+        (audit, log): (&Arc<Audit>, Option<&ExchangeLog>),
+        opening: Opening<'_>,
+        asks_upstream: bool,
+    ) -> Self {
+        let Opening { exchange, model, key, client, upstream, upstream_dialect, upstream_model, tools } =
+            opening;
+        let client = client.dialect().name();
+        let record = log.and_then(|log| {
+            let captured = if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word();
+            let key = key.as_deref();
+            log.begin(&Begin {
+                exchange,
+                model,
+                key,
+                client,
+                upstream,
+                upstream_dialect,
+                upstream_model,
+                asks_upstream,
+                captured,
+            })
+        });
+        let model = model.to_owned();
         let start = AuditEvent::MessageStart { model, key, client, upstream: upstream.to_owned(), tools };
         let mut report = Self {
             audit: Arc::clone(audit),
-            subject: Subject { exchange: exchange.into(), hop: 1 },
+            record,
+            subject: Subject { exchange: exchange.clone(), hop: 1 },
             upstream: upstream.to_owned(),
             upstream_model: upstream_model.to_owned(),
             start: Some(start),
@@ -102,6 +134,7 @@ impl ExchangeReport {
             counted: (0, 0),
             is_captured: audit.is_captured(),
             text: TextReported::default(),
+            has_content: false,
             is_over: false,
             begun: Instant::now(),
         };
@@ -110,6 +143,11 @@ impl ExchangeReport {
         }
         report.catch_up();
         report
+    }
+
+    /// The record of the exchange, if its contents are to be kept there.
+    pub(super) fn captures(&self) -> Option<&Arc<ExchangeRecord>> {
+        self.record.as_ref().filter(|_| self.is_captured)
     }
 
     /// The bytes of the text that are to be kept for it.
@@ -121,6 +159,9 @@ impl ExchangeReport {
     pub(super) fn hop_started(&mut self) {
         self.subject.hop += 1;
         self.hop = Some(Hop { begun: Instant::now(), is_published: false });
+        if let Some(record) = &self.record {
+            record.hop_started();
+        }
         self.catch_up();
     }
 
@@ -135,15 +176,31 @@ impl ExchangeReport {
 
     /// More of the response may have been given to the client.
     pub(super) fn went_on(&mut self, pipeline: &Pipeline) {
+        if !self.has_content && pipeline.has_content() {
+            self.has_content = true;
+            if let Some(record) = &self.record {
+                record.content_began(self.begun.elapsed());
+            }
+        }
         if !self.audit.is_watched() {
             return;
         }
         let now = Instant::now();
+        self.record_text(pipeline, now);
         if self.text.last.is_some_and(|last| now.duration_since(last) < PAUSE) {
             return;
         }
         if self.report_text(pipeline, false) {
             self.text.last = Some(now);
+        }
+    }
+
+    /// Takes note in the record of how far the text has come, from time to time.
+    fn record_text(&mut self, pipeline: &Pipeline, now: Instant) {
+        let is_due = self.text.recorded.is_none_or(|last| now.duration_since(last) >= RECORD_PAUSE);
+        if let (true, Some(record), Some(text)) = (is_due, &self.record, pipeline.text_given()) {
+            record.went_on(text, pipeline.held() as u64);
+            self.text.recorded = Some(now);
         }
     }
 
@@ -159,6 +216,9 @@ impl ExchangeReport {
         if self.audit.is_watched() {
             self.report_text(pipeline, true);
         }
+        if let (Some(record), Some(text)) = (&self.record, pipeline.text_given()) {
+            record.went_on(text, 0);
+        }
         let event = match outcome {
             Outcome::Done => AuditEvent::MessageComplete {
                 content: self.content_of(pipeline),
@@ -171,7 +231,8 @@ impl ExchangeReport {
             Outcome::Cancelled => left("cancelled", DISCONNECTED),
             Outcome::Stalled => left("stalled", "the client accepted nothing for too long"),
         };
-        self.end(event);
+        let timing = (millis(access.elapsed()), access.first_byte().map(millis));
+        self.end(event, (finish, &tally), timing);
     }
 
     /// The beginning of the whole text.
@@ -204,8 +265,11 @@ impl ExchangeReport {
         let own = |total: u64, before: u64| Some(total.saturating_sub(before)).filter(|own| *own > 0);
         let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
         self.counted = total;
+        let millis = millis(hop.begun.elapsed());
+        if let Some(record) = &self.record {
+            record.hop_ended(HopResult { finish, usage: usage.clone(), millis, tally });
+        }
         if is_heard {
-            let millis = millis(hop.begun.elapsed());
             self.publish(AuditEvent::HopEnd { finish: finish.to_owned(), usage, millis, purpose: None });
         }
     }
@@ -245,8 +309,24 @@ impl ExchangeReport {
         Some((from as u64, content))
     }
 
-    fn end(&mut self, event: AuditEvent) {
+    fn end(
+        &mut self,
+        event: AuditEvent,
+        (finish, tally): (&str, &Tally),
+        (millis, first_byte_millis): (u64, Option<u64>),
+    ) {
         self.is_over = true;
+        if let Some(record) = &self.record {
+            let (state, code, message) = match &event {
+                AuditEvent::Error { code, message, .. } if finish == "cancelled" => {
+                    ("cancelled", Some(code), Some(message))
+                }
+                AuditEvent::Error { code, message, .. } => ("error", Some(code), Some(message)),
+                _ => ("done", None, None),
+            };
+            let (code, message) = (code.map(String::as_str), message.map(String::as_str));
+            record.ended(&RecordEnd { state, code, message, finish, tally, millis, first_byte_millis });
+        }
         if self.catch_up() {
             self.publish(event);
         }
@@ -263,11 +343,13 @@ impl Drop for ExchangeReport {
         if self.is_over {
             return;
         }
-        self.end_hop("cancelled", &Tally::default());
-        self.end(match std::thread::panicking() {
-            true => failed(&Failure::new(Kind::Internal, "the response failed in toolwire")),
-            false => left("cancelled", DISCONNECTED),
-        });
+        let tally = Tally::default();
+        self.end_hop("cancelled", &tally);
+        let (finish, event) = match std::thread::panicking() {
+            true => ("error", failed(&Failure::new(Kind::Internal, "the response failed in toolwire"))),
+            false => ("cancelled", left("cancelled", DISCONNECTED)),
+        };
+        self.end(event, (finish, &tally), (millis(self.begun.elapsed()), None));
     }
 }
 

@@ -41,6 +41,7 @@ use super::{
     count,
     drain::{self, Drain},
     exchange::{self, Who},
+    exchange_log::ExchangeLog,
     failover::Failover,
     images, intake,
     learned::Learned,
@@ -147,6 +148,8 @@ pub(super) struct Service {
     asking: Arc<dyn Ask>,
     /// The bus of events, if anyone may hear them.
     audit: Option<Arc<Audit>>,
+    /// The last exchanges, if there is such a bus.
+    exchanges: Option<Arc<ExchangeLog>>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
     metrics: Arc<Metrics>,
@@ -509,7 +512,7 @@ impl Service {
                 exchange::host(
                     (execution, model),
                     &mut conversation,
-                    Who { caller: &caller, request: access.id() },
+                    Who { caller: &caller, exchange: &access.id().into() },
                 );
             }
             exchange::settle_choice(model, &mut conversation)?;

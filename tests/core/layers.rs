@@ -29,6 +29,7 @@ const ORDER: &[&str] = &[
     "pipeline",
     "redact",
     "untrusted",
+    "analysis",
     "private",
     "telemetry",
     "tls",

@@ -10,11 +10,28 @@ use crate::execute::{
 };
 use crate::untrusted::printable_json;
 
+/// The names of an exchange.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ExchangeId {
+    /// Its own, `ex_…`. Clients cannot choose it, so it is unique.
+    pub(crate) own: Arc<str>,
+    /// The id of the client's request, as logs and `x-request-id` have it.
+    pub(crate) request: Arc<str>,
+}
+
+/// One name for both.
+impl From<&str> for ExchangeId {
+    fn from(id: &str) -> Self {
+        let id: Arc<str> = id.into();
+        Self { own: Arc::clone(&id), request: id }
+    }
+}
+
 /// Which exchange and hop an event belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// The id of the client's request.
-    pub(crate) exchange: Arc<str>,
+    /// The exchange.
+    pub(crate) exchange: ExchangeId,
     /// The hop, counted from 1.
     pub(crate) hop: usize,
 }
@@ -22,7 +39,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// The hop's id, as log lines and spans have it.
     fn id(&self) -> String {
-        format!("{}:hop{}", self.exchange, self.hop)
+        format!("{}:hop{}", self.exchange.request, self.hop)
     }
 }
 
@@ -312,7 +329,8 @@ impl Record {
     pub(crate) fn data(&self) -> Map<String, Value> {
         let mut data = Map::from_iter([("t".to_owned(), self.t.into())]);
         if let Some(subject) = &self.subject {
-            data.insert("exchange".to_owned(), (*subject.exchange).into());
+            data.insert("exchange".to_owned(), (*subject.exchange.own).into());
+            data.insert("request".to_owned(), (*subject.exchange.request).into());
             data.insert("hop".to_owned(), subject.hop.into());
             if matches!(self.event, AuditEvent::HopStart { .. } | AuditEvent::HopEnd { .. }) {
                 data.insert("id".to_owned(), subject.id().into());
@@ -338,10 +356,10 @@ impl Record {
 
     /// Writes the log line of the event, if it has one.
     pub(super) fn log(&self) {
-        let exchange = self.subject.as_ref().map_or("", |subject| &subject.exchange);
+        let request = self.subject.as_ref().map_or("", |subject| &subject.exchange.request);
         match &self.event {
             AuditEvent::ToolResult { call, provider, code, millis, is_cached, .. } => tracing::info!(
-                request_id = exchange,
+                request_id = request,
                 tool = provider.as_ref().map_or("unknown", |_| &call.name),
                 provider = provider.as_deref().unwrap_or_default(),
                 code = code.map_or("ok", ErrorCode::name),
@@ -350,7 +368,7 @@ impl Record {
                 "hosted call"
             ),
             AuditEvent::PermissionResult(settled) => tracing::info!(
-                request_id = exchange,
+                request_id = request,
                 tool = %settled.tool,
                 granted = settled.granted,
                 by = settled.by.name(),

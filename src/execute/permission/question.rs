@@ -81,7 +81,7 @@ impl Question {
     /// The fields of the event.
     pub(crate) fn json(&self) -> Value {
         let QuestionContext { subject, key, model, domain } = &self.context;
-        let exchange = subject.as_ref().map(|subject| &*subject.exchange);
+        let exchange = subject.as_ref().map(|subject| &*subject.exchange.own);
         json!({
             "request_id": self.id, "tool": *self.tool, "label": self.label, "params": self.params,
             "context": {"exchange": exchange, "key": key, "model": model, "domain": domain},

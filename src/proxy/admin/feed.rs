@@ -105,9 +105,9 @@ impl Feed {
         kept.wake();
     }
 
-    /// How often the connections of all readers were ended.
-    pub(super) fn endings(&self) -> u64 {
-        self.lock().endings
+    /// Other events, which end when the readers of the feed are told to.
+    pub(super) fn ending<S: FeedSource>(self: &Arc<Self>, source: S) -> Ending<S> {
+        Ending { feed: Arc::clone(self), endings: self.lock().endings, source }
     }
 
     /// The number of the next event of a reader that comes back, or why it has missed some.
@@ -263,6 +263,24 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut kept = self.feed.lock();
         kept.readers -= 1;
+    }
+}
+
+/// See [`Feed::ending`].
+#[derive(Debug)]
+pub(super) struct Ending<S> {
+    feed: Arc<Feed>,
+    /// See [`Kept`], when it began.
+    endings: u64,
+    source: S,
+}
+
+impl<S: FeedSource> FeedSource for Ending<S> {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.feed.lock().endings != self.endings {
+            return Poll::Ready(None);
+        }
+        self.source.poll_events(cx)
     }
 }
 

@@ -12,7 +12,7 @@ use http::{HeaderMap, header, request};
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{AdminError, Said, feed::Feed};
+use super::{AdminError, Said};
 use crate::{
     execute::audit::unix_millis,
     observe::{By, MAX_WINDOW, Metrics},
@@ -83,26 +83,22 @@ pub(super) fn wants_events(headers: &HeaderMap) -> bool {
 /// The responses in progress, once in each [`PERIOD`].
 pub(super) struct StreamsFeed {
     metrics: Arc<Metrics>,
-    /// Ends its readers.
-    feed: Arc<Feed>,
-    endings: u64,
     tick: Interval,
 }
 
 impl StreamsFeed {
-    pub(super) fn new(metrics: &Arc<Metrics>, feed: &Arc<Feed>) -> Self {
+    pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
         let mut tick = interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { metrics: Arc::clone(metrics), feed: Arc::clone(feed), endings: feed.endings(), tick }
+        Self { metrics: Arc::clone(metrics), tick }
     }
 }
 
 impl FeedSource for StreamsFeed {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         ready!(self.tick.poll_tick(cx));
-        let has_ended = self.feed.endings() != self.endings;
-        let event = || format!("event: streams\ndata: {}\n\n", printable_json(&streams(&self.metrics)));
-        Poll::Ready((!has_ended).then(|| event().into()))
+        let event = format!("event: streams\ndata: {}\n\n", printable_json(&streams(&self.metrics)));
+        Poll::Ready(Some(event.into()))
     }
 }
 

@@ -10,8 +10,10 @@
 mod access;
 mod code;
 mod error;
+mod exchanges;
 mod feed;
 mod figures;
+mod formats;
 mod keys;
 mod path;
 mod permissions;
@@ -38,6 +40,7 @@ pub(super) use self::{error::AdminError, path::BASE};
 use super::{
     auth::Keys,
     drain::Drain,
+    exchange_log::ExchangeLog,
     feed_body::{FeedBody, FeedSource},
     reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
@@ -46,6 +49,7 @@ use super::{
 use crate::{
     config::Config,
     execute::{Audit, Execution, Runtime},
+    format::KnownFormats,
     observe::{Access, List, Metrics, Outcome},
 };
 
@@ -54,6 +58,9 @@ pub(super) const MAX_BODY: usize = 1 << 20;
 
 /// Paths of changed settings that a log line lists.
 const MAX_LOGGED: usize = 20;
+
+/// The events, and the exchanges that are kept of them.
+type Bus<'b> = (&'b Arc<Audit>, &'b Arc<ExchangeLog>);
 
 /// The admin API. All threads share it.
 #[derive(Debug)]
@@ -64,6 +71,9 @@ pub(super) struct Admin {
     execution: Option<Arc<Execution>>,
     /// Where the feed's events come from.
     audit: Arc<Audit>,
+    exchanges: Arc<ExchangeLog>,
+    /// The text formats that the configuration knows.
+    formats: Arc<KnownFormats>,
     keys: Arc<Keys>,
     /// Where they are collected.
     runtime: Arc<Runtime>,
@@ -120,22 +130,24 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of `config`, if it has one. It shows the events of `audit`. `before` is the API of the configuration that `config`
+    /// The API of `config`, if it has one. It shows what is on `bus`. `before` is the API of the configuration that `config`
     /// replaces: its sessions go on, and so do its readers of events.
     ///
     /// # Errors
     /// If there can be no thread for the event feed.
     pub(super) fn new(
         config: &Arc<Config>,
-        (execution, audit): (Option<&Arc<Execution>>, Option<&Arc<Audit>>),
+        (execution, bus): (Option<&Arc<Execution>>, Option<Bus<'_>>),
         (keys, metrics): (&Arc<Keys>, &Arc<Metrics>),
         reloads: Reloads,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
-        let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
+        let (Some(settings), Some((audit, exchanges))) = (&config.admin, bus) else {
+            return Ok(None);
+        };
         audit.capture(settings.capture != crate::config::Capture::Off);
-        let (settings, execution, audit) = (Arc::clone(settings), execution.cloned(), Arc::clone(audit));
-        let metrics = Arc::clone(metrics);
+        let (settings, execution) = (Arc::clone(settings), execution.cloned());
+        let (audit, exchanges, metrics) = (Arc::clone(audit), Arc::clone(exchanges), Arc::clone(metrics));
         Ok(Some(match before {
             Some(before) => {
                 before.settings.reloaded(config);
@@ -144,6 +156,8 @@ impl Admin {
                     door: before.door.with_settings(settings),
                     execution,
                     audit,
+                    exchanges,
+                    formats: Arc::clone(&config.formats),
                     keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
@@ -156,6 +170,8 @@ impl Admin {
                 door: Door::new(settings, config),
                 execution,
                 audit,
+                exchanges,
+                formats: Arc::clone(&config.formats),
                 keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
@@ -213,14 +229,18 @@ impl Admin {
     /// The stream of events that the request opens, if it does.
     pub(super) fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
-        match admitted.path {
+        match &admitted.path {
             _ if head.method != Method::GET => None,
             AdminPath::Events => {
                 let bus = (&*self.audit, &*self.runtime, &self.metrics);
                 Some(Box::new(self.feed.open(Some(bus), headers.get("last-event-id"))))
             }
             AdminPath::Streams if figures::wants_events(headers) => {
-                Some(Box::new(StreamsFeed::new(&self.metrics, &self.feed)))
+                Some(Box::new(self.feed.ending(StreamsFeed::new(&self.metrics))))
+            }
+            AdminPath::ExchangeEvents(id) => {
+                let events = exchanges::follow(&self.exchanges, id)?;
+                Some(Box::new(self.feed.ending(events)))
             }
             _ => None,
         }
@@ -246,6 +266,12 @@ impl Admin {
             },
             // HEAD.
             AdminPath::Events => Ok(Said::event_stream()),
+            AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
+            AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
+            AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
+            AdminPath::Formats => Ok(Said::json(formats::list(&self.formats))),
+            AdminPath::Analyze => formats::analyze(&self.formats, body).await,
+            AdminPath::Teach => formats::teach(&self.formats, &body),
             AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref()))),
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,

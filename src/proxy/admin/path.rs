@@ -12,6 +12,12 @@ pub(in crate::proxy) const BASE: &str = "/admin/";
 pub(super) enum AdminPath {
     Session,
     Events,
+    Exchanges,
+    Exchange(String),
+    ExchangeEvents(String),
+    Formats,
+    Analyze,
+    Teach,
     Tools,
     Tool(String),
     RunTool(String),
@@ -40,6 +46,12 @@ impl AdminPath {
         Some(match segments.as_slice() {
             ["session"] => Self::Session,
             ["events"] => Self::Events,
+            ["exchanges"] => Self::Exchanges,
+            ["exchanges", id] => Self::Exchange(name(id)?),
+            ["exchanges", id, "events"] => Self::ExchangeEvents(name(id)?),
+            ["formats"] => Self::Formats,
+            ["formats", "analyze"] => Self::Analyze,
+            ["formats", "teach"] => Self::Teach,
             ["tools"] => Self::Tools,
             ["tools", tool] => Self::Tool(name(tool)?),
             ["tools", tool, "run"] => Self::RunTool(name(tool)?),
@@ -67,6 +79,10 @@ impl AdminPath {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
             Self::Events
+            | Self::Exchanges
+            | Self::Exchange(_)
+            | Self::ExchangeEvents(_)
+            | Self::Formats
             | Self::Tools
             | Self::Permissions
             | Self::ProviderLog(_)
@@ -78,7 +94,9 @@ impl AdminPath {
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
             Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
-            Self::RunTool(_)
+            Self::Analyze
+            | Self::Teach
+            | Self::RunTool(_)
             | Self::TestProvider(_)
             | Self::RestartProvider(_)
             | Self::AllowAll

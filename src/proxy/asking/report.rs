@@ -77,7 +77,7 @@ impl<'c> QuestionReport<'c> {
 
 fn hop_name<'n>(subject: &'n Subject, model: &'n Model, purpose: &'static str) -> HopName<'n> {
     HopName {
-        request: &subject.exchange,
+        request: &subject.exchange.request,
         number: subject.hop,
         model: &model.name,
         upstream: &model.upstream,

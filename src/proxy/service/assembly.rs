@@ -24,6 +24,7 @@ use crate::{
         asking::{ConfiguredModels, NewestModels, Witness},
         auth::Keys,
         budget::Budget,
+        exchange_log::ExchangeLog,
         failover::Failover,
         learned::{Learned, LearnedMeans},
         limits::{Ledger, Together},
@@ -115,7 +116,7 @@ impl Service {
         let listed = before.map(|before| (&*before.service.models, before.changes));
         let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
         let learned = learned(&config, &metrics, before)?;
-        let audit = audit(&config, &metrics, &redactor, earlier);
+        let (audit, exchanges) = bus(&config, &metrics, &redactor, earlier);
         let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
         let (execution, stage_models) =
             stage(&config, (&clients, &learned, &stores), (&redactor, &witness), before)?;
@@ -133,7 +134,8 @@ impl Service {
             Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
             None => listeners_tls(&config, &metrics)?,
         };
-        let admin = Admin::new(&config, (started, audit.as_ref()), (&keys, &metrics), reloads.clone(), known);
+        let bus = audit.as_ref().zip(exchanges.as_ref());
+        let admin = Admin::new(&config, (started, bus), (&keys, &metrics), reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
             None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl, &stores),
@@ -170,6 +172,7 @@ impl Service {
             stage_models,
             vision: earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default(),
             audit,
+            exchanges,
             metrics,
             tap,
             redactor,
@@ -208,6 +211,7 @@ impl Service {
             execution: self.execution.clone(),
             stage_models: self.stage_models.clone(),
             audit: self.audit.clone(),
+            exchanges: self.exchanges.clone(),
             admin: self.admin.clone(),
             budget: Arc::clone(&self.budget),
             reloads: self.reloads.clone(),
@@ -324,22 +328,29 @@ fn learned(
     Ok(Arc::new(Learned { means, servers }))
 }
 
-/// The bus of events, if anyone may hear them.
-fn audit(
+/// The bus of events, and the last exchanges, if anyone may hear of them.
+fn bus(
     config: &Config,
     metrics: &Arc<Metrics>,
     redactor: &Arc<Redactor>,
     before: Option<&Service>,
-) -> Option<Arc<Audit>> {
-    if let Some(audit) = before.and_then(|before| before.audit.clone()) {
+) -> (Option<Arc<Audit>>, Option<Arc<ExchangeLog>>) {
+    let kept = config.admin.as_ref().map_or(0, |admin| admin.keep_exchanges);
+    if let Some(Service { audit: Some(audit), exchanges: Some(exchanges), .. }) = before {
         audit.know_secrets(redactor);
-        return Some(audit);
+        exchanges.keep(kept);
+        return (Some(Arc::clone(audit)), Some(Arc::clone(exchanges)));
     }
-    (config.execution.is_some() || config.admin.is_some()).then(|| {
-        let observed = Arc::clone(metrics);
-        let observer: Observer = Box::new(move |record| observed.hosted(record));
-        Arc::new(Audit::new(Arc::clone(redactor), Some(observer)))
-    })
+    if config.execution.is_none() && config.admin.is_none() {
+        return (None, None);
+    }
+    let exchanges = Arc::new(ExchangeLog::new(kept));
+    let (counted, logged) = (Arc::clone(metrics), Arc::clone(&exchanges));
+    let observer: Observer = Box::new(move |record| {
+        counted.hosted(record);
+        logged.observe(record);
+    });
+    (Some(Arc::new(Audit::new(Arc::clone(redactor), Some(observer)))), Some(exchanges))
 }
 
 /// The execution stage, if there is one, and the models that it asks. It is that of before if its tables are the same.

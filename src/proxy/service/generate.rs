@@ -16,8 +16,8 @@ use tracing::Instrument;
 use crate::{
     config::Model,
     conversation::Conversation,
-    dialect::{Answering, ClientDialect, Stamp},
-    execute::{Started, vision},
+    dialect::{Answering, ClientDialect, Ids, Stamp},
+    execute::{ExchangeId, Started, vision},
     failure::Failure,
     observe::{self, Access, Attempt},
     rules::Reasoning,
@@ -38,7 +38,7 @@ use super::{
         report::{self, ExchangeReport},
         request as checks,
         stored::{self, ResponseKeeper},
-        tap::Opening,
+        tap::{Both, Opening, Watch},
         upstream::Client,
     },
     Refused, Rest, Service, admit, seed, unix_time,
@@ -47,8 +47,7 @@ use super::{
 /// A client's request for a model's response.
 #[derive(Clone)]
 struct ModelRequest {
-    /// The request's id.
-    id: String,
+    id: ExchangeId,
     dialect: ClientDialect,
     caller: Caller,
     /// How the client wants reasoning passed on, if it said so.
@@ -105,6 +104,12 @@ impl Service {
         }
     }
 
+    /// The names of the exchange of this request. It has its own only if anyone may hear of it.
+    fn exchange_id(&self, request: &str) -> ExchangeId {
+        let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
+        ExchangeId { own, request: request.into() }
+    }
+
     /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that.
     async fn ask(
         self: &Arc<Self>,
@@ -126,7 +131,7 @@ impl Service {
         let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let asked = ModelRequest {
-            id: access.id().to_owned(),
+            id: self.exchange_id(access.id()),
             dialect,
             caller,
             reasoning,
@@ -207,7 +212,7 @@ impl Service {
         // Later hops must find what was added, too, and the images not again.
         let own = (!is_completed && describer.is_none() && target.is_none()).then_some(body);
         let how = (*reasoning, self.stamp());
-        let who = Who { caller, request: id };
+        let who = Who { caller, exchange: id };
         let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
         if let Some(requested) = requested {
             // If the upstream names no model, the client sees the name that it has asked for.
@@ -217,7 +222,7 @@ impl Service {
         if !exchange.left_out.is_empty() {
             let model = exchange.model.name.as_str();
             self.metrics.tools_left_out(model, exchange.left_out.len());
-            observe::tools_left_out(id, model, &exchange.left_out);
+            observe::tools_left_out(&id.request, model, &exchange.left_out);
         }
         let wanted = exchange.answering.stored;
         let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
@@ -261,14 +266,13 @@ impl Service {
         Stamp { seed, created: unix_time() }
     }
 
-    /// Sends the request to the upstream, then prepares what the response needs while the upstream works. `id` is the request's id; the
-    /// request to the upstream is part of `trace`.
+    /// Sends the request to the upstream, as a part of `trace`, then prepares what the response needs while the upstream works.
     async fn open(
         &self,
         exchange: Exchange<'_>,
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
-        (id, trace): (&str, Option<&Parent>),
+        (id, trace): (&ExchangeId, Option<&Parent>),
     ) -> Begun {
         let Exchange {
             model,
@@ -287,10 +291,28 @@ impl Service {
         let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
         // What no upstream was asked cannot be replayed.
         let asks_upstream = command.is_none();
+        let report = self.audit.as_ref().map(|audit| {
+            let opening = report::Opening {
+                exchange: id,
+                model: &conversation.model,
+                key: caller.label(),
+                client: dialect,
+                upstream: &client.upstream().name,
+                upstream_dialect: client.upstream().dialect().name(),
+                upstream_model: model.upstream_name(&conversation.model),
+                tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
+            };
+            ExchangeReport::new((audit, self.exchanges.as_deref()), opening, asks_upstream)
+        });
+        // What no upstream was asked cannot be replayed.
         let tap = self.tap.as_ref().filter(|_| asks_upstream);
-        let watch = tap.and_then(|tap| {
-            tap.begin(&Opening {
-                id,
+        // Without its key, an encrypted response cannot be read again.
+        let captures = report.as_ref().and_then(ExchangeReport::captures);
+        let captures =
+            self.exchanges.as_ref().zip(captures.filter(|_| asks_upstream && request.key.is_none()));
+        let watch = (tap.is_some() || captures.is_some()).then(|| {
+            let opening = Opening {
+                id: &id.request,
                 body,
                 conversation: &conversation,
                 model,
@@ -300,20 +322,14 @@ impl Service {
                 rules: &rules(),
                 hosted: hosted_rules.as_ref(),
                 answering: &answering,
-            })
-        });
-        let report = self.audit.as_ref().map(|audit| {
-            let opening = report::Opening {
-                exchange: id,
-                model: &conversation.model,
-                key: caller.label(),
-                client: dialect,
-                upstream: &client.upstream().name,
-                upstream_model: model.upstream_name(&conversation.model),
-                tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
             };
-            ExchangeReport::new(audit, opening, asks_upstream)
+            let capture = captures.map(|(log, record)| log.capture(record, &opening, &self.redactor));
+            match (tap.and_then(|tap| tap.begin(&opening)), capture) {
+                (Some(tap), Some(capture)) => Some(Box::new(Both(tap, capture)) as Box<dyn Watch>),
+                (tap, capture) => tap.or(capture),
+            }
         });
+        let watch = watch.flatten();
         let attempt = asks_upstream.then(|| {
             let upstream_model = model.upstream_name(&conversation.model);
             let about = (&conversation.sampling, request.stream);

@@ -82,7 +82,12 @@ async fn response_has_its_events_also_without_hosted_tools() {
     let without_updates: Vec<_> =
         names(&events).into_iter().filter(|name| *name != "message_update").collect();
     assert_eq!(without_updates, ["message_start", "hop_start", "hop_end", "message_complete"], "{text}");
-    assert!(events.iter().all(|(_, data)| data["exchange"] == *id && data["hop"] == 1), "{text}");
+    assert!(events.iter().all(|(_, data)| data["request"] == *id && data["hop"] == 1), "{text}");
+    let exchange = events[0].1["exchange"].as_str().unwrap();
+    assert!(
+        exchange.starts_with("ex_") && events.iter().all(|(_, data)| data["exchange"] == exchange),
+        "{text}"
+    );
     let start = only(&events, "message_start");
     assert_eq!(
         (&start["model"], &start["client"], &start["upstream"]),

@@ -252,7 +252,7 @@ async fn events_and_metrics_count_questions_to_models_too() {
     let hops = |name: &str| {
         let of_name = events.iter().filter(|event| event["event"] == name);
         let parts = of_name.map(|event| {
-            assert_eq!(event["exchange"], "events-of-one-request");
+            assert_eq!(event["request"], "events-of-one-request");
             (
                 event["id"].as_str().unwrap().to_owned(),
                 event["purpose"].as_str().unwrap_or_default().to_owned(),
