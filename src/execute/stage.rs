@@ -209,8 +209,10 @@ impl Execution {
         let registry = Arc::new(Registry::new(Arc::clone(&settings), (providers, disabled), own_audit));
         runtime.spawn(refresh(changed, Arc::downgrade(&registry)));
         runtime.spawn(warn_of_unknown(Arc::downgrade(&registry)));
-        let (cache, rates) =
-            (Cache::new(settings.cache_size), Rates::new(&settings, before.map(|it| &it.rates)));
+        let (cache, rates) = (
+            Cache::new(settings.cache_size, &around.stores),
+            Rates::new(&settings, before.map(|it| &it.rates)),
+        );
         let places = Places::new(&settings);
         Self {
             settings,
