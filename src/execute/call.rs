@@ -112,7 +112,8 @@ impl HostedCall {
         };
         let key = CacheKey {
             client: self.turn.asker.owner,
-            provider: execution.mark_of(&self.hosted.provider_name),
+            provider: Arc::clone(&self.hosted.provider_name),
+            mark: execution.mark_of(&self.hosted.provider_name),
             tool: Arc::clone(&self.hosted.name),
             arguments: self.canonical.clone(),
         };

@@ -255,7 +255,7 @@ impl Execution {
         upkeep.spawn(warn_of_unknown(Arc::downgrade(&registry)));
         let cache = before.filter(|before| before.settings.cache_size == settings.cache_size);
         let cache = cache.map(|before| Arc::clone(&before.cache));
-        let cache = cache.unwrap_or_else(|| Arc::new(Cache::new(settings.cache_size)));
+        let cache = cache.unwrap_or_else(|| Arc::new(Cache::new(settings.cache_size, &around.stores)));
         let rates = Rates::new(&settings, before.map(|it| &it.rates));
         let places = Places::new(&settings);
         let marks = running::marks(&running);

@@ -642,6 +642,7 @@ impl Metrics {
     }
 
     /// The gauge that says whether the server with the shared state cannot be used.
+    #[cfg(feature = "redis")]
     pub(crate) fn store_away(&self) -> Gauge {
         self.store_away.clone()
     }

@@ -18,6 +18,7 @@ mod disk;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "without servers, nobody makes or reads these"))]
 mod shared_limits;
 mod spaces;
 

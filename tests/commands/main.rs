@@ -15,6 +15,7 @@ mod conform;
 mod doctor;
 mod flags;
 mod install;
+mod instances;
 mod keys;
 mod log;
 mod lumo;

@@ -32,6 +32,7 @@ mod failures;
 mod hops;
 mod hosts;
 mod http1;
+mod instances;
 mod instructions;
 mod keys;
 mod learned;

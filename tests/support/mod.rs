@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod cuts;
 pub(crate) mod exchange;
 pub(crate) mod messages;
+pub(crate) mod redis_server;
 pub(crate) mod responses;
 mod responses_upstream;
 pub(crate) mod upstream;

@@ -223,6 +223,7 @@ impl Service {
 }
 
 /// Where state is kept.
+#[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server is watched"))]
 fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
     match &config.store {
         #[cfg(feature = "redis")]

@@ -258,18 +258,23 @@ async fn renew(inner: &Inner) {
     for owner in owners {
         let leases: Vec<_> = settlements.open().get(&owner).into_iter().flatten().cloned().collect();
         for leases in leases.chunks(RENEWED_AT_ONCE) {
-            let mut script = of_client(&RENEW, owner);
-            script.arg(LEASE).arg(STATE_TTL);
-            let open = settlements.open();
-            let is_open = |lease: &&Arc<str>| open.get(&owner).is_some_and(|open| open.contains(*lease));
-            leases.iter().filter(is_open).for_each(|lease| _ = script.arg(&**lease));
-            drop(open);
+            let script = renewal_of(settlements, owner, leases);
             if inner.limits.script::<u64>(&script).await.is_err() {
                 return;
             }
         }
         settle_rest(inner).await;
     }
+}
+
+/// The script that renews those of `leases` that are still open.
+fn renewal_of(settlements: &Settlements, owner: Owner, leases: &[Arc<str>]) -> ScriptInvocation<'static> {
+    let mut script = of_client(&RENEW, owner);
+    script.arg(LEASE).arg(STATE_TTL);
+    let open = settlements.open();
+    let is_open = |lease: &&Arc<str>| open.get(&owner).is_some_and(|open| open.contains(*lease));
+    leases.iter().filter(is_open).for_each(|lease| _ = script.arg(&**lease));
+    script
 }
 
 /// A script for a client, with the keys of its state and its leases.

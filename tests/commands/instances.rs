@@ -1,0 +1,227 @@
+//! Two processes behind nginx that share a store, as in docs/scaling.md. Skipped where nginx or the store's server is not installed.
+
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use self::redis_server::RedisServer;
+use crate::support::{Server, run, toolwire};
+
+/// Longer than any response takes. A request that hangs fails the test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reads a request with its body.
+fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
+    let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = socket.read(&mut piece)?;
+        seen.extend_from_slice(piece.get(..count).unwrap_or_default());
+        let text = std::str::from_utf8(&seen).unwrap_or_default().to_ascii_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+            let length: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
+            if body.len() >= length {
+                return Ok(());
+            }
+        }
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// An upstream that gives every request the same short stream.
+fn upstream() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let chunk = |delta: Value, finish: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
+    };
+    let (text, end) = (chunk(json!({"content": "Hello."}), Value::Null), chunk(json!({}), json!("stop")));
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: {text}\n\ndata: {end}\n\ndata: [DONE]\n\n"
+    );
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (Ok(mut socket), answer) = (socket, answer.clone()) else { return };
+            thread::spawn(move || {
+                // A client that has left needs no answer.
+                let _ = read_request(&mut socket).and_then(|()| socket.write_all(answer.as_bytes()));
+            });
+        }
+    });
+    address
+}
+
+/// Sends a request; returns the status and the body.
+fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = body.to_string();
+    let length = body.len();
+    let head = format!(
+        "POST /v1/responses HTTP/1.0\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    let mut response = String::new();
+    socket.read_to_string(&mut response).unwrap();
+    let status = response.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = response.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+/// nginx, which sends each request to the next instance.
+struct Nginx {
+    child: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Nginx {
+    /// `None`: it is not installed.
+    fn start(instances: [&str; 2]) -> Option<Self> {
+        let is_there = Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok();
+        if !is_there {
+            assert!(std::env::var_os("CI").is_none(), "CI needs nginx");
+            eprintln!("skipped: there is no nginx on this machine");
+            return None;
+        }
+        let folder = TempDir::new().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let [first, second] = instances;
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {kind};"));
+        let temporary = temporary.join(" ");
+        let text = format!(
+            "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}}\n\
+             http {{ access_log off; {temporary}\n\
+             upstream toolwire {{ server {first}; server {second}; }}\n\
+             server {{ listen {address}; location / {{ proxy_pass http://toolwire; proxy_buffering off; \
+             proxy_next_upstream off; }} }} }}"
+        );
+        fs::write(folder.path().join("nginx.conf"), text).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(folder.path()).args(["-c", "nginx.conf", "-e", "error.log"]);
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let begun = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "nginx does not listen");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Some(Self { child, address, _folder: folder })
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The configuration of both. The address of the store is in the environment.
+fn configuration(upstream: &str) -> String {
+    format!(
+        "listen = \"127.0.0.1:0\"\nstore = \"env:STORE_URL\"\nthreads = 1\napi_keys = [\"free\"]\n[limits]\ninstances = 2\n\
+         [[keys]]\nname = \"team\"\nkey = \"limited\"\nrequests_per_minute = 10\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
+         base_url = \"http://{upstream}/v1\"\n[[models]]\nname = \"m\"\nupstream = \"up\"\n"
+    )
+}
+
+/// The statuses of `count` requests with `key` on each of four threads.
+fn load(address: &str, key: &'static str, count: usize) -> Vec<u16> {
+    let body = json!({"model": "m", "input": "hi"});
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, body) = (address.to_owned(), body.clone());
+            thread::spawn(move || (0..count).map(|_| post(&address, key, &body).0).collect::<Vec<_>>())
+        })
+        .collect();
+    threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+}
+
+#[test]
+fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end_of_the_store() {
+    let Some(mut store) = RedisServer::start().unwrap() else { return };
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("toolwire.toml");
+    fs::write(&file, configuration(&upstream())).unwrap();
+    let serve = ["serve", "--config", file.to_str().unwrap()];
+    let start = || Server::start(toolwire(&serve).env("STORE_URL", store.url()));
+    let (first, second) = (start(), start());
+    let Some(nginx) = Nginx::start([&first.address, &second.address]) else { return };
+
+    // Limits hold for both together. One more request comes back every six seconds.
+    let begun = Instant::now();
+    let statuses = load(&nginx.address, "limited", 8);
+    let admitted = statuses.iter().filter(|status| **status == 200).count() as u64;
+    let back = begun.elapsed().as_secs() / 6 + 1;
+    assert!((10..=10 + back).contains(&admitted), "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
+
+    // Each request of a conversation reaches the other instance.
+    let (status, mut last) = post(&nginx.address, "free", &json!({"model": "m", "input": "one"}));
+    assert_eq!(status, 200, "{last}");
+    for _ in 0..6 {
+        let next = json!({"model": "m", "input": "two", "previous_response_id": last["id"]});
+        let (status, response) = post(&nginx.address, "free", &next);
+        assert_eq!((status, &response["previous_response_id"]), (200, &last["id"]), "{response}");
+        last = response;
+    }
+
+    // Killed under load: what does not need the store goes on, what does is refused, and nothing hangs.
+    let address = nginx.address.clone();
+    let loading = thread::spawn(move || load(&address, "free", 40));
+    thread::sleep(Duration::from_millis(200));
+    store.kill().unwrap();
+    let next = json!({"model": "m", "input": "three", "previous_response_id": last["id"]});
+    let (status, refused) = post(&nginx.address, "free", &next);
+    assert_eq!((status, &refused["error"]["code"]), (503, &json!("store_unavailable")), "{refused}");
+    let statuses = loading.join().unwrap();
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    store.restart().unwrap();
+    let begun = Instant::now();
+    while post(&nginx.address, "free", &next).0 != 200 {
+        assert!(begun.elapsed() < PATIENCE, "the conversation is not continued");
+        thread::sleep(Duration::from_millis(50));
+    }
+    for server in [first, second] {
+        let (status, log) = server.stop();
+        assert_eq!(status, Some(0));
+        assert!(
+            log.contains("the store cannot be used") && log.contains("the store can be used again"),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn password_of_the_store_is_not_shown() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("toolwire.toml");
+    fs::write(&file, configuration("127.0.0.1:1")).unwrap();
+    let check = ["check", "--config", file.to_str().unwrap()];
+    let url = "rediss://user:hunter2@redis.example/1";
+    let (status, shown, log) = run(toolwire(&check).env("STORE_URL", url));
+    assert_eq!(status, 0, "{log}");
+    assert!(shown.contains("store = \"rediss://********@redis.example:6379/1\""), "{shown}");
+    for wrong in ["redis://:hunter2@", "http://hunter2@h", "redis://u:hunter2@h/x"] {
+        let (status, shown, log) = run(toolwire(&check).env("STORE_URL", wrong));
+        assert_eq!(status, 2, "{shown}");
+        assert!(log.contains("redis://host:6379/0") || log.contains("number of a database"), "{log}");
+        assert!(!shown.contains("hunter2") && !log.contains("hunter2"), "{log}");
+    }
+    assert!(!shown.contains("hunter2") && !log.contains("hunter2"), "{log}");
+}

@@ -1,0 +1,294 @@
+//! Two instances that share a store, and what each kind of state does while that is away. Skipped where no server is installed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, header::AUTHORIZATION};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use toolwire::{
+    config::{StoreKind, UncheckedBudgets},
+    conversation::WantsBack,
+    dialect::{UpstreamDialect, chat::Options},
+    store::StoreAddress,
+};
+
+use crate::{
+    independent::redis_server::RedisServer,
+    support::{
+        client::{Client, Reply, weather},
+        proxy::{Proxy, Setup},
+        soon,
+        upstream::{Exchange, Upstream, at_once},
+    },
+};
+
+/// A client with limits.
+fn key(limits: &str) -> String {
+    format!("[[keys]]\nname = \"team\"\nkey = \"k\"\n{limits}\n")
+}
+
+/// An instance with this store.
+async fn instance(upstream: &Upstream, server: &RedisServer, execution: &str) -> Proxy {
+    instance_of(Setup { execution: execution.to_owned(), ..Setup::new(upstream.address) }, server).await
+}
+
+async fn instance_of(mut setup: Setup, server: &RedisServer) -> Proxy {
+    setup.store = StoreKind::Redis(StoreAddress::parse(&server.url()).unwrap());
+    setup.limits.instances = 2;
+    setup.start().await
+}
+
+async fn send(proxy: &Proxy, method: Method, path: &str, body: &Value) -> Reply {
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let request = Request::builder().method(method).uri(proxy.url(path)).header(AUTHORIZATION, "Bearer k");
+    let request = request.header("content-type", "application/json").body(Full::new(body)).unwrap();
+    soon("a response", Client::new().send(request)).await.unwrap()
+}
+
+async fn post(proxy: &Proxy, path: &str, body: &Value) -> (u16, Value) {
+    let reply = send(proxy, Method::POST, path, body).await;
+    (reply.status().as_u16(), reply.json().await)
+}
+
+fn chat() -> Value {
+    json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]})
+}
+
+/// Waits until a request has this status.
+async fn until_status(proxy: &Proxy, path: &str, body: &Value, status: u16) -> Value {
+    let asked = async {
+        loop {
+            let (got, answer) = post(proxy, path, body).await;
+            if got == status {
+                return answer;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    soon("another status", asked).await
+}
+
+/// The value of a metric without labels.
+async fn metric(proxy: &Proxy, name: &str) -> String {
+    let text = Client::new().get(proxy, "/metrics").await.rest().await;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn response_is_continued_and_deleted_at_another_instance() {
+    let Some(server) = RedisServer::start().unwrap() else { return };
+    let upstream = Upstream::start(at_once).await;
+    let (first, second) =
+        (instance(&upstream, &server, &key("")).await, instance(&upstream, &server, &key("")).await);
+    for _ in 0..10 {
+        let (status, one) = post(&first, "/v1/responses", &json!({"model": "m", "input": "one"})).await;
+        assert_eq!(status, 200, "{one}");
+        let next = json!({"model": "m", "input": "two", "previous_response_id": one["id"]});
+        let (status, two) = post(&second, "/v1/responses", &next).await;
+        assert_eq!((status, &two["previous_response_id"]), (200, &one["id"]), "{two}");
+        let path = format!("/v1/responses/{}", one["id"].as_str().unwrap());
+        assert_eq!(send(&second, Method::DELETE, &path, &Value::Null).await.status(), 200);
+        assert_eq!(send(&first, Method::GET, &path, &Value::Null).await.status(), 404);
+    }
+}
+
+fn chunk(delta: &Value, finish: Option<&str>) -> String {
+    let chunk = json!({"id": "r", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    format!("data: {chunk}\n\n")
+}
+
+fn call(index: usize, name: &str) -> Value {
+    json!({"tool_calls": [{"index": index, "id": format!("call_{index}"), "type": "function",
+        "function": {"name": name, "arguments": "{\"city\":\"x\"}"}}]})
+}
+
+/// An upstream that answers with `stream`, and once it is shown results, with a text. What it was asked last.
+async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
+    let asked = Arc::new(std::sync::Mutex::new(Value::Null));
+    let shared = (Arc::clone(&asked), stream);
+    let upstream = Upstream::start_sharing(shared, |exchange: Exchange, (asked, stream)| async move {
+        let body: Value = serde_json::from_slice(&exchange.body).unwrap();
+        let is_first = body["messages"].as_array().unwrap().len() == 1;
+        *asked.lock().unwrap() = body;
+        let done = chunk(&json!({"content": "Done."}), None) + &chunk(&json!({}), Some("stop"));
+        let stream = if is_first { stream } else { done };
+        exchange.stream(stream + "data: [DONE]\n\n").await
+    });
+    (upstream.await, asked)
+}
+
+/// The request that has the result of each of the client's calls in `message`.
+fn next(message: &Value) -> Value {
+    let mut request = weather(json!({}));
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.push(message.clone());
+    for call in message["tool_calls"].as_array().unwrap() {
+        messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "sunny"}));
+    }
+    request
+}
+
+/// The hosted call still runs at the first instance when the second gets the client's result.
+#[tokio::test]
+async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results() {
+    const TOOLS: &str = "[execution]\nmixed_turns = \"defer\"\n[[providers]]\nname = \"search\"\nkind = \"command\"\n\
+                         command = [\"sh\", \"-c\", \"sleep 1; printf found\"]\ndescription = \"Searches.\"\n";
+    let Some(mut server) = RedisServer::start().unwrap() else { return };
+    let stream = chunk(&call(0, "search"), None) + &chunk(&call(1, "weather"), None);
+    let (upstream, asked) = calling(stream + &chunk(&json!({}), Some("tool_calls"))).await;
+    let execution = key("") + TOOLS;
+    let first = instance(&upstream, &server, &execution).await;
+    let second = instance(&upstream, &server, &execution).await;
+    let (status, response) = post(&first, "/v1/chat/completions", &weather(json!({}))).await;
+    let message = &response["choices"][0]["message"];
+    assert_eq!((status, message["tool_calls"].as_array().map(Vec::len)), (200, Some(1)), "{response}");
+    let (status, response) = post(&second, "/v1/chat/completions", &next(message)).await;
+    assert_eq!(status, 200, "{response}");
+    let sent = asked.lock().unwrap()["messages"].clone();
+    let names = sent[1]["tool_calls"].as_array().unwrap().iter().map(|call| &call["function"]["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["search", "weather"], "{sent}");
+    assert_eq!((&sent[2]["content"], &sent[3]["content"]), (&json!("found"), &json!("sunny")), "{sent}");
+
+    // Without the store nobody knows whether there is more to the turn.
+    server.kill().unwrap();
+    let away = until_status(&second, "/v1/chat/completions", &next(message), 503).await;
+    assert_eq!(away["error"]["code"], "store_unavailable", "{away}");
+    let (status, plain) = post(&second, "/v1/chat/completions", &weather(json!({}))).await;
+    assert_eq!(status, 200, "{plain}");
+    server.restart().unwrap();
+    until_status(&second, "/v1/chat/completions", &next(message), 200).await;
+}
+
+#[tokio::test]
+async fn state_of_a_turn_is_put_back_at_another_instance() {
+    let Some(server) = RedisServer::start().unwrap() else { return };
+    let stream = chunk(&json!({"reasoning_content": "hm"}), None) + &chunk(&call(0, "weather"), None);
+    let (upstream, asked) = calling(stream + &chunk(&json!({}), Some("tool_calls"))).await;
+    let setup = || {
+        let mut setup = Setup { execution: key(""), ..Setup::new(upstream.address) };
+        let mut options = Options::of_host("");
+        options.wants_back = WantsBack::Reasoning;
+        setup.upstream.options = UpstreamDialect::Chat(options);
+        setup
+    };
+    let (first, second) = (instance_of(setup(), &server).await, instance_of(setup(), &server).await);
+    let (_, response) = post(&first, "/v1/chat/completions", &weather(json!({}))).await;
+    let calls = &response["choices"][0]["message"]["tool_calls"];
+    let replayed = json!({"role": "assistant", "content": null, "tool_calls": calls});
+    // It is written when the response has ended.
+    let known = async {
+        loop {
+            post(&second, "/v1/chat/completions", &next(&replayed)).await;
+            if asked.lock().unwrap()["messages"][1]["reasoning_content"] == "hm" {
+                return;
+            }
+        }
+    };
+    soon("the state", known).await;
+}
+
+#[tokio::test]
+async fn limits_hold_for_both_instances_together() {
+    let Some(server) = RedisServer::start().unwrap() else { return };
+    let upstream = Upstream::start(at_once).await;
+    let limits = key("requests_per_minute = 4\ntokens_per_minute = 100000");
+    let instances =
+        [instance(&upstream, &server, &limits).await, instance(&upstream, &server, &limits).await];
+    for number in 0..4 {
+        let reply = send(&instances[number % 2], Method::POST, "/v1/chat/completions", &chat()).await;
+        assert_eq!(reply.status(), 200);
+        let left = (3 - number).to_string();
+        assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some(left.as_str()));
+        assert_eq!(reply.header("x-ratelimit-limit-tokens"), Some("100000"));
+        reply.rest().await;
+    }
+    for proxy in &instances {
+        let reply = send(proxy, Method::POST, "/v1/chat/completions", &chat()).await;
+        assert_eq!(
+            (reply.status().as_u16(), reply.header("x-ratelimit-remaining-requests")),
+            (429, Some("0"))
+        );
+        assert!(reply.header("retry-after").is_some());
+    }
+}
+
+#[tokio::test]
+async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
+    let Some(mut server) = RedisServer::start().unwrap() else { return };
+    let upstream = Upstream::start(at_once).await;
+    let limits = key("requests_per_minute = 6\ntokens_per_month = 100000");
+    let proxy = instance(&upstream, &server, &limits).await;
+    let mut strict = Setup { execution: limits.clone(), ..Setup::new(upstream.address) };
+    strict.limits.unchecked_budgets = UncheckedBudgets::Refuse;
+    let strict = instance_of(strict, &server).await;
+    let (_, one) = post(&proxy, "/v1/responses", &json!({"model": "m", "input": "one"})).await;
+    let next = json!({"model": "m", "input": "two", "previous_response_id": one["id"]});
+    assert_eq!(metric(&proxy, "toolwire_store_away").await, "0");
+
+    server.kill().unwrap();
+    let away = until_status(&proxy, "/v1/responses", &next, 503).await;
+    assert_eq!(away["error"]["code"], "store_unavailable", "{away}");
+    assert_eq!(metric(&proxy, "toolwire_store_away").await, "1");
+    assert_eq!(send(&proxy, Method::GET, "/readyz", &Value::Null).await.status(), 200);
+    // Half of the limit, since there are two instances.
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(post(&proxy, "/v1/chat/completions", &chat()).await.0);
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    assert_eq!(metric(&proxy, "toolwire_unchecked_requests_total").await, "3");
+    let refused = until_status(&strict, "/v1/chat/completions", &chat(), 503).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("cannot be looked up"), "{refused}");
+
+    server.restart().unwrap();
+    until_status(&proxy, "/v1/responses", &next, 200).await;
+    assert_eq!(metric(&proxy, "toolwire_store_away").await, "0");
+}
+
+/// The server is killed and started again in the middle of load.
+#[tokio::test]
+async fn no_request_hangs_when_the_store_is_killed_under_load() {
+    let Some(mut server) = RedisServer::start().unwrap() else { return };
+    let upstream = Upstream::start(at_once).await;
+    let limits = key(
+        "requests_per_minute = 100000\ntokens_per_minute = 100000000\nstreams = 100\ntokens_per_month = 1000000000",
+    );
+    let instances =
+        Arc::new([instance(&upstream, &server, &limits).await, instance(&upstream, &server, &limits).await]);
+    let mut load = JoinSet::new();
+    for number in 0..8 {
+        let instances = Arc::clone(&instances);
+        load.spawn(async move {
+            let (mut statuses, mut last) = (Vec::new(), Value::Null);
+            for round in 0..40 {
+                let proxy = &instances[(number + round) % 2];
+                let mut body = json!({"model": "m", "input": "x"});
+                if !last.is_null() {
+                    body["previous_response_id"] = last.clone();
+                }
+                let (status, answer) = post(proxy, "/v1/responses", &body).await;
+                statuses.push(status);
+                // What was stored in an outage is known to the other instance when that has ended.
+                last = if status == 200 && round % 4 != 3 { answer["id"].clone() } else { Value::Null };
+            }
+            statuses
+        });
+    }
+    for _ in 0..3 {
+        tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        server.kill().unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        server.restart().unwrap();
+    }
+    let statuses: Vec<_> = load.join_all().await.into_iter().flatten().collect();
+    let unexpected = statuses.iter().filter(|status| !matches!(status, 200 | 404 | 503)).count();
+    assert_eq!((statuses.len(), unexpected), (320, 0), "{statuses:?}");
+    assert!(statuses.iter().filter(|status| **status == 200).count() >= 80, "{statuses:?}");
+    // Everything that was begun is settled: no place stays taken.
+    let one = json!({"model": "m", "input": "x"});
+    until_status(&instances[0], "/v1/responses", &one, 200).await;
+}
