@@ -199,6 +199,8 @@ impl Access {
     /// Records that the exchange goes on with another model.
     pub(crate) fn moved(&mut self, model: &str, upstream: &Arc<Upstream>) {
         self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
+        // Its counts begin anew.
+        self.counted = (None, None);
     }
 
     /// The request's span. It is never entered while a response is read.
@@ -330,7 +332,7 @@ impl Access {
         }
     }
 
-    /// Tells the trace how the request went. Refusals are the client's faults, not ours.
+    /// Tells the trace how the request went, and why it failed. A refusal is the client's fault, so the span of its request has not failed.
     fn describe(&mut self, error: Option<&'static str>) {
         let (status, hops) = (u64::from(self.status), self.hops as u64);
         self.trace.set("http.response.status_code", || status);
@@ -395,7 +397,7 @@ impl Drop for Access {
         let tokens =
             self.tally.as_ref().map_or((None, None), |tally| (tally.input_tokens, tally.output_tokens));
         self.hop_ended(&outcome, error, tokens);
-        self.describe(error);
+        self.describe(error.filter(|_| matches!(outcome, Outcome::Failed(_))));
         self.span.record("outcome", display(&self.outcome));
         self.count();
         self.write_line();
