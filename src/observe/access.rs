@@ -345,7 +345,7 @@ impl Access {
             self.passed.fail(error);
         }
         self.passed.end();
-        let is_ours = status >= 500 || status < 400;
+        let is_ours = !(400..500).contains(&status);
         if let Some(error) = error.filter(|_| is_ours) {
             self.trace.fail(error);
         }
