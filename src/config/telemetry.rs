@@ -8,9 +8,9 @@ use toml::{Value, de::DeValue};
 
 use super::{
     Environment,
-    keys::{Keys, Reading, duration_value, table_of},
+    keys::{Keys, Reading, duration_value, string, table_of},
     table::{Cell, Context, Table},
-    value::duration,
+    value::duration_or_off,
 };
 use crate::{
     settings::{Field, Key, TableText, names_secret},
@@ -28,7 +28,7 @@ pub(super) struct Draft {
     service_name: Option<String>,
     sample: Option<f64>,
     trust_trace_context: Option<bool>,
-    metrics_interval: Option<Duration>,
+    metrics_interval: Option<Option<Duration>>,
 }
 
 /// The keys.
@@ -76,11 +76,14 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Field::OptionalSwitch(&mut draft.trust_trace_context),
     );
     keys.special(
-        Key::new("metrics_interval", "the time between two exports of metrics")
-            .or("`$OTEL_METRIC_EXPORT_INTERVAL` milliseconds, else `\"1m\"`"),
+        Key::new(
+            "metrics_interval",
+            "the time between two exports of metrics, or `\"off\"` for a collector that takes only traces",
+        )
+            .or("`$OTEL_METRIC_EXPORT_INTERVAL` milliseconds, else `\"1m\"`; `\"off\"` if `$OTEL_METRICS_EXPORTER` is `none`"),
         &mut draft.metrics_interval,
-        |cell| duration(cell).map(Some),
-        |interval| interval.map(duration_value),
+        |cell| duration_or_off(cell).map(Some),
+        |interval| interval.map(|own| own.map_or_else(|| string("off"), duration_value)),
     );
 }
 
@@ -182,8 +185,7 @@ impl Variables<'_> {
             let share = |text: &str| text.parse().ok().filter(|share| is_share(*share));
             self.of("OTEL_TRACES_SAMPLER_ARG", "a number from 0 to 1", share)
         });
-        let interval =
-            draft.metrics_interval.or_else(|| self.of("OTEL_METRIC_EXPORT_INTERVAL", "milliseconds", millis));
+        let interval = draft.metrics_interval.unwrap_or_else(|| self.metrics_interval());
         let delay = self.of("OTEL_BSP_SCHEDULE_DELAY", "milliseconds", millis);
         let timeout = self.of("OTEL_EXPORTER_OTLP_TIMEOUT", "milliseconds", millis);
         Some(TelemetrySettings {
@@ -193,10 +195,19 @@ impl Variables<'_> {
             resource,
             sample: sample.unwrap_or(1.0),
             trusts_context: draft.trust_trace_context.unwrap_or(!has_keys),
-            metrics_interval: interval.unwrap_or(Duration::from_secs(60)),
+            metrics_interval: interval,
             batch_delay: delay.unwrap_or(Duration::from_secs(5)),
             timeout: timeout.unwrap_or(Duration::from_secs(10)),
         })
+    }
+
+    /// The time between two exports of metrics, if they are wanted.
+    fn metrics_interval(&mut self) -> Option<Duration> {
+        if (self.environment)("OTEL_METRICS_EXPORTER").is_some_and(|exporter| exporter == "none") {
+            return None;
+        }
+        let interval = self.of("OTEL_METRIC_EXPORT_INTERVAL", "milliseconds", millis);
+        Some(interval.unwrap_or(Duration::from_secs(60)))
     }
 
     /// The value of a variable. An empty one is not set.
@@ -256,12 +267,52 @@ fn headers(text: &str) -> Option<BTreeMap<String, TableText>> {
 #[cfg(all(test, feature = "otel"))]
 mod tests {
     use super::*;
+    use crate::config::{Config, Overrides, load};
 
     fn complete(draft: Draft, variables: &[(&str, &str)]) -> (Option<TelemetrySettings>, Vec<&'static str>) {
         let of = |name: &str| Some(variables.iter().find(|(own, _)| *own == name)?.1.to_owned());
         let mut variables = Variables { environment: &of, wrong: Vec::new() };
         let settings = variables.complete(draft, true);
         (settings, variables.wrong.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// What a file with this table is read as.
+    fn loaded(table: &str) -> Result<Config, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let rest = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";
+        std::fs::write(file.path(), format!("[telemetry]\n{table}\n{rest}")).unwrap();
+        let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
+        let loaded = load(&overrides, &|name| (name == "SECRET").then(|| "very-secret".to_owned()));
+        loaded.map(|loaded| loaded.config).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn faults_are_reported_without_secrets() {
+        for (table, said) in [
+            ("sample = 1.5", "expected a number from 0 to 1"),
+            ("sample = -1", "expected a number from 0 to 1"),
+            ("sample = nan", "expected a number from 0 to 1"),
+            ("sample = \"1\"", "expected a number from 0 to 1"),
+            ("metrics_interval = \"0s\"", "greater than zero"),
+            ("endpoint = \"localhost:4318\"", "http"),
+            ("endpoint = \"http://u:very-secret@h\"", "no user or password"),
+            ("headers = { \"a b\" = \"very-secret\" }", "no HTTP header"),
+            ("headers = { a = \"very-secret\\r\\nb: c\" }", "no HTTP header"),
+        ] {
+            let problems = loaded(table).unwrap_err();
+            assert!(problems.contains(said), "{table}: {problems}");
+            assert!(!problems.contains("very-secret"), "{table}: {problems}");
+        }
+    }
+
+    #[test]
+    fn headers_are_secret() {
+        let config = loaded("endpoint = \"http://c\"\nheaders = { a = \"env:SECRET\" }\nsample = 1").unwrap();
+        assert!(config.secrets().any(|secret| secret == "very-secret"));
+        let shown = config.to_toml().to_string();
+        assert!(shown.contains("sample = 1.0") && !shown.contains("very-secret"), "{shown}");
+        assert!(config.telemetry.unwrap().trusts_context);
+        assert!(loaded("").unwrap().telemetry.is_none());
     }
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318/");
@@ -291,8 +342,10 @@ mod tests {
         assert_eq!(headers, [("api-key", "a b="), ("x", "+")]);
         assert_eq!(settings.service_name, "from-resource");
         assert_eq!(settings.resource, [("deployment.environment.name".to_owned(), "test".to_owned())]);
-        assert_eq!(settings.metrics_interval, Duration::from_millis(1500));
+        assert_eq!(settings.metrics_interval, Some(Duration::from_millis(1500)));
         assert!((settings.sample - 0.25).abs() < f64::EPSILON && !settings.trusts_context);
+        let without = complete(Draft::default(), &[ENDPOINT, ("OTEL_METRICS_EXPORTER", "none")]).0.unwrap();
+        assert_eq!(without.metrics_interval, None);
         let own = Draft { sample: Some(0.5), service_name: Some("own".to_owned()), ..Draft::default() };
         let settings = complete(own, &variables).0.unwrap();
         assert!((settings.sample - 0.5).abs() < f64::EPSILON);

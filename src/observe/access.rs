@@ -244,6 +244,8 @@ impl Access {
             live.at(model, &upstream.name);
         }
         self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
+        // Its counts begin anew.
+        self.counted = (None, None);
     }
 
     /// The request's span. It is never entered while a response is read.
@@ -389,7 +391,7 @@ impl Access {
         }
     }
 
-    /// Tells the trace how the request went. Refusals are the client's faults, not ours.
+    /// Tells the trace how the request went, and why it failed. A refusal is the client's fault, so the span of its request has not failed.
     fn describe(&mut self, error: Option<&'static str>) {
         let (status, hops) = (u64::from(self.status), self.hops as u64);
         self.trace.set("http.response.status_code", || status);
@@ -402,7 +404,7 @@ impl Access {
             self.passed.fail(error);
         }
         self.passed.end();
-        let is_ours = status >= 500 || status < 400;
+        let is_ours = !(400..500).contains(&status);
         if let Some(error) = error.filter(|_| is_ours) {
             self.trace.fail(error);
         }
@@ -495,7 +497,7 @@ impl Drop for Access {
         let tokens =
             self.tally.as_ref().map_or((None, None), |tally| (tally.input_tokens, tally.output_tokens));
         self.hop_ended(&outcome, error, tokens);
-        self.describe(error);
+        self.describe(error.filter(|_| matches!(outcome, Outcome::Failed(_))));
         self.span.record("outcome", display(&self.outcome));
         self.count();
         self.add_figures(error);

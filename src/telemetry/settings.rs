@@ -21,8 +21,8 @@ pub struct TelemetrySettings {
     pub(crate) sample: f64,
     /// Clients' traces are continued. Otherwise each request begins a trace, which refers to the client's.
     pub(crate) trusts_context: bool,
-    /// The time between two exports of metrics.
-    pub(crate) metrics_interval: Duration,
+    /// The time between two exports of metrics; `None`: they are not exported.
+    pub(crate) metrics_interval: Option<Duration>,
     /// The longest that a span waits for others to be exported with.
     pub(crate) batch_delay: Duration,
     /// How long an export may take.

@@ -138,7 +138,7 @@ mod tests {
             resource: Vec::new(),
             sample,
             trusts_context,
-            metrics_interval: Duration::from_secs(1),
+            metrics_interval: None,
             batch_delay: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
         };

@@ -12,6 +12,8 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
+use toolwire::config::Passthrough;
+
 use crate::support::{
     client::{Client, STREAM, chat_request},
     proxy::{Proxy, Setup},
@@ -169,7 +171,7 @@ async fn request_and_every_attempt_are_spans_of_the_clients_trace() {
     let collector = Collector::start("200 OK").await;
     let (failing, at_failing) = noting(Some("503 Service Unavailable")).await;
     let (good, at_good) = noting(None).await;
-    let table = collector.table("service_name = \"gateway\"\nheaders = { x-api-key = \"env-like-secret\" }");
+    let table = collector.table("service_name = \"gateway\"\nmetrics_interval = \"off\"\nheaders = { x-api-key = \"env-like-secret\" }");
     let proxy = Proxy::of(&format!(
         "[[upstreams]]\nname = \"u1\"\ndialect = \"chat\"\nbase_url = \"http://{}\"\napi_key = \"upstream-secret\"\n\
          [[upstreams]]\nname = \"u2\"\ndialect = \"chat\"\nbase_url = \"http://{}\"\n\
@@ -180,6 +182,7 @@ async fn request_and_every_attempt_are_spans_of_the_clients_trace() {
     ));
     assert!(ask(&proxy, &CONTEXT).await.contains("answer-text"));
     let exported = collector.after(proxy).await;
+    assert!(exported.metrics.is_empty());
     assert_eq!(exported.spans.len(), 3, "{:?}", exported.spans);
     assert!(exported.spans.iter().all(|span| hex(&span.trace_id) == TRACE));
     let server = exported.span("POST chat_completions");
@@ -244,6 +247,29 @@ async fn clients_with_keys_do_not_decide_about_traces() {
     assert!(sent.starts_with(&format!("00-{}-", hex(&server.trace_id))), "{sent}");
     assert_eq!((header(&requests, "tracestate"), header(&requests, "baggage")), (None, None));
     assert!(!exported.shows("clients-secret"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_passed_through_are_part_of_the_trace() {
+    let collector = Collector::start("200 OK").await;
+    let (upstream, requests) = noting(Some("429 Too Many Requests")).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.passthrough = Passthrough::parse(&["/v1/embeddings"]).unwrap();
+    setup.execution = collector.table("");
+    let proxy = setup.start().await;
+    let mut request = chat_request(&proxy, r#"{"model":"m","input":"secret-input"}"#);
+    *request.uri_mut() = proxy.url("/v1/embeddings").parse().unwrap();
+    request.headers_mut().insert("traceparent", HeaderValue::from_static(PARENT));
+    Client::new().send(request).await.unwrap().rest().await;
+    let exported = collector.after(proxy).await;
+    let [client, server] = exported.spans.as_slice() else { panic!("{:?}", exported.spans) };
+    assert_eq!((client.kind, client.name.as_str()), (SpanKind::Client as i32, "POST"));
+    assert_eq!(server.kind, SpanKind::Server as i32);
+    assert_eq!(client.parent_span_id, server.span_id);
+    assert_eq!((is_error(client), is_error(server)), (true, false));
+    let sent = header(&requests, "traceparent").unwrap();
+    assert_eq!(sent, format!("00-{TRACE}-{}-01", hex(&client.span_id)));
+    assert!(!exported.shows("secret-input"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

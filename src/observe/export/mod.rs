@@ -8,6 +8,7 @@ mod exposition;
 mod otlp;
 
 use std::{
+    future::pending,
     io,
     sync::Arc,
     thread,
@@ -21,7 +22,7 @@ use secrecy::ExposeSecret;
 use tokio::{
     runtime,
     sync::{mpsc, oneshot},
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use self::otlp::Resource;
@@ -29,7 +30,6 @@ use super::Metrics;
 use crate::{
     execute::http::HttpClient,
     telemetry::{Message, SpanRecord, TelemetrySettings, TraceMetrics, Tracer},
-    untrusted::{MAX_VALUE, clip, escaped},
 };
 
 /// Spans of one export.
@@ -37,6 +37,9 @@ const MAX_BATCH: usize = 512;
 
 /// Bytes of a collector's response. What it says is not used.
 const MAX_RESPONSE: usize = 64 << 10;
+
+/// A year: longer delays do not differ.
+const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Starts the thread that exports. It ends when the tracer is dropped.
 ///
@@ -57,6 +60,20 @@ pub(crate) fn start(settings: &Arc<TelemetrySettings>, metrics: &Arc<Metrics>) -
         runtime.shutdown_background();
     })?;
     Ok(tracer)
+}
+
+/// This long from now, or so far that it does not matter.
+fn after(delay: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(delay).unwrap_or(now + FAR)
+}
+
+/// Waits until then; `None`: for ever.
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => pending().await,
+    }
 }
 
 /// What is exported, as the collector's paths and our counters call it.
@@ -123,8 +140,7 @@ impl Exporter {
         mut queue: mpsc::Receiver<Message>,
     ) {
         let began = SystemTime::now();
-        let mut ticks = interval_at(Instant::now() + settings.metrics_interval, settings.metrics_interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_metrics = settings.metrics_interval.map(after);
         let mut batch = Vec::new();
         let mut flushed: Vec<oneshot::Sender<()>> = Vec::new();
         let mut due = Instant::now();
@@ -132,8 +148,9 @@ impl Exporter {
             let message = tokio::select! {
                 message = queue.recv() => message.map(Some),
                 () = sleep_until(due), if !batch.is_empty() => Some(None),
-                _ = ticks.tick() => {
+                () = until(next_metrics) => {
                     self.send_metrics(metrics, began).await;
+                    next_metrics = settings.metrics_interval.map(after);
                     continue;
                 }
             };
@@ -141,7 +158,7 @@ impl Exporter {
             match message.flatten() {
                 Some(Message::Span(span)) => {
                     if batch.is_empty() {
-                        due = Instant::now() + settings.batch_delay;
+                        due = after(settings.batch_delay);
                     }
                     batch.push(*span);
                     if batch.len() < MAX_BATCH {
@@ -153,7 +170,9 @@ impl Exporter {
             }
             self.send_spans(&mut batch).await;
             if is_last || !flushed.is_empty() {
-                self.send_metrics(metrics, began).await;
+                if settings.metrics_interval.is_some() {
+                    self.send_metrics(metrics, began).await;
+                }
                 // Fails if the server no longer waits.
                 flushed.drain(..).for_each(|tell| _ = tell.send(()));
             }
@@ -192,8 +211,6 @@ impl Exporter {
             Err(reason) => {
                 self.counted.failed.get_or_create(&vec![("signal", signal)]).inc();
                 if !*is_failing {
-                    let reason = clip(&reason, MAX_VALUE);
-                    let reason = escaped(&reason);
                     tracing::warn!(signal, %reason, "the collector does not accept telemetry; what is not exported is lost");
                 }
                 *is_failing = true;
