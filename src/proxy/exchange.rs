@@ -177,6 +177,7 @@ pub(super) fn host(
     let asker = Asker {
         owner: caller.owner,
         client: caller.label().map(Into::into),
+        payer: caller.payer(),
         model: conversation.model.as_str().into(),
         exchange: request.into(),
     };

@@ -34,6 +34,7 @@ use self::{
 use crate::{
     config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name},
     dialect::ClientDialect,
+    execute::ask::Payer,
     store::{EmbeddedStore, Key, Store, StoreSettings},
 };
 
@@ -261,6 +262,20 @@ impl Account {
     fn levels(&self) -> Levels {
         let level = |bucket: &Option<Arc<Bucket>>| bucket.as_ref().map(|bucket| bucket.level());
         Levels { requests: level(&self.requests), tokens: level(&self.tokens) }
+    }
+}
+
+/// For what toolwire asks models by itself.
+impl Payer for Account {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn pay(&self, (input, output): (u64, u64)) {
+        if let Some(bucket) = &self.tokens {
+            bucket.owe(input.saturating_add(output));
+        }
+        self.usage.add((input, output), 0, super::service::unix_time());
     }
 }
 

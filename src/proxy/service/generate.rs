@@ -176,7 +176,9 @@ impl Service {
             None => false,
         };
         if let Some(describer) = &describer {
-            self.vision.describe(&mut conversation, (&self.asking, describer), (owner, id)).await;
+            self.vision
+                .describe(&mut conversation, (&self.asking, describer), (owner, caller.payer(), id))
+                .await;
         }
         let known = Known {
             config: &self.config,
