@@ -348,10 +348,15 @@ impl ExchangeState {
             State::Open if self.pipeline.is_behind() => {}
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
-            State::Failed => match self.pipeline.failure().cloned() {
-                Some(failure) if self.ask_another(&failure) => {}
-                _ => self.stage = Stage::Over,
-            },
+            State::Failed => {
+                let failure = self.pipeline.failure().cloned();
+                if failure.as_ref().is_some_and(|failure| failure.kind() == Kind::Unauthorized) {
+                    self.client.refused_since(self.begun);
+                }
+                if !failure.is_some_and(|failure| self.ask_another(&failure)) {
+                    self.stage = Stage::Over;
+                }
+            }
             State::Done => {
                 self.completed();
                 self.await_body_end();
