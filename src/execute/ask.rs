@@ -3,7 +3,7 @@
 //! For tools that need a model: a search that a model's own upstream answers, the description of an image. The request takes the way of
 //! all others (the model's entry, its upstream's queue and connections), but offers no hosted tools.
 
-use std::{fmt, pin::Pin};
+use std::{fmt, pin::Pin, sync::Arc};
 
 use super::{
     audit::Subject,
@@ -29,8 +29,17 @@ pub(crate) trait Ask: fmt::Debug + Send + Sync {
 /// Why the model gave no complete answer.
 pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> + Send + 'a>>;
 
+/// A client whose tokens are limited.
+pub(crate) trait Payer: fmt::Debug + Send + Sync {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// Takes tokens from what it may use: those of a question, and those of the answer. A limit is never too low for that.
+    fn pay(&self, tokens: (u64, u64));
+}
+
 /// What a model is asked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Question {
     /// The messages, and the model's name.
     pub(crate) conversation: Conversation,
@@ -38,6 +47,8 @@ pub(crate) struct Question {
     pub(crate) purpose: Purpose,
     /// The client's request that needs it.
     pub(crate) subject: Subject,
+    /// The client, if its tokens are counted.
+    pub(crate) payer: Option<Arc<dyn Payer>>,
 }
 
 /// What a question is asked for.
@@ -61,10 +72,14 @@ impl Purpose {
 
 impl Question {
     /// A question in these turns.
-    pub(crate) fn new((model, purpose): (&str, Purpose), turns: Vec<Turn>, subject: Subject) -> Self {
+    pub(crate) fn new(
+        (model, purpose): (&str, Purpose),
+        turns: Vec<Turn>,
+        (subject, payer): (Subject, Option<Arc<dyn Payer>>),
+    ) -> Self {
         let conversation =
             Conversation { model: model.to_owned(), turns, parallel_calls: true, ..Conversation::default() };
-        Self { conversation, purpose, subject }
+        Self { conversation, purpose, subject, payer }
     }
 }
 

@@ -186,6 +186,7 @@ impl HostedCall {
             tool: self.hosted.spec.name.clone(),
             arguments: self.arguments.clone(),
             client,
+            payer: self.turn.asker.payer.clone(),
             subject: self.subject.clone(),
             deadline: self.turn.deadline,
             given_up: GivenUp::default(),

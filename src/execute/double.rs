@@ -143,7 +143,7 @@ pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Script
 }
 
 pub(super) fn asker() -> Asker {
-    Asker { owner: Owner([7; 32]), client: None, model: "m".into(), exchange: "ex_1".into() }
+    Asker { owner: Owner([7; 32]), client: None, payer: None, model: "m".into(), exchange: "ex_1".into() }
 }
 
 /// A turn that has all tools of the stage.

@@ -276,6 +276,7 @@ mod tests {
             arguments: engine.into_iter().collect::<Map<_, Value>>(),
             client: Owner::default(),
             deadline: Instant::now() + Duration::from_secs(60),
+            payer: None,
             subject: Default::default(),
             given_up: Default::default(),
         }

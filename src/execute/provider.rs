@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     Registrations,
-    ask::Ask,
+    ask::{Ask, Payer},
     audit::{Audit, AuditEvent, Subject, unix_millis},
     files::ImageFiles,
     http::HttpClient,
@@ -138,6 +138,8 @@ pub(crate) struct Invocation {
     pub(crate) arguments: Map<String, Value>,
     /// Whose request it is.
     pub(crate) client: Owner,
+    /// The client, if its tokens are counted.
+    pub(crate) payer: Option<Arc<dyn Payer>>,
     /// The request, and the hop that has the call.
     pub(crate) subject: Subject,
     /// When the turn ends.

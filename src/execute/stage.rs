@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Registrations,
-    ask::Ask,
+    ask::{Ask, Payer},
     audit::{Audit, ExchangeId},
     cache::Cache,
     deferred::Deferred,
@@ -167,6 +167,8 @@ pub(crate) struct Asker {
     pub(crate) owner: Owner,
     /// How events name the client: the name of its key, or a short mark. `None`: it needed no key.
     pub(crate) client: Option<Arc<str>>,
+    /// The client, if its tokens are counted.
+    pub(crate) payer: Option<Arc<dyn Payer>>,
     /// The model that the client requested.
     pub(crate) model: Arc<str>,
     /// Which exchange it is.

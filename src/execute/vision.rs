@@ -19,7 +19,7 @@ use tokio::{
 use tracing::Instrument;
 
 use super::{
-    ask::{Ask, Purpose, Question},
+    ask::{Ask, Payer, Purpose, Question},
     audit::{ExchangeId, Subject},
 };
 use crate::{
@@ -79,12 +79,13 @@ pub(crate) fn has_images(conversation: &Conversation) -> bool {
 }
 
 impl Vision {
-    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. Events name `exchange`.
+    /// Puts texts in place of all images: the descriptions by `model`, or that there is none. Events name `exchange`; the tokens count for
+    /// `payer`.
     pub(crate) async fn describe(
         self: &Arc<Self>,
         conversation: &mut Conversation,
         (ask, model): (&Arc<dyn Ask>, &str),
-        (owner, exchange): (Owner, &ExchangeId),
+        (owner, payer, exchange): (Owner, Option<Arc<dyn Payer>>, &ExchangeId),
     ) {
         let subject = Subject { exchange: exchange.clone(), hop: 1 };
         let images: Vec<_> =
@@ -94,7 +95,7 @@ impl Vision {
         let mut tasks = JoinSet::new();
         for (digest, turn, image) in images.iter().skip(undescribed) {
             if asked.insert(*digest, None).is_none() {
-                let question = question(model, (turn, image), subject.clone());
+                let question = question(model, (turn, image), (subject.clone(), payer.clone()));
                 let (own, ask, digest) = (Arc::clone(self), Arc::clone(ask), *digest);
                 let describing = async move { (digest, own.description(digest, &*ask, question).await) };
                 tasks.spawn(describing.in_current_span());
@@ -166,7 +167,7 @@ fn digest(owner: Owner, model: &str, image: &Part) -> ImageDigest {
     digest
 }
 
-fn question(model: &str, (turn, image): (&Turn, &Part), subject: Subject) -> Question {
+fn question(model: &str, (turn, image): (&Turn, &Part), by: (Subject, Option<Arc<dyn Payer>>)) -> Question {
     let text: String = turn.joined_text().chars().take(MAX_TEXT).collect();
     let text = if text.trim().is_empty() {
         "Describe this image.".to_owned()
@@ -175,7 +176,7 @@ fn question(model: &str, (turn, image): (&Turn, &Part), subject: Subject) -> Que
     };
     let asked = Turn::of(Role::User, vec![Part::Text(text), image.clone()]);
     let turns = vec![Turn::text(Role::System, INSTRUCTIONS), asked];
-    Question::new((model, Purpose::Vision), turns, subject)
+    Question::new((model, Purpose::Vision), turns, by)
 }
 
 /// Puts the next texts in place of the turn's images. An image of a tool's result becomes part of the result.
@@ -267,7 +268,7 @@ mod tests {
         mut conversation: Conversation,
     ) -> String {
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(describer);
-        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), &"req_1".into())).await;
+        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), None, &"req_1".into())).await;
         assert!(!has_images(&conversation));
         conversation.turns.iter().map(Turn::joined_text).collect::<Vec<_>>().join("|")
     }
@@ -298,8 +299,12 @@ mod tests {
         }
         assert_eq!(describer.questions.lock().unwrap().len(), 1);
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(&describer);
-        vision.describe(&mut with_images(["a"]), (&ask, "eyes"), (Owner([1; 32]), &"req_1".into())).await;
-        vision.describe(&mut with_images(["a"]), (&ask, "others"), (Owner::default(), &"req_1".into())).await;
+        vision
+            .describe(&mut with_images(["a"]), (&ask, "eyes"), (Owner([1; 32]), None, &"req_1".into()))
+            .await;
+        vision
+            .describe(&mut with_images(["a"]), (&ask, "others"), (Owner::default(), None, &"req_1".into()))
+            .await;
         assert_eq!(describer.questions.lock().unwrap().len(), 3);
     }
 
@@ -367,7 +372,7 @@ mod tests {
         let turn = Turn::of(Role::Tool, vec![Part::Result(output), image("a")]);
         let mut conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         let ask: Arc<dyn Ask> = describer;
-        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), &"req_1".into())).await;
+        vision.describe(&mut conversation, (&ask, "eyes"), (Owner::default(), None, &"req_1".into())).await;
         let [Part::Result(output)] = conversation.turns[0].parts.as_slice() else { panic!("one result") };
         assert_eq!(output.content, "shot\n[image 1: a picture of a]");
     }

@@ -508,20 +508,21 @@ impl Metrics {
 
     /// Counts a finished request of the client `key`, and the tokens that count for it: those of the request and those of the response.
     /// Names of keys and models are those of the configuration.
-    pub(super) fn key_request(
-        &self,
-        key: &str,
-        model: Option<&str>,
-        (status, (input, output)): (u16, (u64, u64)),
-    ) {
-        let (key, model) = (key.to_owned(), model.unwrap_or(OTHER).to_owned());
+    pub(super) fn key_request(&self, key: &str, model: Option<&str>, (status, tokens): (u16, (u64, u64))) {
+        let model = model.unwrap_or(OTHER);
+        self.key_tokens(key, model, tokens);
+        let (key, model) = (key.to_owned(), model.to_owned());
+        self.key_requests.get_or_create(&KeyRequestLabels { key, model, status }).inc();
+    }
+
+    /// Counts tokens of a client whose key has a name: those of a request, and those of the response.
+    pub(crate) fn key_tokens(&self, key: &str, model: &str, (input, output): (u64, u64)) {
         for (kind, tokens) in [("input", input), ("output", output)] {
             if tokens > 0 {
-                let labels = KeyTokenLabels { key: key.clone(), model: model.clone(), kind };
+                let labels = KeyTokenLabels { key: key.to_owned(), model: model.to_owned(), kind };
                 self.key_tokens.get_or_create(&labels).inc_by(tokens);
             }
         }
-        self.key_requests.get_or_create(&KeyRequestLabels { key, model, status }).inc();
     }
 
     /// Records the time to the first byte of a response.

@@ -8,8 +8,8 @@
 mod access;
 #[cfg(feature = "otel")]
 mod export;
-pub(crate) mod gen_ai;
 mod figures;
+pub(crate) mod gen_ai;
 mod hop;
 mod latencies;
 mod list;

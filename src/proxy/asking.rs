@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    exchange,
+    count, exchange,
     learned::Learned,
     service,
     upstream::{Admission, BodyRead, Client, Opened},
@@ -74,6 +74,7 @@ impl ConfiguredModels {
         report: &mut QuestionReport<'_>,
     ) -> Result<ModelAnswer, Failure> {
         let Question { mut conversation, purpose, .. } = question;
+        let input = count::tokens(&conversation) as u64;
         let client = self.clients.get(&model.upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", model.upstream.name))
         })?;
@@ -103,9 +104,10 @@ impl ConfiguredModels {
         let client = client.traced(report.context());
         let opened =
             Arc::clone(&client).open(request, Admission::New).await.map_err(|error| error.failure)?;
+        report.answered(input);
         let mut out = BytesMut::new();
         let read = read(opened, &mut pipeline, &mut out, &client).await;
-        report.counted(pipeline.tally());
+        report.counted(&pipeline);
         read?;
         if let Some(failure) = pipeline.failure() {
             return Err(failure.clone());

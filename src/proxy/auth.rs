@@ -19,7 +19,7 @@ use super::limits::{Account, Ledger};
 use crate::{
     config::{ClientKey, Config, KeyDigest, KeyFile, client_keys::settled, is_mistyped},
     dialect::UID_HEADER,
-    execute::key_mark,
+    execute::{ask::Payer, key_mark},
     failure::{Failure, Kind},
     store::Owner,
 };
@@ -41,6 +41,11 @@ impl Caller {
     pub(super) fn label(&self) -> Option<String> {
         let name = self.account.as_ref().map(|account| account.name().to_string());
         name.or_else(|| key_mark(self.owner))
+    }
+
+    /// The client as one whose tokens are counted, if it has a name.
+    pub(super) fn payer(&self) -> Option<Arc<dyn Payer>> {
+        self.account.clone().map(|account| account as _)
     }
 
     /// Checks that it may request `model`, whether or not there is such a model.

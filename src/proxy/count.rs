@@ -6,6 +6,7 @@
 use crate::{
     conversation::{Conversation, Part, Tool},
     format::estimated_tokens,
+    pipeline::{Pipeline, Tally},
 };
 
 /// For the marks around a message.
@@ -15,7 +16,24 @@ const PER_TURN: usize = 4;
 const PER_MEDIA: usize = 1_000;
 
 /// Bytes of a token, by a rougher estimate.
-pub(super) const BYTES_PER_TOKEN: usize = 4;
+const BYTES_PER_TOKEN: usize = 4;
+
+/// The tokens that a response has taken, of its request and its own: as the upstream counts them, or by estimate if it does not,
+/// or was not heard to the end. `input` is the estimate for the request.
+pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64) {
+    let estimate = estimated_output(pipeline);
+    let output = match (tally.output_tokens, tally.finish) {
+        (Some(counted), Some(_)) => counted,
+        (counted, _) => counted.unwrap_or(0).max(estimate),
+    };
+    (tally.input_tokens.unwrap_or(input), output)
+}
+
+/// About how many tokens the model has written.
+pub(super) fn estimated_output(pipeline: &Pipeline) -> u64 {
+    let written = pipeline.text_given().map_or(0, |given| given.written);
+    written.div_ceil(BYTES_PER_TOKEN as u64)
+}
 
 /// The estimated tokens of the request `sent` to an upstream.
 pub(super) fn tokens(sent: &Conversation) -> usize {

@@ -176,6 +176,7 @@ pub(super) fn host(
     let asker = Asker {
         owner: caller.owner,
         client: caller.label().map(Into::into),
+        payer: caller.payer(),
         model: conversation.model.as_str().into(),
         exchange: exchange.clone(),
     };

@@ -19,6 +19,9 @@ pub(crate) trait SharedLimits: fmt::Debug + Send + Sync {
     /// The lease of a request that was admitted without [`SharedLimits::admit`]. It holds nothing; the request, and what it has used,
     /// are counted when it is settled.
     fn unchecked(&self, owner: Owner, month: String) -> Lease;
+
+    /// Counts what was used for a client beside its requests. `tokens_per_minute` is its limit.
+    fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>);
 }
 
 /// What a request asks for, and the limits of its client. `None`: no limit.

@@ -97,6 +97,37 @@ async fn refused_token_is_refreshed_once_and_stored_before_it_is_used() {
     }
 }
 
+#[tokio::test]
+async fn token_that_is_refused_inside_a_stream_is_refreshed_for_the_next_request() {
+    const REFUSED: &str = "data: {\"error\":{\"code\":401,\"message\":\"Invalid access token\"}}\n\n";
+    let (_folder, file, proton) = stand(1, &json!({}), 1).await;
+    let proxy = setup(&proton, &file).start().await;
+    proton.accounts().event = Some(REFUSED);
+    let (status, body) = ask(&proxy).await;
+    assert_eq!(status, 401, "{body}");
+    assert_eq!(ask(&proxy).await.0, 200);
+    assert_eq!(proton.counts(), (1, 0, 2));
+    assert!(proton.accounts().heads.last().unwrap().contains("authorization: bearer access-2\r\n"));
+    // A server that says it of a token that it has just issued is not believed.
+    proton.accounts().event = Some(REFUSED);
+    assert_eq!(ask(&proxy).await.0, 401);
+    assert_eq!(ask(&proxy).await.0, 200);
+    assert_eq!(proton.counts(), (1, 0, 4));
+}
+
+#[tokio::test]
+async fn session_that_was_doubted_is_used_if_it_cannot_be_refreshed() {
+    let (_folder, file, proton) = stand(1, &json!({}), 1).await;
+    let proxy = setup(&proton, &file).start().await;
+    proton.accounts().trouble = Some(("503 Service Unavailable", "{}"));
+    proton.accounts().event =
+        Some("data: {\"error\":{\"code\":401,\"message\":\"Invalid access token\"}}\n\n");
+    assert_eq!(ask(&proxy).await.0, 401);
+    assert_eq!(ask(&proxy).await.0, 200);
+    assert_eq!(ask(&proxy).await.0, 200);
+    assert_eq!(proton.counts(), (1, 0, 3));
+}
+
 /// However many requests wait for a new token, on whatever thread, it is fetched once.
 #[tokio::test]
 async fn thousand_waiting_requests_make_one_refresh() {

@@ -273,6 +273,31 @@ async fn counts_of_the_upstream_are_used_and_a_budget_ends() {
 }
 
 #[tokio::test]
+async fn questions_to_other_models_count_for_the_client() {
+    // For the description as for the response.
+    let upstream = counted(100, 20).await;
+    let mut setup = Setup { vision: Some("org/other"), ..with_key(&upstream, "tokens_per_month = 1000") };
+    setup.execution += "[admin]
+";
+    let proxy = setup.start().await;
+    let body = r#"{"model":"m","messages":[{"role":"user","content":[
+        {"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgphYmM="}}]}]}"#;
+    // The second time, the description is there.
+    for (requests, input, output) in [(1, 200, 40), (2, 300, 60)] {
+        assert_eq!(send(&proxy, "/v1/chat/completions", body).await.status(), 200);
+        let used = json!({"requests": requests, "input_tokens": input, "output_tokens": output});
+        assert_eq!(until_idle(&proxy).await["used"], used);
+    }
+    let metrics = get(&proxy, "/metrics").await.rest().await;
+    for line in [
+        r#"toolwire_key_tokens_total{key="team",model="org/other",kind="input"} 100"#,
+        r#"toolwire_key_tokens_total{key="team",model="m",kind="input"} 200"#,
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test]
 async fn budget_survives_a_restart() {
     let (upstream, state) = (counted(70, 30).await, tempfile::tempdir().unwrap());
     for (request, status) in [(1, 200), (2, 429)] {

@@ -50,6 +50,7 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
         "rate_limit_exceeded" | "429" => {
             Failure::new(Kind::RateLimit, message.unwrap_or("the upstream's rate limit is reached"))
         }
+        "401" => Failure::new(Kind::Unauthorized, message.unwrap_or("the upstream refuses the session")),
         code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
         // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the message keeps it for its
         // reader.

@@ -100,8 +100,13 @@ pub(super) async fn run(execution: &Arc<Execution>, name: &str, body: &[u8]) -> 
         return Err(AdminError::unknown("hosted tool", name));
     }
     let id = format!("run_{:016x}", fastrand::u64(..));
-    let asker =
-        Asker { owner: Owner::default(), client: None, model: "".into(), exchange: id.as_str().into() };
+    let asker = Asker {
+        owner: Owner::default(),
+        client: None,
+        payer: None,
+        model: "".into(),
+        exchange: id.as_str().into(),
+    };
     let turn = Arc::new(execution.by_hand(asker));
     let begun = Instant::now();
     let (name_of, arguments) = (name.to_owned(), input.to_string());

@@ -15,13 +15,13 @@ use crate::{
     event::Event,
     failure::{self, Failure, Kind},
     observe::{Access, Attempt, LiveState, Outcome, failure_name, finish_name, kind_name},
-    pipeline::{Pipeline, SLICE, State, Tally},
+    pipeline::{Pipeline, SLICE, State},
 };
 
 use super::{
     super::{
         budget::Reservation,
-        count::BYTES_PER_TOKEN,
+        count,
         failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         limits::Allowance,
@@ -271,13 +271,7 @@ impl ExchangeState {
             Stage::Deciding(_) => LiveState::Tools,
             Stage::AwaitingBodyEnd(_) | Stage::Over => LiveState::Ending,
         };
-        live.progress(state, self.estimated_output());
-    }
-
-    /// About how many tokens the model has written.
-    fn estimated_output(&self) -> u64 {
-        let written = self.pipeline.text_given().map_or(0, |given| given.written);
-        written.div_ceil(BYTES_PER_TOKEN as u64)
+        live.progress(state, count::estimated_output(&self.pipeline));
     }
 
     /// Publishes how far the text has come.
@@ -373,10 +367,15 @@ impl ExchangeState {
             State::Open if self.pipeline.is_behind() => {}
             State::Open if self.pipeline.awaits_end() => self.await_end(),
             State::Open => {}
-            State::Failed => match self.pipeline.failure().cloned() {
-                Some(failure) if self.ask_another(&failure) => {}
-                _ => self.stage = Stage::Over,
-            },
+            State::Failed => {
+                let failure = self.pipeline.failure().cloned();
+                if failure.as_ref().is_some_and(|failure| failure.kind() == Kind::Unauthorized) {
+                    self.client.refused_since(self.begun);
+                }
+                if !failure.is_some_and(|failure| self.ask_another(&failure)) {
+                    self.stage = Stage::Over;
+                }
+            }
             State::Done => {
                 self.completed();
                 self.await_body_end();
@@ -626,20 +625,6 @@ impl ExchangeState {
         self.fail(failure::timed_out("next piece", limit));
     }
 
-    /// The tokens that the response has taken, of its request and its own: as the upstream counts them, or by estimate if it does not,
-    /// or was not heard to the end. `input` is the estimate for the request.
-    fn spent(&self, tally: &Tally, input: u64) -> (u64, u64) {
-        if !self.is_answered {
-            return (0, 0);
-        }
-        let estimate = self.estimated_output();
-        let output = match (tally.output_tokens, tally.finish) {
-            (Some(counted), Some(_)) => counted,
-            (counted, _) => counted.unwrap_or(0).max(estimate),
-        };
-        (tally.input_tokens.unwrap_or(input), output)
-    }
-
     /// Writes the error into a stream that has begun, once, after everything that was certain before it.
     pub(super) fn write_failure(&mut self) {
         if !self.failure_written && self.failure().is_some() {
@@ -671,7 +656,10 @@ impl Drop for ExchangeState {
         self.access.ended(outcome);
         let tally = self.pipeline.tally();
         if let Some(allowance) = self.allowance.take() {
-            let spent = self.spent(&tally, allowance.input());
+            let spent = match self.is_answered {
+                true => count::spent(&self.pipeline, &tally, allowance.input()),
+                false => (0, 0),
+            };
             self.access.spent(allowance.settle(spent, unix_time()));
         }
         self.access.counted(tally);

@@ -6,11 +6,17 @@ use tracing::Span;
 
 use crate::{
     config::Model,
-    execute::{Audit, AuditEvent, Subject, ask::Question},
+    execute::{
+        Audit, AuditEvent, Subject,
+        ask::{Payer, Question},
+    },
     failure::Failure,
     observe::{Attempt, HopEnd, HopName, HopRecord, Metrics, failure_name, finish_name, kind_name},
-    pipeline::Tally,
-    proxy::report::{millis, usage},
+    pipeline::{Pipeline, Tally},
+    proxy::{
+        count,
+        report::{millis, usage},
+    },
     telemetry::{SpanContext, current},
 };
 
@@ -35,6 +41,9 @@ pub(super) struct QuestionReport<'c> {
     begun: Instant,
     /// `None`: the upstream's response has not been read to its end.
     tally: Option<Tally>,
+    payer: Option<Arc<dyn Payer>>,
+    /// What counts for the payer.
+    spent: (u64, u64),
     /// Why there is no answer.
     failure: Option<Failure>,
 }
@@ -56,7 +65,20 @@ impl<'c> QuestionReport<'c> {
         let traced = attempt.context().cloned();
         let record = HopRecord::begin(&Span::current(), name, attempt);
         let begun = Instant::now();
-        Self { witness, model, subject, purpose, record, traced, begun, tally: None, failure: None }
+        let payer = question.payer.clone();
+        Self {
+            witness,
+            model,
+            subject,
+            purpose,
+            record,
+            traced,
+            begun,
+            tally: None,
+            payer,
+            spent: (0, 0),
+            failure: None,
+        }
     }
 
     /// What the upstream learns of the trace.
@@ -64,8 +86,15 @@ impl<'c> QuestionReport<'c> {
         self.traced.as_ref()
     }
 
-    /// The upstream's response has been read, to its end or until it failed.
-    pub(super) fn counted(&mut self, tally: Tally) {
+    /// The upstream has begun to answer the question, which has `input` tokens by estimate.
+    pub(super) fn answered(&mut self, input: u64) {
+        self.spent = (input, 0);
+    }
+
+    /// The upstream's response has been read by `pipeline`, to its end or until it failed.
+    pub(super) fn counted(&mut self, pipeline: &Pipeline) {
+        let tally = pipeline.tally();
+        self.spent = count::spent(pipeline, &tally, self.spent.0);
         self.tally = Some(tally);
     }
 
@@ -101,6 +130,10 @@ impl Drop for QuestionReport<'_> {
         let end = HopEnd { outcome: &finish, error, tokens: (tally.input_tokens, tally.output_tokens) };
         self.record.end(hop_name(&self.subject, self.model, self.purpose), &end, &self.witness.metrics);
         self.witness.metrics.tokens(&self.model.name, upstream, &tally);
+        if let Some(payer) = &self.payer {
+            payer.pay(self.spent);
+            self.witness.metrics.key_tokens(payer.name(), &self.model.name, self.spent);
+        }
         if let Some(audit) = &self.witness.audit {
             let event = AuditEvent::HopEnd {
                 finish: finish.to_owned(),

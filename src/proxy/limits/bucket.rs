@@ -75,6 +75,11 @@ impl Bucket {
         }
     }
 
+    /// Takes `amount`, even if the bucket owes it then.
+    pub(super) fn owe(&self, amount: u64) {
+        self.settle(Taken { amount: 0, end: 0 }, amount);
+    }
+
     /// Replaces what was taken by what was used. If that is more, the bucket may owe something.
     pub(super) fn settle(&self, taken: Taken, used: u64) {
         let now = self.now();

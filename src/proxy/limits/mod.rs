@@ -38,6 +38,7 @@ pub(super) use self::{refusal::Limited, together::Together};
 use crate::{
     config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name},
     dialect::ClientDialect,
+    execute::ask::Payer,
     store::{Key, Owner, Space, Spent, Store, Stores},
 };
 
@@ -320,6 +321,25 @@ impl Account {
     fn levels(&self) -> Levels {
         let level = |bucket: &Option<Arc<Bucket>>| bucket.as_ref().map(|bucket| bucket.level());
         Levels { requests: level(&self.requests), tokens: level(&self.tokens) }
+    }
+}
+
+/// For what toolwire asks models by itself.
+impl Payer for Account {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn pay(&self, (input, output): (u64, u64)) {
+        let now = super::service::unix_time();
+        if let Some(together) = &self.together {
+            let spent = Spent { month: Month::of(now).name(), input, output };
+            together.limits.owe(self.owner(), spent, self.grant.limits.tokens_per_minute);
+        }
+        if let Some(bucket) = &self.tokens {
+            bucket.owe(input.saturating_add(output));
+        }
+        self.usage.add((input, output), 0, now);
     }
 }
 

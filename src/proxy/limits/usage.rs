@@ -129,6 +129,11 @@ impl Usage {
             let mean = self.mean_output();
             self.mean_output.store((mean * (MEMORY - 1) + output).div_ceil(MEMORY), Ordering::Relaxed);
         }
+        self.add((input, output), reserved, now);
+    }
+
+    /// The same for tokens that say nothing about the client's responses.
+    pub(super) fn add(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         let mut months = self.months();
         months.reserved = months.reserved.saturating_sub(reserved);
         let counts = months.at(Month::of(now));

@@ -201,7 +201,9 @@ impl Service {
             states.fetch(&mut conversation).await.map_err(|error| stored::away(&error))?;
         }
         if let Some(describer) = &describer {
-            self.vision.describe(&mut conversation, (&self.asking, describer), (owner, id)).await;
+            self.vision
+                .describe(&mut conversation, (&self.asking, describer), (owner, caller.payer(), id))
+                .await;
         }
         let known = Known {
             config: &self.config,

@@ -29,7 +29,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -378,6 +378,14 @@ impl Client {
         drop(body);
         let live = account.instead_of(&live).await?;
         self.send(&self.target_of(path, &live)?, asked.body, limit).await
+    }
+
+    /// The upstream has refused the key inside the response to a request of `asked`, where it cannot be asked again. A session of an
+    /// account is refreshed for the next request.
+    pub(super) fn refused_since(&self, asked: Instant) {
+        if let Authorization::Account(account) = &self.authorization {
+            account.refused_since(asked);
+        }
     }
 
     /// Where a request goes that carries a session, as [`Client::target`].

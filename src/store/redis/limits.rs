@@ -152,6 +152,13 @@ impl SharedLimits for RedisServer {
     fn unchecked(&self, owner: Owner, month: String) -> Lease {
         lease(&self.inner, OpenLease { owner, member: None, tokens: None }, month)
     }
+
+    fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>) {
+        let tokens = tokens_per_minute.map(|limit| (limit.max(1), 0, 0));
+        // It is no lease's name, and no request.
+        let member = Some("-".into());
+        self.inner.settlements.add(OpenLease { owner, member, tokens }, spent);
+    }
 }
 
 async fn admit(inner: &Arc<Inner>, demand: Demand) -> Result<Verdict, StoreError> {

@@ -1,8 +1,8 @@
 -- Replaces what a request holds by what it has used.
 -- KEYS: the client's state, its leases, its month.
--- ARGV: the lease, "" for a request that no lease was taken for, which is counted here; "1" if this may have been done before; limit of tokens in a minute ("" for none), tokens that were taken, and when
--- they are all there again in microseconds of the server's clock; tokens of the request and of the response; seconds of the state and
--- of the month.
+-- ARGV: the lease, "" for a request that no lease was taken for, which is counted here, or "-" for what is not of a request; "1" if
+-- this may have been done before; limit of tokens in a minute ("" for none), tokens that were taken, and when they are all there again
+-- in microseconds of the server's clock; tokens of the request and of the response; seconds of the state and of the month.
 local state, leases, month = KEYS[1], KEYS[2], KEYS[3]
 local lease, limit, taken, full_again = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local input, output = tonumber(ARGV[6]), tonumber(ARGV[7])

@@ -29,6 +29,8 @@ pub(crate) struct Accounts {
     pub(crate) trouble: Option<(&'static str, &'static str)>,
     /// What a request for a response is answered with, in place of one.
     pub(crate) error: Option<(&'static str, String)>,
+    /// What the next response ends with inside its stream, in place of the text.
+    pub(crate) event: Option<&'static str>,
     /// Seconds that tokens live.
     pub(crate) lifetime: Value,
     /// The heads of requests, in lower case.
@@ -60,6 +62,7 @@ impl Proton {
             unauthorized: 0,
             trouble: None,
             error: None,
+            event: None,
             lifetime: json!(43_200),
             heads: Vec::new(),
             files: Vec::new(),
@@ -137,7 +140,7 @@ async fn respond(
             && exchange.header("x-pm-appversion").is_some()
     };
     let is_response = exchange.head.starts_with("post /base/ai/v1/chat/completions ");
-    let error = {
+    let (error, event) = {
         let mut accounts = locked(accounts);
         accounts.asked += usize::from(is_response);
         accounts.unauthorized += usize::from(is_response && !is_valid);
@@ -145,7 +148,8 @@ async fn respond(
             let kept = std::fs::read(file).ok().and_then(|text| serde_json::from_slice(&text).ok());
             accounts.files.push(kept);
         }
-        accounts.error.clone()
+        let event = accounts.event.take_if(|_| is_valid && is_response);
+        (accounts.error.clone(), event)
     };
     if !is_valid {
         let body = r#"{"Code":401,"Error":"Invalid access token"}"#;
@@ -155,6 +159,8 @@ async fn respond(
         exchange.whole("200 OK", JSON, r#"{"Code":1000}"#).await;
     } else if let Some((status, body)) = error {
         exchange.whole(status, JSON, &body).await;
+    } else if let Some(event) = event {
+        exchange.whole("200 OK", "content-type: text/event-stream\r\n", event).await;
     } else {
         let text = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"}}]}\n\n\
              data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";

@@ -24,6 +24,7 @@ async fn run(options: &Options, arguments: Value) -> Result<Output, ToolError> {
         arguments,
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(60),
+        payer: None,
         subject: Default::default(),
         given_up: Default::default(),
     };
@@ -177,6 +178,7 @@ async fn last_messages_are_kept_without_secrets() {
         arguments: serde_json::Map::new(),
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(60),
+        payer: None,
         subject: Default::default(),
         given_up: Default::default(),
     };

@@ -157,6 +157,7 @@ impl Setup {
             arguments: arguments.as_object().unwrap().clone(),
             client: Default::default(),
             deadline: Instant::now() + Duration::from_secs(300),
+            payer: None,
             subject: Default::default(),
             given_up: Default::default(),
         };

@@ -67,6 +67,7 @@ fn invocation(tool: &str, arguments: Value) -> Invocation {
         arguments: serde_json::from_value::<Map<_, _>>(arguments).expect("an object"),
         client: Owner::default(),
         deadline: Instant::now() + LONG,
+        payer: None,
         subject: Default::default(),
         given_up: Default::default(),
     }

@@ -45,6 +45,7 @@ fn invocation(tool: &str) -> Invocation {
         arguments: serde_json::from_value(json!({"n": 1})).unwrap(),
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(600),
+        payer: None,
         subject: Default::default(),
         given_up: Default::default(),
     }

@@ -31,6 +31,7 @@ fn call(tool: &str, arguments: Value) -> Invocation {
         arguments,
         client: Owner::default(),
         deadline: Instant::now() + Duration::from_secs(60),
+        payer: None,
         subject: Default::default(),
         given_up: Default::default(),
     }

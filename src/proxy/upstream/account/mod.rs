@@ -78,6 +78,8 @@ struct State {
     failures: u32,
     /// The session whose refresh token was refused.
     refused: Option<Box<Session>>,
+    /// The upstream has refused the session inside a response, and no attempt has ended since.
+    is_doubted: bool,
 }
 
 /// A session in use.
@@ -136,6 +138,11 @@ impl Account {
             let mut state = self.shared.state();
             let live = state.live.clone();
             match live.map(|live| (state.age(&live.kept.session), live)) {
+                Some((Age::Valid, live)) if state.is_doubted => match self.begin(&mut state) {
+                    Ok(attempt) => attempt,
+                    // It may be good after all.
+                    Err(_) => return Ok(live),
+                },
                 Some((Age::Valid, live)) => return Ok(live),
                 Some((Age::Old, live)) => {
                     // Failures are logged, and count when the token has expired.
@@ -166,6 +173,18 @@ impl Account {
             }
         };
         self.shared.after(attempt, Some(used)).await
+    }
+
+    /// The upstream has refused the session inside the response to a request of `asked`. The next request gets another one.
+    pub(super) fn refused_since(&self, asked: std::time::Instant) {
+        let asked = Instant::from_std(asked);
+        let mut state = self.shared.state();
+        let is_new = state.renewed.is_some_and(|renewed| renewed >= asked) || state.is_resting();
+        if !is_new && !state.is_doubted {
+            state.is_doubted = true;
+            // Failures are logged. Requests go on with the session that there is.
+            let _ = self.begin(&mut state);
+        }
     }
 
     /// Begins an attempt, unless one runs. The result changes when it has ended.
@@ -230,6 +249,7 @@ impl Shared {
 
     fn failed(&self, state: &mut State, trouble: Trouble) {
         let (upstream, reason) = (self.keeper.upstream(), trouble.reason.as_str());
+        state.is_doubted = false;
         let doubled = BACKOFF.saturating_mul(1 << state.failures.min(6)).min(LONGEST_BACKOFF);
         state.failures = state.failures.saturating_add(1);
         let pause = if trouble.is_logged_out {
