@@ -196,8 +196,9 @@ async fn large_record_of_many_calls_is_kept_once() {
 /// The files are those of `fixtures/upgrade`. Their turns have expired, so they are read as of the beginning of time.
 #[test]
 fn turns_that_older_versions_kept_are_read() {
+    const VERSIONS: &[&str] = &["93faecc2"];
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
-    for version in ["93faecc2"] {
+    for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
         let facts = std::fs::read(fixtures.join(version).join("facts.json")).unwrap();
         let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();

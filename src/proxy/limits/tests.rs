@@ -194,8 +194,9 @@ async fn counts_survive_a_restart() {
 /// The files are those of `fixtures/upgrade`.
 #[test]
 fn usage_that_older_versions_saved_is_read() {
+    const VERSIONS: &[&str] = &["93faecc2"];
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
-    for version in ["93faecc2"] {
+    for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(fixtures.join(version).join("state").join(FILE), folder.path().join(FILE)).unwrap();
         let ledger = Ledger::new(Some(folder.path().to_owned()));
