@@ -9,7 +9,7 @@ const { effect, flush, signal } = await core("store.js");
 const { inline, parse, Stream } = await core("markdown.js");
 const { ago, absolute, backoff, bytes, count, duration, percent } = await core("time.js");
 const { cell, csv, curl, markdown, python, quoted } = await core("exports.js");
-const { Exchanges, filter, folded, KEPT, kindOf, Replay } = await core("exchange.js");
+const { Exchanges, filter, folded, KEPT, kindOf, Replay, textOf } = await core("exchange.js");
 const { hasSecret, imagePath, matches, safeUrl, visible } = await core("text.js");
 const { compact, pointer, read } = await core("tokens.js");
 const { field, numberText } = await core("schema.js");
@@ -178,6 +178,14 @@ test("a replay is the same by steps and by jumps", () => {
   assert.deepEqual(one.at(300), new Replay(rows).at(300));
   assert.deepEqual([steps.calls, steps.client.length], [143, 857]);
   assert.deepEqual([one.gap(1, 1), one.gap(501, 1), one.gap(1, 4), one.gap(1, Infinity), one.gap(1000, 1)], [10, 2000, 2.5, 0, 0]);
+});
+
+test("texts are read out of the frames of every dialect", () => {
+  const frame = (...data) => data.map((own) => `event: x\ndata: ${typeof own === "string" ? own : JSON.stringify(own)}\n\n`).join("");
+  assert.equal(textOf({ frame: frame({ choices: [{ delta: { content: "a" } }] }, "[DONE]") }), "a");
+  assert.equal(textOf({ frame: frame({ type: "content_block_delta", delta: { type: "text_delta", text: "b" } }, { delta: { thinking: "c" } }) }), "bc");
+  assert.equal(textOf({ frame: frame({ type: "response.output_text.delta", delta: "d" }) }), "d");
+  assert.deepEqual([textOf({}), textOf({ frame: frame({ choices: [] }, { delta: { stop_reason: "end" } }) }), textOf({ text: "e" })], ["", "", "e"]);
 });
 
 test("runs of text fold, and open again", () => {

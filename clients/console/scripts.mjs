@@ -26,8 +26,8 @@ const said = ["I will", " look", " it", " up", ". First", " the", " release", " 
 export const EVENTS = said.map((text, n) => {
   const held = n >= 9 && n < 12 ? [5, 22, 36][n - 9] : 0;
   const frame = (data) => `event: content_block_delta\ndata: ${JSON.stringify(data)}\n\n`;
-  const out = n < 9 ? [{ kind: "text", text, frame: frame({ text }) }] : n === 12 ? [{ kind: "call_start", call: 1, name: "web_search", frame: frame({ name: "web_search" }) }] : n === 13 ? [{ kind: "call_arguments", call: 1, text: '{"query": "newest rust"}', frame: frame({ partial_json: "…" }) }] : n === 14 ? [{ kind: "call_end", call: 1, frame: frame({}) }] : [];
-  return { n: n + 1, hop: 1, t_ms: 212 + n * 27, raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n`, out, held, ...(n === 12 && { held_since: 9 }) };
+  const out = n < 9 ? [{ kind: "text", bytes: text.length, frame: frame({ delta: { text } }) }] : n === 12 ? [{ kind: "call_start", call: 1, name: "web_search", frame: frame({ name: "web_search" }) }] : n === 13 ? [{ kind: "call_arguments", call: 1, bytes: 24, frame: frame({ delta: { partial_json: '{"query": "newest rust"}' } }) }] : n === 14 ? [{ kind: "call_end", call: 1, frame: frame({}) }] : [];
+  return { n: n + 1, hop: 1, t_ms: 212 + n * 27, raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n`, out, held, held_since: held ? 10 : null };
 });
 
 const json = (response, body, status = 200) => response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" }).end(JSON.stringify(body));
@@ -90,8 +90,8 @@ export const answers = () => ({
   "GET /admin/exchanges/ex_7f3a": (_, response) => json(response, { exchange: ROWS[0], hops: [], calls: [] }),
   "GET /admin/exchanges/ex_22bb": (_, response) => json(response, { exchange: { ...ROWS[2], error: { code: "upstream_timeout", message: HOSTILE } }, hops: [], calls: [] }),
   "GET /admin/exchanges/ex_33cc": (_, response) => json(response, { exchange: ROWS[3], hops: [], calls: [] }),
-  "GET /admin/exchanges/ex_7f3a/events": (_, response) => json(response, { events: EVENTS }),
-  "GET /admin/exchanges/ex_33cc/events": (_, response) => json(response, { events: EVENTS.map((own) => ({ ...own, raw: HOSTILE, out: own.out.map((one) => ({ ...one, text: one.text && HOSTILE, name: one.name && HOSTILE })) })) }),
+  "GET /admin/exchanges/ex_7f3a/events": (_, response) => json(response, { exchange: "ex_7f3a", captured: "redacted", rows: EVENTS, calls: [], cut: false }),
+  "GET /admin/exchanges/ex_33cc/events": (_, response) => json(response, { rows: EVENTS.map((own) => ({ ...own, raw: HOSTILE, out: own.out.map((one) => ({ ...one, text: HOSTILE, name: one.name && HOSTILE })) })) }),
   "GET /admin/formats": (_, response) => json(response, { formats: [{ name: "hermes", models: ["Qwen"], example: '<tool_call>{"name": "web_search", "arguments": {}}</tool_call>' }, { name: "pre", models: [], example: "", taught: false }] }),
   "POST /admin/formats/analyze": (_, response, body) => json(response, analysis(body)),
   "POST /admin/formats/teach": (_, response) => json(response, { prompt: `# Tools\n\nYou may call one or more functions.\n${HOSTILE}`, examples: [{ role: "user", text: "What is 2 + 2?" }], tokens: 312 }),

@@ -1,12 +1,12 @@
 // Pictures of every page, for people: node shoot.mjs FOLDER
 import { chromium } from "playwright-core";
-import { answers, withQuestion } from "./scripts.mjs";
+import { answers } from "./scripts.mjs";
 import { stand } from "./stand.mjs";
 import { open } from "./browser.mjs";
 
 const folder = process.argv[2] ?? ".";
 const only = process.argv[3];
-const own = await stand({ answers: withQuestion(answers()) });
+const own = await stand({ answers: answers() });
 const browser = await open(chromium);
 const VIEWS = { live: "#/live", exchange: "#/live/ex_7f3a", formats: "#/formats", tools: "#/tools/calc", settings: "#/settings", provider: "#/settings/providers.serper", play: "#/play", measure: "#/measure" };
 for (const scheme of ["light", "dark"]) {

@@ -133,6 +133,23 @@ export function kindOf({ out = [], held = 0 }) {
   return held ? "held" : "other";
 }
 
+// The text of a client's frame, in any of the three dialects.
+export function textOf({ text, frame = "" }) {
+  if (text !== undefined) return text;
+  let found = "";
+  for (const [, data] of frame.matchAll(/^data: ?(.*)$/gm)) {
+    try {
+      const said = JSON.parse(data);
+      const delta = said.delta ?? said.choices?.[0]?.delta;
+      const piece = typeof delta === "string" ? delta : delta?.text ?? delta?.thinking ?? delta?.partial_json ?? delta?.content ?? delta?.reasoning_content ?? delta?.tool_calls?.[0]?.function?.arguments;
+      if (typeof piece === "string") found += piece;
+    } catch {
+      // An end mark, such as `[DONE]`.
+    }
+  }
+  return found;
+}
+
 const FOLDED = 6;
 
 // Runs of plain text become one entry {from, to}; `opened` has the numbers of those that are shown in full.
@@ -182,8 +199,8 @@ export class Replay {
 function step(state, row) {
   const next = { ...state, held: row.held ?? 0, t: row.t_ms };
   for (const own of row.out ?? []) {
-    if (own.kind === "text") next.client += own.text ?? "";
-    else if (own.kind === "reasoning") next.reasoning += own.text ?? "";
+    if (own.kind === "text") next.client += textOf(own);
+    else if (own.kind === "reasoning") next.reasoning += textOf(own);
     else if (own.kind === "call_start") next.calls += 1;
   }
   return next;

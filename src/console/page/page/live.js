@@ -242,7 +242,7 @@ function exchange(place, { id, query }, close) {
       begin(rows);
       let isWaiting = false;
       await readEvents(response, (kind, data) => {
-        if (data.n === undefined) return;
+        if (kind !== "row") return;
         rows.push(data);
         if (isWaiting) return;
         isWaiting = true;
@@ -254,8 +254,8 @@ function exchange(place, { id, query }, close) {
       return;
     }
     const kept = await response.json();
-    begin(kept.events ?? []);
-    if (kept.truncated) body.prepend(remark("Not all of it was kept", h("p", null, "Its later events were more than the limit.")));
+    begin(kept.rows);
+    if (kept.cut) body.prepend(remark("Not all of it was kept", h("p", null, "Its later events were more than the limit.")));
   }
 
   load();

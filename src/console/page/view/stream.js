@@ -1,6 +1,6 @@
 // An exchange, event by event: what came from the upstream, and to its right what this caused for the client.
 
-import { folded, kindOf, Replay } from "../core/exchange.js";
+import { folded, kindOf, Replay, textOf } from "../core/exchange.js";
 import { announce, glyph, h, select } from "../core/dom.js";
 import { visible } from "../core/text.js";
 import { bytes, duration } from "../core/time.js";
@@ -129,10 +129,12 @@ export function stream(rows, { at, view = "aligned", seek, show }) {
   function line(row, n) {
     const kind = kindOf(row);
     const number = row.out?.find((own) => own.call != null)?.call ?? "";
-    const cause = row.raw === undefined ? `${row.raw_bytes ?? row.bytes ?? 0} bytes, not captured` : short(row.raw);
-    const out = (row.out ?? []).map((own) => h("div", null, h("span", { class: "kind" }, visible(own.kind)), " ", own.name ? visible(own.name) : "", " ", own.text === undefined ? "" : JSON.stringify(own.text).length > 2 ? short(JSON.stringify(own.text)) : ""));
+    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : short(row.raw);
+    const out = (row.out ?? []).map((own) => h("div", null, h("span", { class: "kind" }, visible(own.kind)), " ", own.name ? visible(own.name) : "", " ", textOf(own) && short(JSON.stringify(textOf(own)))));
     const held = row.held ? h("div", { class: "small" }, `held ${bytes(row.held)}`) : null;
-    const since = !row.held && row.held_since != null && rows[row.held_since] ? h("div", { class: "small faint" }, `held since ${clock(rows[row.held_since].t_ms)}`) : null;
+    const before = rows[n - 2];
+    const begin = !row.held && before?.held && before.held_since != null && rows.find((own) => own.n === before.held_since);
+    const since = begin ? h("div", { class: "small faint" }, `held since ${clock(begin.t_ms)}, ${duration(row.t_ms - begin.t_ms)}`) : null;
     return h("div", { role: "row", class: `${kind}${n === now ? " current" : n > now ? " ahead" : ""}${row.held ? " held" : ""}` },
       h("div", { role: "cell", class: "time" }, clock(row.t_ms)),
       h("div", { role: "cell", class: "cause" }, cause),
