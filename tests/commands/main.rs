@@ -27,3 +27,4 @@ mod saved;
 mod sign_in;
 mod support;
 mod systemd;
+mod top;
