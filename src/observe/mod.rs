@@ -23,4 +23,4 @@ pub(crate) use figures::{By, MAX_WINDOW};
 pub(crate) use hop::{HopName, HopRecord};
 pub(crate) use list::List;
 pub(crate) use live::LiveState;
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Metrics, RefreshCounter};
