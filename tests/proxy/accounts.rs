@@ -89,11 +89,11 @@ async fn refused_token_is_refreshed_once_and_stored_before_it_is_used() {
         let (_folder, file, proton) = stand(1, &members, 1).await;
         let proxy = setup(&proton, &file).start().await;
         assert_eq!(ask(&proxy).await.0, 200);
+        assert_eq!(refreshes(&proxy).await, ["{upstream=\"up\",result=\"ok\"} 1"], "{word}");
         let accounts = proton.accounts();
         assert_eq!((accounts.refreshes, accounts.refused, accounts.unauthorized), (1, 0, 1), "{word}");
         let before_use = accounts.files.last().unwrap().as_ref().unwrap();
         assert_eq!(before_use["access_token"], "access-2", "{word}");
-        assert_eq!(refreshes(&proxy).await, ["{upstream=\"up\",result=\"ok\"} 1"], "{word}");
         let kept = kept(&file);
         assert_eq!((&kept["refresh_token"], &kept["note"]), (&json!("refresh-2"), &json!("mine")), "{word}");
         assert!(kept["expires_at"].as_u64() > kept["refreshed_at"].as_u64());
