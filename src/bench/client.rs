@@ -92,10 +92,12 @@ impl Client {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let builder = HttpsConnectorBuilder::new();
-        let tls = if target.url.scheme() == Some(&Scheme::HTTPS) {
-            builder.with_native_roots().unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots())
-        } else {
-            builder.with_webpki_roots()
+        let tls = match &target.tls {
+            Some(config) => builder.with_tls_config(config.clone()),
+            None if target.url.scheme() == Some(&Scheme::HTTPS) => builder
+                .with_native_roots()
+                .unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots()),
+            None => builder.with_webpki_roots(),
         };
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
         let (path, headers) = (path(&target.url, dialect), headers(&target));

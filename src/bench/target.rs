@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use http::{HeaderName, HeaderValue, Uri, uri::Scheme};
+use tokio_rustls::rustls::ClientConfig;
 
 /// An endpoint.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub(crate) struct Target {
     pub url: Uri,
     /// Additional headers of its requests; one with the name of a default header replaces it.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How its certificate is checked. `None`: the system's authorities are trusted, or Mozilla's if there are none.
+    pub tls: Option<ClientConfig>,
 }
 
 /// Why a text is not a valid target.
@@ -50,7 +53,7 @@ impl FromStr for Target {
             return Err(TargetError(format!("{text:?} has no name before its =")));
         }
         let name = name.unwrap_or(authority.as_str()).to_owned();
-        Ok(Self { name, url: uri, headers: Vec::new() })
+        Ok(Self { name, url: uri, headers: Vec::new(), tls: None })
     }
 }
 

@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, env, error::Error, fs, io, path::Path, process:
 use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
+use tokio_rustls::rustls::ClientConfig;
 
 pub(super) use self::flags::Args;
 use self::{children::Child, started::StartedServers};
@@ -26,6 +27,7 @@ use crate::{
     fixture::Fixture,
     observe::terminal,
     proxy::terminated,
+    tls::{self, UpstreamTls},
 };
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -96,7 +98,9 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     } else {
         StartedServers::default()
     };
-    let targets = args.targets.iter().cloned().chain(own.targets).collect();
+    let tls = args.ca.as_deref().map(trusting).transpose()?;
+    let targets = args.targets.iter().cloned().chain(own.targets);
+    let targets = targets.map(|target| Target { tls: tls.clone(), ..target }).collect();
     let pids: Vec<_> = args.pids.iter().cloned().chain(own.pids).collect();
     let headers = headers(args)?;
     let baseline = (!args.mock.no_baseline).then(|| started::baseline(&args.mock)).transpose()?;
@@ -118,6 +122,12 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
         quiet: args.output.quiet,
     };
     Ok((plan, own.children))
+}
+
+/// TLS that trusts the authorities in the file `ca`, and these only.
+fn trusting(ca: &Path) -> Result<ClientConfig, Failed> {
+    let roots = tls::authorities(ca).map_err(|error| format!("--ca: {error}"))?;
+    Ok(UpstreamTls::new(Some((ca.to_owned(), Arc::new(roots))), None)?.config)
 }
 
 /// The targets with their processes and headers.

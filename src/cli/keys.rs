@@ -3,13 +3,13 @@
 use std::{env, error::Error, path::PathBuf, process::ExitCode, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, header};
-use secrecy::{ExposeSecret, SecretString};
+use http::{Request, header};
+use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{runtime::Builder, time::timeout};
 
-use super::{output, results, upstream_flags::secret};
+use super::{admin_server::AdminServer, output, results};
 use crate::{
     config::{
         self, ClientKey, Grant, KeyFile, KeyLimits, MadeKey, calendar,
@@ -102,12 +102,8 @@ struct RevokeArgs {
 
 #[derive(Debug, clap::Args)]
 struct UsageArgs {
-    /// The server, which needs the table [admin] in its configuration
-    #[arg(long, value_name = "URL", env = "TOOLWIRE_SERVER", default_value = "http://127.0.0.1:8787")]
-    server: String,
-    /// One of the server's admin keys, if it has any; the environment keeps it out of the list of processes
-    #[arg(long, value_name = "KEY", env = "TOOLWIRE_ADMIN_KEY", hide_env_values = true, value_parser = secret)]
-    admin_key: Option<SecretString>,
+    #[command(flatten)]
+    server: AdminServer,
     /// Write JSON: what GET /admin/keys responds
     #[arg(long)]
     json: bool,
@@ -120,7 +116,7 @@ pub(super) fn run(args: Args) -> ExitCode {
         Action::List(args) => with_file(&args.file, |file| list(&args, file)),
         Action::Usage(args) => usage(&args).unwrap_or_else(|error| {
             output::failed(
-                format_args!("{}: {error}", args.server),
+                format_args!("{}: {error}", args.server.server),
                 Some("is this a toolwire with [admin] in its configuration?"),
             )
         }),
@@ -220,11 +216,9 @@ fn revoke(wanted: &str, file: &KeyFile) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
-    let url = format!("{}/admin/keys", args.server.trim_end_matches('/'));
-    let mut request = Request::get(url).body(Bytes::new())?;
-    if let Some(key) = &args.admin_key {
-        let bearer = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))?;
-        request.headers_mut().insert(header::AUTHORIZATION, bearer);
+    let mut request = Request::get(args.server.url("/admin/keys")).body(Bytes::new())?;
+    if let Some(authorization) = args.server.authorization()? {
+        request.headers_mut().insert(header::AUTHORIZATION, authorization);
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let asked = async { timeout(TIMEOUT, HttpClient::new().send(request, MAX_RESPONSE)).await };

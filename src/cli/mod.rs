@@ -3,6 +3,7 @@
 //! Every command takes its own `Args` and returns an exit status: 0 success, 1 the work failed or differs, 2 the command
 //! line or the configuration is wrong. Results go to stdout (`results`), progress and logs to stderr.
 
+mod admin_server;
 mod announce;
 mod bench;
 mod calibrate;
@@ -24,6 +25,7 @@ mod replay;
 mod rewrite;
 mod serve;
 mod systemd;
+mod top;
 mod upstream_flags;
 
 pub(crate) use output::results;
@@ -61,7 +63,7 @@ pub(crate) struct Cli {
     #[arg(help_heading = GLOBAL, display_order = LAST)]
     pub(crate) log_format: LogFormat,
     /// Level of log lines: error, warn, info, debug, trace, or a filter such as info,toolwire=debug
-    /// [default: info; for demo, calibrate and conform: error]
+    /// [default: info; for demo, calibrate, conform and top: error]
     #[arg(long, global = true, value_name = "LEVEL", env = "TOOLWIRE_LOG")]
     #[arg(help_heading = GLOBAL, display_order = LAST + 1)]
     pub(crate) log_level: Option<String>,
@@ -84,7 +86,7 @@ const LAST: usize = 1000;
 
 /// The commands, grouped as in the help.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Serve", &["serve", "check", "keys", "formats", "lumo"]),
+    ("Serve", &["serve", "check", "top", "keys", "formats", "lumo"]),
     ("Try", &["demo", "rewrite"]),
     ("Record and replay", &["record", "replay", "mock"]),
     ("Measure", &["bench", "calibrate", "conform"]),
@@ -123,6 +125,8 @@ pub(crate) enum Command {
     Conform(Box<conform::Args>),
     /// Check a configuration, and show what it resolves to
     Check(check::Args),
+    /// Watch the responses in progress of a running server
+    Top(top::Args),
     /// Make, list and revoke keys of clients
     Keys(keys::Args),
     /// List the text formats
@@ -173,7 +177,10 @@ impl Cli {
 
     /// The requested log level, or the default of the command: some draw on the same screen.
     fn log_filter(&self) -> &str {
-        let draws = matches!(self.command, Command::Demo(_) | Command::Calibrate(_) | Command::Conform(_));
+        let draws = matches!(
+            self.command,
+            Command::Demo(_) | Command::Calibrate(_) | Command::Conform(_) | Command::Top(_)
+        );
         let own = if draws { "error" } else { "info" };
         self.log_level.as_deref().unwrap_or(own)
     }
@@ -215,6 +222,7 @@ pub fn run() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Conform(args) => conform::run(&args),
         Command::Check(args) => check::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Keys(args) => keys::run(args),
         Command::Formats(args) => formats::run(args),
         Command::Lumo(args) => lumo::run(&args),

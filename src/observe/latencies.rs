@@ -73,7 +73,7 @@ mod tests {
         }
         let longest = bucket(Duration::MAX);
         assert_eq!(longest, bucket(Duration::from_micros(u32::MAX.into())));
-        assert!(middle(longest) > Duration::from_secs(70 * 60));
+        assert!(middle(longest) > Duration::from_secs(69 * 60));
     }
 
     #[test]

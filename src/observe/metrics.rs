@@ -70,6 +70,7 @@ pub(crate) struct Metrics {
     waiting: Family<UpstreamLabel, Gauge>,
     dropped_fields: Family<FieldLabels, Counter>,
     unsolicited: Family<UpstreamLabel, Counter>,
+    lumo_refreshes: Family<RefreshLabels, Counter>,
     tools_left_out: Family<ModelLabel, Counter>,
     store_failures: Counter,
     store_away: Gauge,
@@ -140,6 +141,27 @@ struct ModelLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct UpstreamLabel {
     upstream: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefreshLabels {
+    upstream: String,
+    result: &'static str,
+}
+
+/// Counts the attempts to refresh the session of one upstream's account.
+#[derive(Debug)]
+pub(crate) struct RefreshCounter {
+    refreshes: Family<RefreshLabels, Counter>,
+    upstream: String,
+}
+
+impl RefreshCounter {
+    /// `result`: `ok`, `failed`, or `logged_out` if it takes a login to go on.
+    pub(crate) fn count(&self, result: &'static str) {
+        let labels = RefreshLabels { upstream: self.upstream.clone(), result };
+        self.refreshes.get_or_create(&labels).inc();
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -240,6 +262,7 @@ impl Metrics {
             waiting: Family::default(),
             dropped_fields: Family::default(),
             unsolicited: Family::default(),
+            lumo_refreshes: Family::default(),
             tools_left_out: Family::default(),
             store_failures: Counter::default(),
             store_away: Gauge::default(),
@@ -389,6 +412,11 @@ impl Metrics {
             "upstream_unsolicited",
             "Upstream connections closed because of bytes that no request had asked for",
             self.unsolicited.clone(),
+        );
+        registry.register(
+            "lumo_refreshes",
+            "Attempts to refresh the sessions of Lumo accounts, by result (ok, failed, logged_out)",
+            self.lumo_refreshes.clone(),
         );
         registry.register(
             "tools_left_out",
@@ -656,6 +684,11 @@ impl Metrics {
     /// The counter of connections on which `upstream` sent bytes that no request had asked for.
     pub(crate) fn unsolicited(&self, upstream: &str) -> Counter {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+    }
+
+    /// What counts the refreshes of the session of `upstream`.
+    pub(crate) fn lumo_refreshes(&self, upstream: &str) -> RefreshCounter {
+        RefreshCounter { refreshes: self.lumo_refreshes.clone(), upstream: upstream.to_owned() }
     }
 
     /// Counts what happens in the execution stage. Names of tools come from providers, which may offer others all the time; those that

@@ -28,4 +28,4 @@ pub(crate) use figures::{By, MAX_WINDOW};
 pub(crate) use hop::{Attempt, HopEnd, HopName, HopRecord};
 pub(crate) use list::List;
 pub(crate) use live::LiveState;
-pub(crate) use metrics::{Metrics, kind_name};
+pub(crate) use metrics::{Metrics, RefreshCounter, kind_name};

@@ -151,3 +151,36 @@ fn invalid_command_line_exits_with_status_2() {
         assert_eq!(status, 2, "{wrong:?}");
     }
 }
+
+#[test]
+fn target_with_a_private_authority_is_measured_over_tls() {
+    let folder = TempDir::new().unwrap();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let mock = mock(&["--generate", "--pace=none", "--tokens=8"]);
+    let config = format!(
+        "listen = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = \"file:{}\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
+         base_url = \"http://{}/v1\"\n[[models]]\nname = \"*\"\n",
+        key.display(),
+        mock.address
+    );
+    let file = folder.path().join("toolwire.toml");
+    fs::write(&file, config).unwrap();
+    let server = Server::start(toolwire(&["serve", "--config"]).arg(&file));
+    let url = format!("--target=over-tls=https://{}/v1", server.address);
+    let load = ["--json", &url, "--rounds=1", "--requests=3", "--answer-tokens=8", "--no-baseline"];
+    let ca = format!("--ca={}", cert.display());
+    let trusting: Vec<_> = load.into_iter().chain([ca.as_str()]).collect();
+    let all = &report(&trusting).targets[0].all;
+    assert_eq!((all.streams, all.good, all.tokens), (3, 3, 24));
+
+    let (status, report, _) = bench(&load);
+    assert!(status == 1 && report.contains("certificate"), "{status}: {report}");
+    let (status, _, errors) = bench(&[&url, &format!("--ca={}", key.display())]);
+    assert!(
+        status != 0 && errors.contains("--ca") && errors.contains("no certificate"),
+        "{status}: {errors}"
+    );
+}

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::support::{run, toolwire};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "serve",
     "check",
+    "top",
     "keys add",
     "keys list",
     "keys usage",
@@ -26,7 +27,7 @@ const COMMANDS: [&str; 18] = [
 ];
 
 /// The pages that show command lines.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "README.md",
     "docs/bench.md",
     "docs/calibrate.md",
@@ -34,6 +35,7 @@ const PAGES: [&str; 8] = [
     "docs/configuration.md",
     "docs/conformance.md",
     "docs/install.md",
+    "docs/operations.md",
     "fixtures/README.md",
 ];
 

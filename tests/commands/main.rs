@@ -28,4 +28,5 @@ mod saved;
 mod sign_in;
 mod support;
 mod systemd;
+mod top;
 mod upgrade;

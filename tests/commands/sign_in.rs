@@ -1,34 +1,19 @@
 //! Signing in to the admin API with the code that `serve` shows to a person at a terminal.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    os::fd::OwnedFd,
     process::{Child, Stdio},
 };
 
-use rustix::{
-    fs::{Mode, OFlags, open},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Server, toolwire};
+use crate::support::{Server, terminal, toolwire};
 
 const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
     base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n[admin]\napi_keys = [\"an-admin-key\"]\n";
-
-/// The two sides of a terminal: what a person sees, and what the program writes to.
-fn terminal() -> (File, OwnedFd) {
-    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&person).unwrap();
-    unlockpt(&person).unwrap();
-    let name = ptsname(&person, Vec::new()).unwrap();
-    let program = open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-    (File::from(person), program)
-}
 
 /// Killed at the end of the test.
 struct Running(Child);

@@ -1,13 +1,18 @@
 //! Runs the built program, and reads the fixtures.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
+use rustix::{
+    fs::{Mode, OFlags, open},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
 use toolwire::{
     dialect::ClientDialect,
     fixture::{Answer, assemble},
@@ -47,7 +52,7 @@ impl Server {
         while server.address.is_empty() {
             let line = server.line();
             assert!(!line.is_empty(), "the server has ended: {}", server.start);
-            if let Some((_, address)) = line.split_once("http://127.0.0.1:") {
+            if let Some((_, address)) = line.split_once("://127.0.0.1:") {
                 let port: String = address.chars().take_while(char::is_ascii_digit).collect();
                 server.address = format!("127.0.0.1:{port}");
             }
@@ -82,6 +87,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The two sides of a terminal: what a person sees, and what the program writes to.
+pub(crate) fn terminal() -> (File, OwnedFd) {
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&person).unwrap();
+    unlockpt(&person).unwrap();
+    let name = ptsname(&person, Vec::new()).unwrap();
+    let program = open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    (File::from(person), program)
 }
 
 /// Sends a request, a GET if the body is empty; returns status line and headers in lower case, and the body.

@@ -74,6 +74,13 @@ async fn requests_carry_the_session_of_the_file_and_nothing_of_the_client() {
     assert_eq!((accounts.asked, accounts.refreshes), (1, 0));
 }
 
+/// The series of the metric that counts refreshes.
+async fn refreshes(proxy: &Proxy) -> Vec<String> {
+    let metrics = Client::new().get(proxy, "/metrics").await.rest().await;
+    let series = metrics.lines().filter_map(|line| line.strip_prefix("toolwire_lumo_refreshes_total"));
+    series.map(str::to_owned).collect()
+}
+
 #[tokio::test]
 async fn refused_token_is_refreshed_once_and_stored_before_it_is_used() {
     for form in [Form::Token, Form::Cookie] {
@@ -82,6 +89,7 @@ async fn refused_token_is_refreshed_once_and_stored_before_it_is_used() {
         let (_folder, file, proton) = stand(1, &members, 1).await;
         let proxy = setup(&proton, &file).start().await;
         assert_eq!(ask(&proxy).await.0, 200);
+        assert_eq!(refreshes(&proxy).await, ["{upstream=\"up\",result=\"ok\"} 1"], "{word}");
         let accounts = proton.accounts();
         assert_eq!((accounts.refreshes, accounts.refused, accounts.unauthorized), (1, 0, 1), "{word}");
         let before_use = accounts.files.last().unwrap().as_ref().unwrap();
@@ -231,6 +239,8 @@ async fn ended_session_is_reported_and_a_new_login_is_taken() {
         assert!(message.contains("log in again") && !message.contains("lumo.json"), "{message}");
     }
     assert_eq!(proton.counts(), (1, 1, 0), "no storm");
+    let counted = refreshes(&proxy).await;
+    assert!(counted.len() == 1 && counted[0].contains("result=\"logged_out\""), "{counted:?}");
     fs::write(&file, session(7, &json!({}))).unwrap();
     soon("the new session", async {
         while ask(&proxy).await.0 != 200 {
@@ -253,6 +263,7 @@ async fn server_that_cannot_refresh_is_not_asked_by_every_request() {
         assert!(!message.contains("access-1") && !message.contains("refresh-1"), "{message}");
     }
     assert_eq!(proton.counts(), (1, 0, 0));
+    assert_eq!(refreshes(&proxy).await, ["{upstream=\"up\",result=\"failed\"} 1"]);
 }
 
 /// A server or a clock that is wrong must not cause one refresh after the other.

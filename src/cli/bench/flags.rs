@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// API key for all targets, sent as a bearer token, or as x-api-key in the Messages dialect
     #[arg(long, value_name = "KEY", env = "TOOLWIRE_BENCH_KEY", hide_env_values = true, value_parser = secret)]
     pub(super) api_key: Option<SecretString>,
+    /// File of the authorities that targets' certificates are checked against, in place of the system's (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
     /// Process of a target: NAME=PID. Measures its CPU time and memory, including its children; may be repeated, also for one
     /// target
     #[arg(long = "pid", value_name = "NAME=PID", value_parser = pid)]

@@ -293,7 +293,7 @@ fn clients(
             Some((client, _)) => Arc::clone(client.queue()),
             None => Arc::new(Queue::new(upstream.queue.clone(), metrics.waiting(&name))),
         };
-        let client = Client::new(Arc::clone(upstream), queue, metrics.unsolicited(&name), redactor)
+        let client = Client::new(Arc::clone(upstream), queue, metrics, redactor)
             .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
         Ok((name, Arc::new(client)))
     });

@@ -64,6 +64,7 @@ use crate::{
     dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
     http1::{RequestHead, list_contains},
+    observe::Metrics,
     redact::Redactor,
     telemetry::SpanContext,
 };
@@ -161,23 +162,23 @@ impl From<Failure> for OpenError {
 }
 
 impl Client {
-    /// A client of `upstream` without open connections. `unsolicited` counts connections on which it sent bytes that no
-    /// request asked for; `redactor` learns the tokens of its account.
+    /// A client of `upstream` without open connections. `redactor` learns the tokens of its account.
     ///
     /// # Errors
     /// If the configured key contains characters that no header may have, or the address is too long.
     pub(super) fn new(
         upstream: Arc<Upstream>,
         queue: Arc<Queue>,
-        unsolicited: Counter,
+        metrics: &Metrics,
         redactor: &Arc<Redactor>,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        let authorization = match Account::of(&upstream, redactor)? {
+        let authorization = match Account::of(&upstream, (redactor, metrics))? {
             Some(account) => Authorization::Account(account),
             None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
             None => Authorization::Target,
         };
+        let unsolicited = metrics.unsolicited(&upstream.name);
         Ok(Self { authorization, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
     }
 

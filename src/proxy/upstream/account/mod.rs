@@ -29,6 +29,7 @@ use crate::{
     config::Upstream,
     dialect::Session,
     failure::{Failure, Kind},
+    observe::{Metrics, RefreshCounter},
     proxy::service::unix_time,
     redact::Redactor,
 };
@@ -62,6 +63,7 @@ struct Shared {
     state: Mutex<State>,
     /// How many attempts have ended.
     ended: watch::Sender<u64>,
+    refreshes: RefreshCounter,
 }
 
 #[derive(Debug, Default)]
@@ -106,7 +108,7 @@ impl Account {
     /// The session has characters that no header may have.
     pub(super) fn of(
         upstream: &Arc<Upstream>,
-        redactor: &Arc<Redactor>,
+        (redactor, metrics): (&Arc<Redactor>, &Metrics),
     ) -> Result<Option<Arc<Self>>, http::Error> {
         let Some(keeper) = Keeper::of(upstream) else { return Ok(None) };
         if let Some(file) = keeper.file().filter(|file| file.is_exposed()) {
@@ -114,7 +116,8 @@ impl Account {
             tracing::warn!(upstream, %file, "other users of this machine can read the session; `chmod 600` keeps them out");
         }
         let (ended, redactor) = (watch::Sender::new(0), Arc::clone(redactor));
-        let shared = Shared { keeper, redactor, state: Mutex::default(), ended };
+        let refreshes = metrics.lumo_refreshes(keeper.upstream());
+        let shared = Shared { keeper, redactor, state: Mutex::default(), ended, refreshes };
         match shared.keeper.read() {
             Ok(session) => {
                 let live = shared.live(Kept { session, is_saved: true })?;
@@ -233,6 +236,11 @@ impl Shared {
         let unusable =
             |error: http::Error| Trouble::logged_out(format_args!("its session cannot be sent: {error}"));
         let renewed = renewed.and_then(|kept| self.live(kept).map_err(unusable));
+        self.refreshes.count(match &renewed {
+            Ok(_) => "ok",
+            Err(trouble) if trouble.is_logged_out => "logged_out",
+            Err(_) => "failed",
+        });
         let mut state = self.state();
         match renewed {
             Ok(live) => {

@@ -1,0 +1,49 @@
+//! [`AdminServer`]: the server whose admin API a command asks.
+
+use std::env;
+
+use http::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+
+/// Where the server is, and the key to it.
+#[derive(Debug, clap::Args)]
+pub(super) struct AdminServer {
+    /// The server, which needs the table [admin] in its configuration
+    #[arg(
+        long,
+        visible_alias = "url",
+        value_name = "URL",
+        env = "TOOLWIRE_SERVER",
+        default_value = "http://127.0.0.1:8787"
+    )]
+    pub(super) server: String,
+    /// One of the server's admin keys, if it has any, or env:NAME; the environment keeps it out of the list of processes
+    #[arg(long, value_name = "KEY", env = "TOOLWIRE_ADMIN_KEY", hide_env_values = true, value_parser = key)]
+    admin_key: Option<SecretString>,
+}
+
+impl AdminServer {
+    /// The URL of a path of the admin API.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.server.trim_end_matches('/'))
+    }
+
+    /// What the header `Authorization` says, if there is a key.
+    ///
+    /// # Errors
+    /// The key cannot be part of a header.
+    pub(super) fn authorization(&self) -> Result<Option<HeaderValue>, &'static str> {
+        let Some(key) = &self.admin_key else { return Ok(None) };
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
+            .map_err(|_| "the admin key has characters that no header may have")?;
+        bearer.set_sensitive(true);
+        Ok(Some(bearer))
+    }
+}
+
+/// A key, or the variable that has it.
+fn key(written: &str) -> Result<SecretString, String> {
+    let Some(name) = written.strip_prefix("env:") else { return Ok(SecretString::from(written)) };
+    let value = env::var(name).ok().filter(|value| !value.is_empty());
+    value.map(SecretString::from).ok_or_else(|| format!("the environment variable `{name}` is not set"))
+}

@@ -1,0 +1,193 @@
+//! `toolwire top`: the responses in progress of a running server, and the figures of its last minute.
+//!
+//! It reads `/admin/streams`. The event feed would do, too, but its readers are asked for permissions, which nobody could answer here.
+
+mod screen;
+mod snapshot;
+mod source;
+mod view;
+
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    time::sleep,
+};
+
+use self::{
+    screen::Screen,
+    snapshot::Snapshot,
+    source::{Snapshots, Source, SourceError},
+    view::{Act, Canvas, View},
+};
+use super::{
+    admin_server::AdminServer,
+    output::{failed, refused},
+    results,
+};
+use crate::{observe::terminal, proxy::terminated, untrusted::printable_json};
+
+/// How long to wait before connecting again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Options of `top`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    server: AdminServer,
+    /// Show the responses of this moment and exit; so it is without a terminal, too
+    #[arg(long)]
+    once: bool,
+    /// Write what GET /admin/streams responds, on one line for each second
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is nothing more to show.
+#[derive(Debug)]
+enum TopError {
+    Source(SourceError),
+    /// The output is gone, or there is no runtime.
+    Output(io::Error),
+}
+
+impl From<SourceError> for TopError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl From<io::Error> for TopError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let source = match Source::new(&args.server) {
+        Ok(source) => source,
+        Err(why) => return refused(why, None),
+    };
+    let shown = Builder::new_current_thread().enable_all().build().map_err(TopError::Output);
+    let shown = shown.and_then(|runtime| {
+        let shown = runtime.block_on(show(args, &source));
+        // A thread may wait for a key.
+        runtime.shutdown_background();
+        shown
+    });
+    let server = &args.server.server;
+    match shown {
+        Ok(code) => code,
+        Err(TopError::Source(SourceError::Refused(why, next))) => {
+            failed(format_args!("{server}: {why}"), Some(next))
+        }
+        Err(TopError::Source(SourceError::Lost(why))) => {
+            failed(format_args!("{server}: {why}"), Some(source::NOT_ADMIN))
+        }
+        Err(TopError::Output(error)) => failed(format_args!("cannot write to the terminal: {error}"), None),
+    }
+}
+
+async fn show(args: &Args, source: &Source) -> Result<ExitCode, TopError> {
+    let mut snapshots = source.open().await?;
+    let first = snapshots.next().await?;
+    if args.json {
+        return write_json(first, &mut snapshots, args.once).await;
+    }
+    let first = read(&first)?;
+    if args.once || !io::stdout().is_terminal() {
+        let columns = terminal::width(&io::stdout()).unwrap_or(usize::MAX);
+        let is_coloured = terminal::is_coloured(&io::stdout());
+        let canvas = Canvas { columns, rows: usize::MAX, is_coloured };
+        let lines = View::default().report(&args.server.server, &first, canvas);
+        return Ok(results(ExitCode::SUCCESS, |out| {
+            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+        }));
+    }
+    watch(args, source, (snapshots, first)).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(json: &Value) -> Result<Snapshot, SourceError> {
+    Snapshot::deserialize(json).map_err(|error| {
+        SourceError::Refused(
+            format!("the server's events have another form than expected: {error}"),
+            source::NOT_ADMIN,
+        )
+    })
+}
+
+/// Writes a line for each snapshot, until the server, the reader or a signal ends it.
+async fn write_json(first: Value, snapshots: &mut Snapshots, once: bool) -> Result<ExitCode, TopError> {
+    let mut ended = Box::pin(terminated(1)?);
+    let mut next = first;
+    loop {
+        let mut is_taken = false;
+        let code = results(ExitCode::SUCCESS, |out| {
+            writeln!(out, "{}", printable_json(&next))?;
+            out.flush()?;
+            is_taken = true;
+            Ok(())
+        });
+        if once || !is_taken {
+            return Ok(code);
+        }
+        tokio::select! {
+            snapshot = snapshots.next() => next = snapshot?,
+            () = &mut ended => return Ok(code),
+        }
+    }
+}
+
+/// Shows all snapshots on the terminal, until a key or a signal ends it. A server that goes away is waited for.
+async fn watch(
+    args: &Args,
+    source: &Source,
+    (snapshots, first): (Snapshots, Snapshot),
+) -> Result<(), TopError> {
+    let (mut ended, mut hangups) = (Box::pin(terminated(1)?), signal(SignalKind::hangup())?);
+    let mut resized = signal(SignalKind::window_change())?;
+    let screen = Screen::open()?;
+    let mut keys = screen::keys();
+    let is_coloured = terminal::is_coloured(&io::stdout());
+    let (mut view, mut shown, mut lost) = (View::default(), first, None);
+    let mut snapshots = Some(snapshots);
+    loop {
+        let (columns, rows) = screen.size();
+        let canvas = Canvas { columns, rows, is_coloured };
+        screen.draw(&view.screen((&args.server.server, &shown), lost.as_deref(), canvas))?;
+        tokio::select! {
+            next = advance(source, &mut snapshots) => match next {
+                Ok(next) => (shown, lost) = (next, None),
+                Err(SourceError::Lost(why)) => (snapshots, lost) = (None, Some(why)),
+                Err(refused) => return Err(refused.into()),
+            },
+            Some(key) = keys.recv() => if view.press(key) == Act::Quit {
+                return Ok(());
+            },
+            _ = resized.recv() => {}
+            _ = hangups.recv() => return Ok(()),
+            () = &mut ended => return Ok(()),
+        }
+    }
+}
+
+/// The next snapshot, of a new connection if there is none.
+async fn advance(source: &Source, snapshots: &mut Option<Snapshots>) -> Result<Snapshot, SourceError> {
+    let open = match snapshots {
+        Some(open) => open,
+        None => {
+            sleep(PAUSE).await;
+            snapshots.insert(source.open().await?)
+        }
+    };
+    read(&open.next().await?)
+}

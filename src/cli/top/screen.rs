@@ -1,0 +1,86 @@
+//! [`Screen`]: a terminal that the command has for itself, and that is as before afterwards.
+
+use std::{
+    io::{self, IsTerminal, Read, Write},
+    panic, thread,
+};
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// The terminal behind stdout, until this is dropped.
+pub(super) struct Screen {
+    before: Termios,
+}
+
+impl Screen {
+    /// Takes the terminal: another screen, no cursor, keys without waiting for a line. A panic returns it before its message.
+    ///
+    /// # Errors
+    /// If stdout is not a terminal.
+    pub(super) fn open() -> io::Result<Self> {
+        let before = tcgetattr(io::stdout())?;
+        let hook = panic::take_hook();
+        let saved = before.clone();
+        panic::set_hook(Box::new(move |panicked| {
+            restore(&saved);
+            hook(panicked);
+        }));
+        let screen = Self { before };
+        let mut raw = screen.before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdout(), OptionalActions::Now, &raw)?;
+        write!(io::stdout(), "\x1b[?1049h\x1b[?25l")?;
+        Ok(screen)
+    }
+
+    /// Columns and rows.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
+    }
+
+    /// Shows these lines, which fit, in place of those before.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        // Each line ends by clearing the rest of its row, so that nothing flickers.
+        write!(out, "\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))?;
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore(&self.before);
+    }
+}
+
+/// Returns the terminal. It may be gone.
+fn restore(before: &Termios) {
+    let mut out = io::stdout().lock();
+    let _ = write!(out, "\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
+    let _ = tcsetattr(io::stdout(), OptionalActions::Now, before);
+}
+
+/// The bytes of the keys that are pressed. Its thread ends with the process, since a read from a terminal cannot be aborted.
+pub(super) fn keys() -> UnboundedReceiver<u8> {
+    let (keys, pressed) = unbounded_channel();
+    if io::stdin().is_terminal() {
+        let read = move || {
+            let mut bytes = [0; 64];
+            while let Ok(count @ 1..) = io::stdin().lock().read(&mut bytes) {
+                for byte in bytes.iter().take(count) {
+                    if keys.send(*byte).is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        // Without the thread, the signals still end the command.
+        let _ = thread::Builder::new().name("keys".to_owned()).spawn(read);
+    }
+    pressed
+}

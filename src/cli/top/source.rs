@@ -1,0 +1,142 @@
+//! [`Source`]: reads `/admin/streams` of a server.
+
+use std::{fmt, ops::ControlFlow, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE},
+};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::{
+    cli::admin_server::AdminServer,
+    execute::http::{HttpClient, collected},
+    wire::sse::{Line, Lines, parse_line},
+};
+
+/// How long the server may be silent. It says something every second.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of one event, or of an error.
+const MAX_EVENT: usize = 8 << 20;
+
+/// Where to read.
+#[derive(Debug)]
+pub(super) struct Source {
+    client: HttpClient,
+    url: String,
+    authorization: Option<HeaderValue>,
+}
+
+/// Why there is nothing to read.
+#[derive(Debug)]
+pub(super) enum SourceError {
+    /// It is no use to try again. With what to do instead.
+    Refused(String, &'static str),
+    /// The server is away.
+    Lost(String),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why, _) | Self::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What to do if the server is not one, or not one that may be asked.
+pub(super) const NOT_ADMIN: &str =
+    "`--server URL` is the address of a toolwire with the table [admin] in its configuration";
+/// What to do if the key is not an admin key.
+const NO_KEY: &str = "`--admin-key KEY` or TOOLWIRE_ADMIN_KEY is one of the `api_keys` in [admin] of the server's configuration";
+
+/// The events of one connection.
+pub(super) struct Snapshots {
+    body: Incoming,
+    lines: Lines,
+    /// The latest that has not been taken.
+    latest: Option<Vec<u8>>,
+}
+
+impl Source {
+    /// # Errors
+    /// The key cannot be part of a header.
+    pub(super) fn new(server: &AdminServer) -> Result<Self, &'static str> {
+        let (url, authorization) = (server.url("/admin/streams"), server.authorization()?);
+        Ok(Self { client: HttpClient::new(), url, authorization })
+    }
+
+    /// Connects.
+    pub(super) async fn open(&self) -> Result<Snapshots, SourceError> {
+        let mut request = Request::get(&self.url)
+            .header(ACCEPT, "text/event-stream")
+            .body(Bytes::new())
+            .map_err(|error| SourceError::Refused(error.to_string(), NOT_ADMIN))?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        let asked = timeout(SILENCE, self.client.exchange(request)).await;
+        let response = asked.map_err(|_| silent())?.map_err(|error| SourceError::Lost(error.to_string()))?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            let body = timeout(SILENCE, collected(response, MAX_EVENT)).await.ok().and_then(Result::ok);
+            return Err(refusal(status, body.as_ref().map_or(&[], |response| response.body())));
+        }
+        let kind =
+            response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("text/event-stream") {
+            let why = "the server says nothing of responses in progress";
+            return Err(SourceError::Refused(why.to_owned(), NOT_ADMIN));
+        }
+        Ok(Snapshots { body: response.into_body(), lines: Lines::new(MAX_EVENT), latest: None })
+    }
+}
+
+/// What an error response means.
+fn refusal(status: StatusCode, body: &[u8]) -> SourceError {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = json.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason was given");
+    let why = format!("status {}: {message}", status.as_u16());
+    match status {
+        StatusCode::UNAUTHORIZED => SourceError::Refused(why, NO_KEY),
+        _ if status.is_server_error() => SourceError::Lost(why),
+        _ => SourceError::Refused(why, NOT_ADMIN),
+    }
+}
+
+fn silent() -> SourceError {
+    SourceError::Lost(format!("the server was silent for {} seconds", SILENCE.as_secs()))
+}
+
+impl Snapshots {
+    /// The next snapshot.
+    ///
+    /// Cancel safe: what was read of it is kept.
+    pub(super) async fn next(&mut self) -> Result<Value, SourceError> {
+        let lost = |why: &str| SourceError::Lost(why.to_owned());
+        loop {
+            if let Some(data) = self.latest.take() {
+                return serde_json::from_slice(&data).map_err(|_| {
+                    SourceError::Refused("the server's events are not JSON".to_owned(), NOT_ADMIN)
+                });
+            }
+            let frame = timeout(SILENCE, self.body.frame()).await.map_err(|_| silent())?;
+            let frame = frame.ok_or_else(|| lost("the server has ended the connection"))?;
+            let frame = frame.map_err(|_| lost("the connection broke off"))?;
+            let Ok(bytes) = frame.into_data() else { continue };
+            let latest = &mut self.latest;
+            let read = self.lines.push(&bytes, |line| {
+                if let Line::Field { name: b"data", value } = parse_line(line) {
+                    *latest = Some(value.to_owned());
+                }
+                ControlFlow::Continue(())
+            });
+            read.map_err(|_| lost("the server's event is too large"))?;
+        }
+    }
+}
