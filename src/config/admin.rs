@@ -90,7 +90,7 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     keys.key(
         Key::new(
             "keep_exchanges",
-            "how many of the last [exchanges](admin.md#exchanges) are kept, in memory; 0 to 10,000",
+            "how many of the last [exchanges](admin.md) are kept, in memory; 0 to 10,000",
         ),
         Field::CountIn(&mut admin.keep_exchanges, 0..=MAX_EXCHANGES),
     );
