@@ -278,9 +278,10 @@ mod tests {
 
     /// What a file with this table is read as.
     fn loaded(table: &str) -> Result<Config, String> {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
         let rest = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";
-        std::fs::write(file.path(), format!("[telemetry]\n{table}\n{rest}")).unwrap();
+        std::fs::write(file.path(), format!("[telemetry]\n{table}\n{rest}"))
+            .map_err(|error| error.to_string())?;
         let overrides = Overrides { file: Some(file.path().to_owned()), ..Overrides::default() };
         let loaded = load(&overrides, &|name| (name == "SECRET").then(|| "very-secret".to_owned()));
         loaded.map(|loaded| loaded.config).map_err(|problems| problems.to_string())

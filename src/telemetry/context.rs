@@ -167,7 +167,7 @@ mod tests {
         for hostile in [
             "",
             "00",
-            &PARENT[..LENGTH - 1],
+            PARENT.strip_suffix('1').unwrap(),
             &format!("{PARENT}-more"),
             &format!("{PARENT}0"),
             &PARENT.replacen("00", "ff", 1),

@@ -202,8 +202,9 @@ fn turns_that_older_versions_kept_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let facts = std::fs::read(fixtures.join(version).join("facts.json")).unwrap();
         let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
-        std::fs::copy(fixtures.join(version).join("state").join(FILE), folder.path().join(FILE)).unwrap();
-        let deferred = Deferred::new(Some(folder.path().to_owned()));
+        let file = "deferred.redb";
+        std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
+        let deferred = Deferred::new(&Stores::Embedded(Some(folder.path().to_owned())));
         // The owner of a client's values by its name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();

@@ -198,7 +198,8 @@ fn usage_that_older_versions_saved_is_read() {
     let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
     for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::copy(fixtures.join(version).join("state").join(FILE), folder.path().join(FILE)).unwrap();
+        let file = "usage.redb";
+        std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
         let ledger = Ledger::new(Some(folder.path().to_owned()));
         let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
         let counts = ledger.account("team", &grant, NOW).usage.current(NOW).0;
