@@ -52,7 +52,9 @@ pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result
         // It logs what MCP servers send, with everything in it.
         filter = filter.add_directive("rmcp=off".parse()?);
     }
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written is lost: a report of that would panic when stderr is a terminal that has gone.
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     // If logging is set up already, a test or an embedding program did it, which takes precedence.
     let _ = match style {
         Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),

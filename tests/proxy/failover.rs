@@ -114,6 +114,14 @@ impl Stand {
         for (at, fault) in faults.iter().enumerate() {
             let shared = (*fault, Arc::clone(&open));
             let upstream = Upstream::start_sharing(shared, |exchange, (fault, open)| async move {
+                // The upstream before notices only later that its connection was closed before this one was opened. One that is
+                // left open stays so.
+                for _ in 0..1000 {
+                    if open.0.load(Ordering::SeqCst) == 0 {
+                        break;
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
                 let now = open.0.fetch_add(1, Ordering::SeqCst) + 1;
                 open.1.fetch_max(now, Ordering::SeqCst);
                 // A complete response frees the proxy before its last byte has returned here.

@@ -86,5 +86,5 @@ export function compact(node) {
   return node.kind === "object" ? `{${inner}}` : `[${inner}]`;
 }
 
-// A part of a JSON Pointer (RFC 6901).
+// A part of a JSON Pointer (RFC 6901, section 3).
 export const pointer = (part) => String(part).replaceAll("~", "~0").replaceAll("/", "~1");
