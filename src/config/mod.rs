@@ -45,6 +45,7 @@ mod tls;
 mod upstream;
 mod upstream_tls;
 mod value;
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line watches its files"))]
 mod watch;
 
 pub use admin::AdminSettings;
@@ -77,6 +78,7 @@ pub use reference::{Section, reference};
 pub use sources::Sources;
 pub(crate) use sources::{Setting, SettingValue};
 pub use upstream::{QueueLimits, Timeouts, Upstream};
+#[cfg(feature = "cli")]
 #[cfg(feature = "cli")]
 pub(crate) use watch::FileWatch;
 

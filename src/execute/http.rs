@@ -114,6 +114,7 @@ impl From<HttpError> for ToolError {
 impl HttpClient {
     /// A client for addresses of the configuration, which it reaches directly. It trusts the system's certificates, or Mozilla's if
     /// there are none.
+    #[cfg(any(feature = "cli", feature = "otel", test))]
     pub(crate) fn new() -> Self {
         Self::through(Proxies::One(None))
     }

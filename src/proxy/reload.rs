@@ -128,6 +128,7 @@ pub struct Reloads {
 #[derive(Debug, Clone)]
 pub(super) struct ReloadStatus {
     pub(super) generation: u64,
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line watches its files"))]
     pub(super) config: Arc<Config>,
     /// When the configuration was loaded, in milliseconds of Unix time.
     pub(super) loaded_at: u64,
