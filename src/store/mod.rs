@@ -8,8 +8,8 @@
 //! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a server. A value
 //! that cannot be written stays in memory until newer ones displace it. Nothing is created on disk before the first value is put.
 //!
-//! [`Stores`] says where values are: in files on this machine, or on a Redis or Valkey server, which several instances share. Each
-//! kind of state has its [`Space`] there, and only a server has [`SharedLimits`].
+//! `Stores` says where values are: in files on this machine, or on a Redis or Valkey server, which several instances share. Each
+//! kind of state has its `Space` there, and only a server has `SharedLimits`.
 //!
 //! All functions of a [`Store`] block, some on the disk or the network: async code calls those from a thread for blocking work.
 
