@@ -2,10 +2,7 @@
 //!
 //! They are in memory, and if instances share a store, also there. A store that is away has no results.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use moka::{Expiry, future};
@@ -13,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::tool::{Output, ToolError};
+use super::{
+    deferred::unix_time,
+    tool::{Output, ToolError},
+};
 use crate::store::{Key, Owner, Space, Store, Stores};
 
 /// How long a result is in the shared store at most.
@@ -167,10 +167,6 @@ fn share(store: &dyn Store, key: Key, (output, ttl): (&Output, Duration)) {
     let (content, summary, details) = (content.clone(), summary.clone(), details.clone());
     let saved = Saved { expires, content, summary, details };
     store.put(key, Bytes::from(serde_json::to_vec(&saved).unwrap_or_default()), now);
-}
-
-fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl std::fmt::Debug for Cache {

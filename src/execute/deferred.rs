@@ -400,7 +400,8 @@ fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &m
     done.append(&mut rest);
 }
 
-fn unix_time() -> u64 {
+/// Seconds of Unix time.
+pub(super) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
