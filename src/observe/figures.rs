@@ -180,7 +180,8 @@ impl Group {
     fn sums(&mut self, name: &str, now: u64) -> &mut Sums {
         // Otherwise the clock may have been set back.
         if now > self.current.number {
-            let over = mem::replace(&mut self.current, Minute { number: now, ..Minute::default() });
+            let mut over = mem::replace(&mut self.current, Minute { number: now, ..Minute::default() });
+            over.sums.values_mut().for_each(Sums::shrink);
             self.earlier.push_back(over);
             let first = (now + 1).saturating_sub(2 * MAX_WINDOW);
             while self.earlier.front().is_some_and(|minute| minute.number < first) {
@@ -277,6 +278,11 @@ impl Sums {
         self.duration.add(request.duration);
         self.calls += request.calls;
         self.retries += request.retries;
+    }
+
+    fn shrink(&mut self) {
+        self.first_content.shrink();
+        self.duration.shrink();
     }
 
     fn merge(&mut self, other: &Self) {

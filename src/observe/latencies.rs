@@ -9,11 +9,12 @@ const STEPS: u32 = 8;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
 /// How often times of about the same length occurred. Times above 71 minutes count as 71 minutes.
+///
+/// Takes 8 bytes for each bucket that has a time, because [`Figures`](super::figures::Figures) keeps many of these for two hours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Latencies {
     /// Buckets with their counts, in order. Most have none.
-    buckets: Vec<(u8, u64)>,
-    count: u64,
+    buckets: Vec<(u8, u32)>,
 }
 
 impl Latencies {
@@ -25,20 +26,30 @@ impl Latencies {
         other.buckets.iter().for_each(|(bucket, count)| self.add_to(*bucket, *count));
     }
 
-    fn add_to(&mut self, bucket: u8, count: u64) {
-        self.count += count;
+    /// Gives back the space for buckets that may follow.
+    pub(crate) fn shrink(&mut self) {
+        self.buckets.shrink_to_fit();
+    }
+
+    fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| u64::from(*count)).sum()
+    }
+
+    fn add_to(&mut self, bucket: u8, count: u32) {
         match self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
-            Ok(at) => self.buckets.iter_mut().skip(at).take(1).for_each(|(_, own)| *own += count),
+            Ok(at) => {
+                self.buckets.iter_mut().skip(at).take(1).for_each(|(_, own)| *own = own.saturating_add(count))
+            }
             Err(at) => self.buckets.insert(at, (bucket, count)),
         }
     }
 
     /// The time that `percent` of the times do not exceed. `None`: there are no times.
     pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
-        let rank = self.count.saturating_mul(percent).div_ceil(100).max(1);
+        let rank = self.count().saturating_mul(percent).div_ceil(100).max(1);
         let mut seen = 0;
         let found = self.buckets.iter().find(|(_, count)| {
-            seen += count;
+            seen += u64::from(*count);
             seen >= rank
         });
         found.map(|(bucket, _)| middle(*bucket))
@@ -87,6 +98,6 @@ mod tests {
             let found = low.percentile(percent).unwrap().as_millis();
             assert!(found.abs_diff(percent.into()) <= 1 + u128::from(percent) / 16, "{percent}: {found}");
         }
-        assert_eq!(low.count, 100);
+        assert_eq!(low.count(), 100);
     }
 }
