@@ -13,7 +13,7 @@ export const serverUrl = (path = "") => new URL(path, base);
 export class ApiError extends Error {
   constructor(status, error = {}) {
     super(error.message ?? (status ? `toolwire answered with status ${status}` : "toolwire does not answer"));
-    Object.assign(this, { status, code: error.code ?? (status ? `http_${status}` : "unreachable"), path: error.path, retryAfter: error.retry_after_s, problems: error.problems, winner: error.winner });
+    Object.assign(this, { status, code: error.code ?? (status ? `http_${status}` : "unreachable"), path: error.path, retryAfter: error.retry_after_s, problems: error.problems, winner: error.winner, since: error.since });
   }
 }
 

@@ -16,7 +16,7 @@ import { story, stream } from "../view/stream.js";
 // What the feed has told is kept while other pages are shown.
 const exchanges = new Exchanges();
 let isDirty = true;
-let since = null;
+let since = null, keep = KEPT;
 listen((kind, data) => {
   if (kind === "reset") fetchList();
   else if (exchanges.apply(kind, data)) isDirty = true;
@@ -27,7 +27,7 @@ async function fetchList() {
   if (!session.peek()?.signed_in) return;
   try {
     const list = await get(`exchanges?limit=500`);
-    since = list.since;
+    ({ since, keep } = list);
     exchanges.merge(list.exchanges);
     error = null;
   } catch (failure) {
@@ -92,7 +92,7 @@ export default function live({ place, heading, route }) {
     fill(figures, [["running", busy], ["a minute", count(recent.filter((row) => now - row.t < 60_000).length)], ["TTFT p50", duration(first[Math.floor(first.length / 2)])], ["errors", recent.length ? percent(failed / recent.length) : "–"]].map(([label, value]) => h("span", { class: "figure" }, h("b", null, String(value)), label)));
     figures.classList.toggle("stale", connection.peek().state !== "live");
     const rows = (paused ?? exchanges.rows).filter(test);
-    kept.textContent = `${count(exchanges.rows.length)} of ${count(KEPT)} kept`;
+    kept.textContent = `${count(exchanges.rows.length)} of ${count(keep)} kept`;
     list.rows = rows;
   }
 
@@ -213,7 +213,7 @@ function exchange(place, { id, query }, close) {
       if (failure.name === "AbortError") return;
       if (failure.status === 404 && !known) {
         download.hidden = true;
-        return tell(remark("Not kept any more", h("p", null, name(failure.message), since ? ` toolwire has kept exchanges since ${absolute(since)}.` : "")));
+        return tell(remark("Not kept any more", h("p", null, `The last ${count(keep)} exchanges are kept, since ${absolute(failure.since ?? since)}.`)));
       }
       if (failure.status !== 404) return tell(note(failure, { retry: load }));
     }
