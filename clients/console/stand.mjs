@@ -38,8 +38,8 @@ async function model() {
   return { server, port: await listen(server) };
 }
 
-const configuration = (upstream, folder, { key, permission = "allow" }) => `
-listen = "127.0.0.1:0"
+const configuration = (upstream, folder, { key, permission = "allow" }, port = 0) => `
+listen = "127.0.0.1:${port}"
 state_dir = "${folder}/state"
 [admin]
 ${key ? 'api_keys = ["env:CONSOLE_KEY"]' : ""}
@@ -73,8 +73,12 @@ permission = "${permission}"
 export async function stand({ key = null, prefix = "", permission, answers = {} } = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
-  await writeFile(path.join(folder, "toolwire.toml"), configuration(upstream.port, folder, { key, permission }));
-  const child = spawn(binary, ["serve", "--config", path.join(folder, "toolwire.toml")], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
+  const file = path.join(folder, "toolwire.toml");
+  const begin = async (at) => {
+    await writeFile(file, configuration(upstream.port, folder, { key, permission }, at));
+    return spawn(binary, ["serve", "--config", file], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
+  };
+  let child = await begin();
   const port = await announced(child);
   const version = /v\/([0-9a-f]{8})\//.exec(await (await fetch(`http://127.0.0.1:${port}/console/`)).text())[1];
   const state = { answers, isDown: false };
@@ -96,17 +100,29 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
     state,
     // Ends all connections.
     drop: () => proxy.closeAllConnections(),
+    // Ends toolwire as a crash would.
+    async kill() {
+      child.kill("SIGKILL");
+      await ended(child);
+    },
+    // Starts it again at the same address.
+    async start() {
+      child = await begin(port);
+      await announced(child);
+    },
     async close() {
       child.kill();
       proxy.closeAllConnections();
       upstream.server.closeAllConnections();
       proxy.close();
       upstream.server.close();
-      await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
+      await ended(child);
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
+
+const ended = (child) => new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve) : resolve()));
 
 function announced(child) {
   return new Promise((resolve, reject) => {
@@ -136,6 +152,7 @@ function forward(request, response, port, target, version) {
     }
     response.writeHead(answer.statusCode, headers);
     answer.pipe(response);
+    answer.on("close", () => answer.complete || response.destroy());
   });
   upstream.on("error", () => response.destroy());
   response.on("close", () => upstream.destroy());

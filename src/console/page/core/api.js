@@ -58,6 +58,14 @@ export async function call(method, path, body, options) {
 export const get = (path, options) => call("GET", path, undefined, options);
 export const part = encodeURIComponent;
 
+// The names of the entries of a table of the configuration.
+export async function namesOf(table) {
+  const { settings } = session.peek()?.signed_in ? await get("settings").catch(() => ({ settings: [] })) : { settings: [] };
+  const pattern = new RegExp(`^${table}\\.("(?:[^"\\\\]|\\\\.)*"|[^.]+)\\.`);
+  const found = settings.map((own) => pattern.exec(own.path)?.[1]).filter(Boolean);
+  return [...new Set(found)].map((own) => own.replace(/^"|"$/g, ""));
+}
+
 function began(state) {
   if (state.server_time) skew = state.server_time - Date.now();
   session.value = state;

@@ -1,6 +1,6 @@
 // Playground: a chat over any model, in any client dialect, with every tool that toolwire hosts.
 
-import { ApiError, consoleUrl, get, request, serverUrl, session } from "../core/api.js";
+import { ApiError, consoleUrl, get, namesOf, request, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
 import { announce, fill, fresh, h, name, pref, select, setPref } from "../core/dom.js";
 import { curl, markdown, python } from "../core/exports.js";
@@ -238,9 +238,7 @@ export default function play({ place, heading, route }) {
   (async () => {
     chats = await kept.all(instance).catch(() => []);
     if (session.peek()?.signed_in) {
-      const settings = await get("settings").catch(() => ({ settings: [] }));
-      const paths = settings.settings.map((own) => /^models\.("(?:[^"\\]|\\.)*"|[^.]+)\./.exec(own.path)?.[1]).filter(Boolean);
-      models = [...new Set(paths)].map((own) => own.replace(/^"|"$/g, ""));
+      models = await namesOf("models");
       tools = (await get("tools").catch(() => ({ tools: [] }))).tools;
       const named = models.filter((own) => !own.includes("*"));
       fill(names, named.map((own) => h("option", { value: own })));
