@@ -139,7 +139,7 @@ export default function play({ place, heading, route }) {
     return note(own, { retry: own.retryable ? () => again(turn) : undefined, facts: { exchange: turn.exchange } });
   }
 
-  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p", { class: "small dim" }, [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.prompt_tokens != null && `${count(usage.prompt_tokens)} tokens in, ${count(usage.completion_tokens)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
+  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p", { class: "small dim" }, [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.input_tokens != null && `${count(usage.input_tokens)} tokens in, ${count(usage.output_tokens ?? 0)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
 
   function again(turn) {
     const at = chat.turns.indexOf(turn);
