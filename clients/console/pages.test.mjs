@@ -259,6 +259,9 @@ test("an answer is shown piece by piece, kept, exported and forgotten", async ()
   assert.equal(await page.locator("tw-carousel").getByText("1 / 2").count(), 1);
   await page.getByRole("button", { name: "Previous image" }).click();
   await page.locator("tw-carousel").getByText("2 / 2").waitFor();
+  assert.match(await page.getByRole("link", { name: "Download" }).getAttribute("href"), /20260101_bb\.png$/);
+  await page.getByRole("button", { name: "Next image" }).click();
+  await page.locator("tw-carousel").getByText("1 / 2").waitFor();
   assert.equal(await page.getByRole("link", { name: "far (image)" }).getAttribute("href"), "https://evil.example/x.png");
   await page.getByLabel("Theme of the chat").selectOption("parchment");
   await page.locator(".chat.parchment").waitFor();

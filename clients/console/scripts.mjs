@@ -77,7 +77,7 @@ export const CHAT = [
   ["tool_result", { t: NOW, exchange: "ex_chat", hop: 1, toolCall: { id: "call_2", name: "scrape", input_bytes: 20 }, ok: false, code: "timeout", ms: 30_000, cached: false, result: "It took too long." }],
   ...ANSWER.match(/[^]{1,9}/g).map((content) => ["message_update", { t: NOW, exchange: "ex_chat", hop: 2, content }]),
   ["message_update", { t: NOW, exchange: "ex_chat", hop: 2, content: `\n\n${HOSTILE}\n` }],
-  ["message_complete", { t: NOW, exchange: "ex_chat", hop: 2, finish: "stop", usage: { prompt_tokens: 1204, completion_tokens: 318 }, ms: 2940, ttft_ms: 212 }],
+  ["message_complete", { t: NOW, exchange: "ex_chat", hop: 2, finish: "stop", usage: { input_tokens: 1204, output_tokens: 318 }, ms: 2940, ttft_ms: 212 }],
 ];
 
 export const sse = (events) => events.map(([name, data], index) => `id: b-${index}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`).join("");
