@@ -106,7 +106,7 @@ export default function formats({ place, heading, route }) {
       const shown = prompt.prompt;
       fill(taught, h("div", { class: "row" }, h("h2", null, "What a model is taught: ", name(wanted)), h("span", { class: "dim" }, prompt.tokens == null ? "" : `about ${count(prompt.tokens)} tokens`), h("button", { class: "push", onclick: () => copied(shown) }, "Copy prompt")),
         h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Taught prompt" }, visible(shown)),
-        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `${prompt.examples.length} turns of examples`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
+        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `Turns of examples: ${prompt.examples.length}`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
     } catch (error) {
       fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, name(error.message)));
     }

@@ -131,7 +131,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   function line(row, n) {
     const kind = kindOf(row);
     const number = row.out?.find((own) => own.call != null)?.call ?? "";
-    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : short(row.raw);
+    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : short(row.raw.trimEnd());
     const out = (row.out ?? []).map((own) => h("div", null, h("span", { class: "kind" }, visible(own.kind)), " ", own.name ? visible(own.name) : "", " ", textOf(own) && short(JSON.stringify(textOf(own)))));
     const held = row.held ? h("div", { class: "small" }, `held ${bytes(row.held)}`) : null;
     const before = rows[n - 2];
@@ -149,7 +149,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     return h("div", { class: "stack" },
       state.reasoning && h("details", { class: "fold reasoning" }, h("summary", null, "Reasoning"), h("div", null, visible(state.reasoning))),
       h("div", { class: "box" }, state.client ? prose(state.client) : h("p", { class: "faint" }, "No text yet, or it was not captured.")),
-      h("p", { class: "small dim" }, `${state.calls} calls, held ${bytes(state.held)}`),
+      h("p", { class: "small dim" }, `${state.calls} call${state.calls === 1 ? "" : "s"}, held ${bytes(state.held)}`),
       written(rows.slice(0, now), calls).filter((own) => own.calls.length).map(source));
   }
 
