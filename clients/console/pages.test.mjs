@@ -137,6 +137,22 @@ test("calls are marked in the text that the model wrote, and lead to their event
   await end();
 });
 
+test("an exchange is saved as a fixture, or it is said why not", async () => {
+  const base = withQuestion(answers());
+  const path = "GET /admin/exchanges/ex_7f3a/fixture";
+  own.state.answers = { ...base, [path]: (_, response) => response.writeHead(409, { "content-type": "application/json" }).end(JSON.stringify({ error: { code: "not_captured", message: `admin.capture is off ${HOSTILE}` } })) };
+  const { page, end } = await visit("#/live/ex_7f3a", { allowed: /status of 409/ });
+  const button = page.getByRole("button", { name: "Save as fixture" });
+  await button.click();
+  await page.locator(".toasts").getByText("admin.capture is off").waitFor();
+  own.state.answers = { ...base, [path]: (_, response) => response.writeHead(200, { "content-type": "application/x-tar" }).end(Buffer.from([0, 255, 1])) };
+  const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+  assert.equal(download.suggestedFilename(), "ex_7f3a.tar");
+  assert.deepEqual(await readFile(await download.path()), Buffer.from([0, 255, 1]));
+  await end();
+  own.state.answers = base;
+});
+
 test("times are shown in UTC if that is chosen", async () => {
   const { page, end } = await visit("#/live/ex_7f3a", { timezoneId: "Asia/Kolkata" });
   await page.getByText(/UTC\+05:30$/).waitFor();

@@ -10,7 +10,7 @@ import { go, href } from "../core/route.js";
 import { effect } from "../core/store.js";
 import { absolute, ago, count, duration, percent, tenth, zone } from "../core/time.js";
 import "../view/list.js";
-import { empty, note, remark, toast } from "../view/note.js";
+import { empty, failed, note, remark, toast } from "../view/note.js";
 import { story, stream } from "../view/stream.js";
 
 // What the feed has told is kept while other pages are shown.
@@ -190,7 +190,14 @@ function exchange(place, { id, query }, close) {
   const facts = h("dl", { class: "facts" });
   const body = h("div", { class: "stack" });
   let viewer = null;
-  const download = h("a", { href: adminUrl(`exchanges/${part(id)}/fixture`).href, download: `${id}.tar` }, "Save as fixture");
+  const download = h("button", { class: "plain", onclick: async () => {
+    try {
+      const response = await request("GET", adminUrl(`exchanges/${part(id)}/fixture`));
+      save(`${id}.tar`, await response.arrayBuffer(), "application/x-tar");
+    } catch (error) {
+      failed(error);
+    }
+  } }, "Save as fixture");
   fill(place, h("div", { class: "row" }, h("button", { class: "plain", onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span", { class: "push" }, download)), facts, body);
 
   function paintFacts(row = {}, more = {}) {
