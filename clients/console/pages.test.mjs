@@ -153,6 +153,13 @@ test("an exchange is saved as a fixture, or it is said why not", async () => {
   own.state.answers = base;
 });
 
+test("the last minute is as the feed tells it", async () => {
+  // The scripted figures say 3, toolwire's own feed 0.
+  const { page, end } = await visit("#/measure");
+  await page.getByRole("group", { name: "Now" }).locator(".figure").filter({ hasText: /^0running$/ }).waitFor();
+  await end();
+});
+
 test("times are shown in UTC if that is chosen", async () => {
   const { page, end } = await visit("#/live/ex_7f3a", { timezoneId: "Asia/Kolkata" });
   await page.getByText(/UTC\+05:30$/).waitFor();
