@@ -9,7 +9,7 @@ const { effect, flush, signal } = await core("store.js");
 const { inline, parse, Stream } = await core("markdown.js");
 const { ago, absolute, backoff, bytes, count, duration, percent } = await core("time.js");
 const { cell, csv, curl, markdown, python, quoted } = await core("exports.js");
-const { Exchanges, filter, folded, KEPT, kindOf, Replay, textOf } = await core("exchange.js");
+const { Exchanges, filter, folded, KEPT, kindOf, partsOf, Replay, textOf, written } = await core("exchange.js");
 const { hasSecret, imagePath, matches, safeUrl, visible } = await core("text.js");
 const { compact, pointer, read } = await core("tokens.js");
 const { field, numberText } = await core("schema.js");
@@ -194,6 +194,18 @@ test("runs of text fold, and open again", () => {
   assert.deepEqual(folded(rows), [{ from: 0, to: 8 }, { at: 8 }, { at: 9 }, { at: 10 }, { at: 11 }]);
   assert.equal(folded(rows, new Set([1])).length, 12);
   assert.deepEqual([kindOf(rows[8]), kindOf({ out: [], held: 3 }), kindOf({ out: [{ kind: "error" }] })], ["call", "held", "failed"]);
+});
+
+test("what a model wrote is put together by hops, and what was covered keeps its length", () => {
+  const row = (n, hop, text, from, length = Buffer.byteLength(text)) => ({ n, hop, text_at: [from, from + length], raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n` });
+  const rows = [row(1, 1, "é<call>", 0), row(2, 1, "[covered]", 8, 4), row(3, 1, "</call>", 12), { n: 4, hop: 1, raw: "data: [DONE]\n\n" }, row(5, 2, "ok", 0), { n: 6, hop: 2, bytes: 3, text_at: [2, 5] }];
+  const calls = [{ call: 1, hop: 1, name: "x", format: "f", ranges: { closer: [12, 19], opener: [2, 8], name: null } }, { call: 2, hop: 2, name: "y" }];
+  const [one, two] = written(rows, calls);
+  assert.equal(new TextDecoder().decode(one.bytes), "é<call>####</call>");
+  assert.deepEqual([1, 8, 12, 18].map(one.rowAt), [1, 2, 3, 3]);
+  assert.deepEqual(partsOf(one.calls).map(({ kind, range, why }) => [kind, range, why]), [["opener", [2, 8], "opener of call 1, x"], ["closer", [12, 19], "closer of call 1, x"]]);
+  assert.deepEqual([new TextDecoder().decode(two.bytes), two.calls], ["ok", []]);
+  assert.deepEqual(written([{ n: 1, bytes: 3 }], calls), []);
 });
 
 test("an analysis is cut where the text was", () => {

@@ -63,7 +63,7 @@ async function send(page, text = "Find the newest Rust release") {
 const VIEWS = {
   "#/live": (page) => page.getByRole("row", { name: /lumo-max/ }).waitFor(),
   "#/live/ex_7f3a": (page) => page.getByText("text events").waitFor(),
-  "#/live/ex_7f3a?view=text": (page) => page.getByText("First the release notes").waitFor(),
+  "#/live/ex_7f3a?view=text": (page) => page.getByRole("paragraph").filter({ hasText: "First the release notes" }).waitFor(),
   "#/live/ex_7f3a?view=raw": (page) => page.getByText("content_block_delta").first().waitFor(),
   "#/live/ex_33cc": (page) => page.getByRole("tab", { name: "Aligned" }).waitFor(),
   "#/live/ex_22bb": (page) => page.getByText("Its events were not kept").waitFor(),
@@ -99,13 +99,75 @@ for (const colorScheme of ["light", "dark"]) {
 }
 
 test("hostile texts are shown as texts", async () => {
-  for (const [hash, ready] of Object.entries(VIEWS)) {
-    const { page, end } = await visit(hash, { allowed: /status of 404/ });
+  const base = withQuestion(answers());
+  const real = await (await fetch(`${own.direct}/admin/tools`)).json();
+  const [calc] = real.tools.filter(({ name }) => name === "calc");
+  const tools = { ...real, tools: [...real.tools, { ...calc, name: HOSTILE, description: HOSTILE, schema: { type: "object", title: HOSTILE, properties: { [HOSTILE]: { type: "string", description: HOSTILE, default: HOSTILE } } } }] };
+  const json = (value, status = 200) => (_, response) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+  own.state.answers = { ...base, "GET /admin/tools": json(tools), "GET /admin/exchanges/ex_bad": json({ error: { code: HOSTILE, message: HOSTILE } }, 400) };
+  const views = { ...VIEWS, [`#/tools/${encodeURIComponent(HOSTILE)}`]: (page) => page.getByRole("button", { name: "Run" }).waitFor(), "#/live/ex_bad": (page) => page.locator(".note").waitFor() };
+  for (const [hash, ready] of Object.entries(views)) {
+    const { page, end } = await visit(hash, { allowed: /status of 40[04]/ });
     await ready(page);
-    const found = await page.evaluate(() => [document.querySelectorAll("main img[src='x'], main svg[onload], main script, main [onerror]").length, [...document.querySelectorAll("a[href]")].filter((link) => !/^(https?|mailto|blob):/.test(link.href)).length]);
-    assert.deepEqual(found, [0, 0], hash);
+    const found = await page.evaluate(() => ({
+      elements: document.querySelectorAll("img[src='x'], svg[onload], main script, [onerror]").length,
+      links: [...document.querySelectorAll("a[href]")].filter((link) => !/^(https?|mailto|blob):/.test(link.href)).length,
+      // Escapes, characters without width, and those that turn the direction of what follows.
+      unseen: /[\u0000-\u0008\u001b\u200b\u202e\ufeff]/.exec(document.body.textContent)?.index ?? null,
+      outside: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    }));
+    assert.deepEqual(found, { elements: 0, links: 0, unseen: null, outside: false }, hash);
     await end();
   }
+  own.state.answers = base;
+});
+
+test("calls are marked in the text that the model wrote, and lead to their events", async () => {
+  const { page, end } = await visit("#/live/ex_7f3a?view=text");
+  const marked = page.getByRole("region", { name: "What the model wrote in hop 1" });
+  await marked.waitFor();
+  assert.equal(await marked.locator(".k-opener").textContent(), "<tool_call>");
+  assert.equal(await marked.locator(".k-arguments").textContent(), '{"query": "newest rust"}');
+  const entry = page.getByRole("listitem").filter({ hasText: "arguments of call 1, web_search" });
+  await entry.focus();
+  assert.equal(await marked.locator(".lit").textContent(), '{"query": "newest rust"}');
+  await entry.getByRole("button").click();
+  await page.waitForURL(/at=13/);
+  assert.equal(await page.getByRole("tab", { name: "Aligned" }).getAttribute("aria-selected"), "true");
+  await end();
+});
+
+test("an exchange is saved as a fixture, or it is said why not", async () => {
+  const base = withQuestion(answers());
+  const path = "GET /admin/exchanges/ex_7f3a/fixture";
+  own.state.answers = { ...base, [path]: (_, response) => response.writeHead(409, { "content-type": "application/json" }).end(JSON.stringify({ error: { code: "not_captured", message: `admin.capture is off ${HOSTILE}` } })) };
+  const { page, end } = await visit("#/live/ex_7f3a", { allowed: /status of 409/ });
+  const button = page.getByRole("button", { name: "Save as fixture" });
+  await button.click();
+  await page.locator(".toasts").getByText("admin.capture is off").waitFor();
+  own.state.answers = { ...base, [path]: (_, response) => response.writeHead(200, { "content-type": "application/x-tar" }).end(Buffer.from([0, 255, 1])) };
+  const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+  assert.equal(download.suggestedFilename(), "ex_7f3a.tar");
+  assert.deepEqual(await readFile(await download.path()), Buffer.from([0, 255, 1]));
+  await end();
+  own.state.answers = base;
+});
+
+test("the last minute is as the feed tells it", async () => {
+  // The scripted figures say 3, toolwire's own feed 0.
+  const { page, end } = await visit("#/measure");
+  await page.getByRole("group", { name: "Now" }).locator(".figure").filter({ hasText: /^0running$/ }).waitFor();
+  await end();
+});
+
+test("times are shown in UTC if that is chosen", async () => {
+  const { page, end } = await visit("#/live/ex_7f3a", { timezoneId: "Asia/Kolkata" });
+  await page.getByText(/UTC\+05:30$/).waitFor();
+  await page.getByLabel("Times in UTC").check();
+  await page.getByText(/:\d\d UTC$/).waitFor();
+  await page.reload();
+  await page.getByText(/:\d\d UTC$/).waitFor();
+  await end();
 });
 
 test("a question is answered by a person who has seen it", async () => {
@@ -220,6 +282,9 @@ test("an answer is shown piece by piece, kept, exported and forgotten", async ()
   assert.equal(await page.locator("tw-carousel").getByText("1 / 2").count(), 1);
   await page.getByRole("button", { name: "Previous image" }).click();
   await page.locator("tw-carousel").getByText("2 / 2").waitFor();
+  assert.match(await page.getByRole("link", { name: "Download" }).getAttribute("href"), /20260101_bb\.png$/);
+  await page.getByRole("button", { name: "Next image" }).click();
+  await page.locator("tw-carousel").getByText("1 / 2").waitFor();
   assert.equal(await page.getByRole("link", { name: "far (image)" }).getAttribute("href"), "https://evil.example/x.png");
   await page.getByLabel("Theme of the chat").selectOption("parchment");
   await page.locator(".chat.parchment").waitFor();
@@ -256,14 +321,43 @@ test("a failed answer says what to do, and one that is stopped ends", async () =
   own.state.answers = base;
 });
 
-test("thousands of exchanges and events keep the page small and quick", async () => {
+test("thousands of exchanges and hundreds of events a second keep the page small", async (t) => {
   const base = withQuestion(answers());
-  own.state.answers = { ...base, "GET /admin/exchanges": (_, response) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ exchanges: Array.from({ length: 2000 }, (_, at) => ({ ...ROWS[1], id: `ex_${at}`, t: Date.now() - at * 10 })), more: false, kept: 2000, keep: 2000, since: 0 })) };
+  let sent = 0;
+  const json = (value) => (_, response) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(value));
+  const row = (at) => ({ ...ROWS[1], id: `ex_${at}`, t: Date.now() - 60_000 - at * 10 });
+  own.state.answers = { ...base, "GET /admin/exchanges": json({ exchanges: Array.from({ length: 1000 }, (_, at) => row(at)), more: false, kept: 1000, keep: 2000, since: 0 }), "GET /admin/events": (_, response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const timer = setInterval(() => {
+      const events = Array.from({ length: 20 }, () => {
+        const exchange = `ex_new${Math.floor(sent / 10)}`, kinds = ["message_start", ...Array(8).fill("message_update"), "message_complete"];
+        const kind = kinds[sent++ % 10];
+        return [kind, { t: Date.now(), exchange, hop: 1, model: "quick", client: "chat", upstream: "local", bytes: sent, tokens: sent, held: 0, finish: "stop", usage: {}, ms: 10 }];
+      });
+      response.write(sse(events));
+    }, 100);
+    response.on("close", () => clearInterval(timer));
+  } };
   const { page, end } = await visit("#/live");
-  await page.getByText("2,000 of 2,000 kept").waitFor();
+  await page.evaluate(() => {
+    globalThis.long = [];
+    new PerformanceObserver((list) => long.push(...list.getEntries().map(({ duration }) => Math.round(duration)))).observe({ type: "longtask" });
+  });
+  await page.getByRole("row", { name: /lumo-max/ }).first().waitFor();
+  await page.locator("tw-list").evaluate((list) => (list.scrollTop = 5000));
+  const size = () => page.evaluate(() => document.querySelectorAll("*").length);
+  while (sent < 1000) {
+    await page.waitForTimeout(500);
+    assert.ok((await size()) < 3000);
+  }
+  await page.getByRole("button", { name: /new: show/ }).waitFor();
+  await page.getByText(/1,1\d\d of 2,000 kept/).waitFor();
   await page.locator("tw-list").evaluate((list) => (list.scrollTop = list.scrollHeight));
   await page.getByRole("row", { name: /lumo-max/ }).last().waitFor();
-  assert.ok(await page.evaluate(() => document.querySelectorAll("*").length) < 3000);
+  assert.ok((await size()) < 3000);
+  const long = await page.evaluate(() => long);
+  t.diagnostic(`${sent} events, ${await size()} elements, long tasks in ms: ${long.join(", ") || "none"}`);
+  // Leaving the page ends its feed; the next test has the real one.
   await end();
   own.state.answers = base;
 });

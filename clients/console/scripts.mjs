@@ -27,8 +27,13 @@ export const EVENTS = said.map((text, n) => {
   const held = n >= 9 && n < 12 ? [5, 22, 36][n - 9] : 0;
   const frame = (data) => `event: content_block_delta\ndata: ${JSON.stringify(data)}\n\n`;
   const out = n < 9 ? [{ kind: "text", bytes: text.length, frame: frame({ delta: { text } }) }] : n === 12 ? [{ kind: "call_start", call: 1, name: "web_search", frame: frame({ name: "web_search" }) }] : n === 13 ? [{ kind: "call_arguments", call: 1, bytes: 24, frame: frame({ delta: { partial_json: '{"query": "newest rust"}' } }) }] : n === 14 ? [{ kind: "call_end", call: 1, frame: frame({}) }] : [];
-  return { n: n + 1, hop: 1, t_ms: 212 + n * 27, raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n`, out, held, held_since: held ? 10 : null };
+  const from = Buffer.byteLength(said.slice(0, n).join(""));
+  return { n: n + 1, hop: 1, t_ms: 212 + n * 27, text_at: [from, from + Buffer.byteLength(text)], raw: `data: ${JSON.stringify({ choices: [{ delta: { content: text } }] })}\n\n`, out, held, held_since: held ? 10 : null };
 });
+
+const wrote = Buffer.from(said.join(""));
+const rangeOf = (text) => [wrote.indexOf(text), wrote.indexOf(text) + Buffer.byteLength(text)];
+const CALLS = [{ call: 1, hop: 1, name: "web_search", format: "hermes", hosted: true, declared: true, valid: true, ranges: { opener: rangeOf("<tool_call>"), name: rangeOf("web_search"), arguments: rangeOf('{"query": "newest rust"}'), closer: rangeOf("</tool_call>") } }];
 
 const json = (response, body, status = 200) => response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" }).end(JSON.stringify(body));
 
@@ -72,7 +77,7 @@ export const CHAT = [
   ["tool_result", { t: NOW, exchange: "ex_chat", hop: 1, toolCall: { id: "call_2", name: "scrape", input_bytes: 20 }, ok: false, code: "timeout", ms: 30_000, cached: false, result: "It took too long." }],
   ...ANSWER.match(/[^]{1,9}/g).map((content) => ["message_update", { t: NOW, exchange: "ex_chat", hop: 2, content }]),
   ["message_update", { t: NOW, exchange: "ex_chat", hop: 2, content: `\n\n${HOSTILE}\n` }],
-  ["message_complete", { t: NOW, exchange: "ex_chat", hop: 2, finish: "stop", usage: { prompt_tokens: 1204, completion_tokens: 318 }, ms: 2940, ttft_ms: 212 }],
+  ["message_complete", { t: NOW, exchange: "ex_chat", hop: 2, finish: "stop", usage: { input_tokens: 1204, output_tokens: 318 }, ms: 2940, ttft_ms: 212 }],
 ];
 
 export const sse = (events) => events.map(([name, data], index) => `id: b-${index}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`).join("");
@@ -90,7 +95,7 @@ export const answers = () => ({
   "GET /admin/exchanges/ex_7f3a": (_, response) => json(response, { exchange: ROWS[0], hops: [], calls: [] }),
   "GET /admin/exchanges/ex_22bb": (_, response) => json(response, { exchange: { ...ROWS[2], error: { code: "upstream_timeout", message: HOSTILE } }, hops: [], calls: [] }),
   "GET /admin/exchanges/ex_33cc": (_, response) => json(response, { exchange: ROWS[3], hops: [], calls: [] }),
-  "GET /admin/exchanges/ex_7f3a/events": (_, response) => json(response, { exchange: "ex_7f3a", captured: "redacted", rows: EVENTS, calls: [], cut: false }),
+  "GET /admin/exchanges/ex_7f3a/events": (_, response) => json(response, { exchange: "ex_7f3a", captured: "redacted", rows: EVENTS, calls: CALLS, cut: false }),
   "GET /admin/exchanges/ex_33cc/events": (_, response) => json(response, { rows: EVENTS.map((own) => ({ ...own, raw: HOSTILE, out: own.out.map((one) => ({ ...one, text: HOSTILE, name: one.name && HOSTILE })) })) }),
   "GET /admin/formats": (_, response) => json(response, { formats: [{ name: "hermes", models: ["Qwen"], example: '<tool_call>{"name": "web_search", "arguments": {}}</tool_call>' }, { name: "pre", models: [], example: "", taught: false }] }),
   "POST /admin/formats/analyze": (_, response, body) => json(response, analysis(body)),

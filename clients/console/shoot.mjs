@@ -1,33 +1,61 @@
-// Pictures of every page, for people: node shoot.mjs FOLDER
+// Pictures of every page, for people: node shoot.mjs FOLDER [PAGE]. Those of the documentation: node shoot.mjs ../../docs/images docs
 import { chromium } from "playwright-core";
-import { answers } from "./scripts.mjs";
+import { answers, HOSTILE } from "./scripts.mjs";
 import { stand } from "./stand.mjs";
 import { open } from "./browser.mjs";
 
+const escaped = JSON.stringify(HOSTILE);
+const inner = escaped.slice(1, -1);
+const harmless = (text) => text.replaceAll(`"upstream":${escaped}`, '"upstream":"moonshot"').replaceAll(`"key":${escaped}`, '"key":"team-b"').replaceAll(`:${escaped}`, ':"kimi-k2"').replaceAll(inner, "");
+
+// The same answers without hostile texts; what formats are, toolwire says itself.
+const plain = (own) => Object.fromEntries(Object.entries(own).filter(([path]) => !path.includes("/admin/formats")).map(([path, answer]) => [path, (request, response, body) => {
+  const end = response.end.bind(response);
+  response.end = (text) => end(typeof text === "string" ? harmless(text) : text);
+  return answer(request, response, body);
+}]));
+
 const folder = process.argv[2] ?? ".";
 const only = process.argv[3];
-const own = await stand({ answers: answers() });
+const isDocs = only === "docs";
+const own = await stand({ answers: isDocs ? plain(answers()) : answers() });
 const browser = await open(chromium);
-const VIEWS = { live: "#/live", exchange: "#/live/ex_7f3a", formats: "#/formats", tools: "#/tools/calc", settings: "#/settings", provider: "#/settings/providers.serper", play: "#/play", measure: "#/measure" };
-for (const scheme of ["light", "dark"]) {
-  for (const width of [1280, 360]) {
-    const context = await browser.newContext({ viewport: { width, height: width < 900 ? 740 : 800 }, colorScheme: scheme, reducedMotion: "reduce" });
-    const page = await context.newPage();
-    page.on("console", (message) => console.log(message.type(), message.text()));
-    page.on("pageerror", (error) => console.log(error.stack));
-    for (const [name, hash] of Object.entries(VIEWS)) {
-      if (only && name !== only) continue;
-      await page.goto(own.url + hash);
-      await page.waitForTimeout(1200);
-      if (name === "play") {
-        await page.getByLabel("Model", { exact: true }).fill("echo");
-        await page.getByLabel("Message", { exact: true }).fill("Find the newest Rust release");
-        await page.getByRole("button", { name: "Send" }).click();
-        await page.waitForTimeout(900);
-      }
-      await page.screenshot({ path: `${folder}/${name}-${width}-${scheme}.png`, fullPage: name === "play" });
-    }
+const VIEWS = { live: "#/live", exchange: "#/live/ex_7f3a", formats: "#/formats", tools: "#/tools/calc", settings: "#/settings", provider: "#/settings/providers.serper", text: "#/live/ex_7f3a?view=text", play: "#/play", parchment: "#/play", measure: "#/measure" };
+
+async function visit(scheme, width, height) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", timezoneId: "UTC" });
+  const page = await context.newPage();
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && console.log(message.text()));
+  page.on("pageerror", (error) => console.log(error.stack));
+  return { context, page };
+}
+
+async function shoot(page, name, file, fullPage) {
+  await page.goto(own.url + VIEWS[name]);
+  await page.waitForTimeout(1200);
+  if (["play", "parchment"].includes(name)) {
+    await page.getByLabel("Theme of the chat").selectOption(name === "play" ? "plain" : name);
+    await page.getByLabel("Model", { exact: true }).fill("echo");
+    await page.getByLabel("Message", { exact: true }).fill("Find the newest Rust release");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.waitForTimeout(900);
+  }
+  await page.screenshot({ path: `${folder}/${file}.png`, fullPage });
+}
+
+if (isDocs) {
+  for (const [name, scheme] of [["exchange", "light"], ["formats", "dark"]]) {
+    const { context, page } = await visit(scheme, 1280, 960);
+    await shoot(page, name, `console-${name}`, false);
     await context.close();
+  }
+} else {
+  for (const scheme of ["light", "dark"]) {
+    for (const width of [1280, 360]) {
+      const { context, page } = await visit(scheme, width, width < 900 ? 740 : 800);
+      for (const name of Object.keys(VIEWS)) if (!only || name === only) await shoot(page, name, `${name}-${width}-${scheme}`, ["play", "parchment"].includes(name));
+      await context.close();
+    }
   }
 }
 await browser.close();

@@ -14,8 +14,10 @@ const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg
 
 export const listen = (server) => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server.address().port)));
 
-// A model in the dialect `chat`: it says what it was asked, and calls `calc` if that word is in it.
+// A model in the dialect `chat`: it says what it was asked, and calls `calc` if that word is in it. Further words: `think` (it reasons),
+// `slowly` (its second half waits for the gate), `fail` (an error in place of an answer).
 async function model() {
+  const gate = {};
   const server = http.createServer(async (request, response) => {
     let body = "";
     for await (const piece of request) body += piece;
@@ -23,23 +25,30 @@ async function model() {
     const { messages } = JSON.parse(body);
     const last = messages.at(-1);
     const asked = typeof last.content === "string" ? last.content : JSON.stringify(last.content);
+    if (asked.includes("fail")) return response.writeHead(400, { "content-type": "application/json" }).end(JSON.stringify({ error: { message: "The model is broken: <b>really</b>", type: "invalid_request_error" } }));
     response.writeHead(200, { "content-type": "text/event-stream" });
     const send = (delta, finish = null) => response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`);
     send({ role: "assistant", content: "" });
+    if (asked.includes("think")) for (const word of ["First ", "I weigh ", "it."]) send({ reasoning_content: word });
     if (last.role === "user" && asked.includes("calc")) {
-      send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "calc", arguments: '{"expression":"6*7"}' } }] });
+      send({ tool_calls: [{ index: 0, id: "call_1", type: "function", function: { name: "calc", arguments: '{"expression":' } }] });
+      send({ tool_calls: [{ index: 0, function: { arguments: '"6*7"}' } }] });
       send({}, "tool_calls");
     } else {
       for (const word of `You said: **${asked}**`.split(/(?<= )/)) send({ content: word });
+      if (asked.includes("slowly")) {
+        await gate.wait;
+        send({ content: "\n\n- the second half" });
+      }
       send({}, "stop");
     }
     response.end("data: [DONE]\n\n");
   });
-  return { server, port: await listen(server) };
+  return { server, gate, port: await listen(server) };
 }
 
-const configuration = (upstream, folder, { key, permission = "allow" }) => `
-listen = "127.0.0.1:0"
+const configuration = (upstream, folder, { key, permission = "allow" }, port = 0) => `
+listen = "127.0.0.1:${port}"
 state_dir = "${folder}/state"
 [admin]
 ${key ? 'api_keys = ["env:CONSOLE_KEY"]' : ""}
@@ -73,8 +82,12 @@ permission = "${permission}"
 export async function stand({ key = null, prefix = "", permission, answers = {} } = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
-  await writeFile(path.join(folder, "toolwire.toml"), configuration(upstream.port, folder, { key, permission }));
-  const child = spawn(binary, ["serve", "--config", path.join(folder, "toolwire.toml")], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
+  const file = path.join(folder, "toolwire.toml");
+  const begin = async (at) => {
+    await writeFile(file, configuration(upstream.port, folder, { key, permission }, at));
+    return spawn(binary, ["serve", "--config", file], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
+  };
+  let child = await begin();
   const port = await announced(child);
   const version = /v\/([0-9a-f]{8})\//.exec(await (await fetch(`http://127.0.0.1:${port}/console/`)).text())[1];
   const state = { answers, isDown: false };
@@ -94,19 +107,37 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
     url: `http://127.0.0.1:${own}${prefix}/console/`,
     direct: `http://127.0.0.1:${port}`,
     state,
+    // Holds the second half of slow answers back. Returns how to let them go on.
+    hold() {
+      let go;
+      upstream.gate.wait = new Promise((resolve) => (go = resolve));
+      return go;
+    },
     // Ends all connections.
     drop: () => proxy.closeAllConnections(),
+    // Ends toolwire as a crash would.
+    async kill() {
+      child.kill("SIGKILL");
+      await ended(child);
+    },
+    // Starts it again at the same address.
+    async start() {
+      child = await begin(port);
+      await announced(child);
+    },
     async close() {
       child.kill();
       proxy.closeAllConnections();
       upstream.server.closeAllConnections();
       proxy.close();
       upstream.server.close();
-      await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
+      await ended(child);
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
+
+const ended = (child) => new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve) : resolve()));
 
 function announced(child) {
   return new Promise((resolve, reject) => {
@@ -136,6 +167,7 @@ function forward(request, response, port, target, version) {
     }
     response.writeHead(answer.statusCode, headers);
     answer.pipe(response);
+    answer.on("close", () => answer.complete || response.destroy());
   });
   upstream.on("error", () => response.destroy());
   response.on("close", () => upstream.destroy());

@@ -76,6 +76,7 @@ const FILES: &[(&str, &[u8])] = files![
     "view/form.js"
     "view/json.js"
     "view/list.js"
+    "view/marks.js"
     "view/markdown.js"
     "view/note.js"
     "view/permission.js"

@@ -86,7 +86,6 @@ impl Subscription {
     ///
     /// # Errors
     /// No event is waiting, or as [`Subscription::recv`].
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests look at what has happened"))]
     pub(crate) fn try_recv(&mut self) -> Result<Arc<Record>, TryRecvError> {
         self.live.try_recv()
     }

@@ -126,6 +126,11 @@ impl AnswerBody {
         self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
     }
 
+    /// Why it fails, if it does.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.flow.failure()
+    }
+
     /// Whether hosted tools have run, which would run again if the client repeated its request.
     pub(super) fn has_run_tools(&self) -> bool {
         self.flow.has_run_tools

@@ -17,7 +17,11 @@ use secrecy::ExposeSecret;
 use self::watch::Watch;
 use super::limits::{Account, Ledger};
 use crate::{
-    config::{ClientKey, Config, KeyDigest, KeyFile, client_keys::settled, is_mistyped},
+    config::{
+        ClientKey, Config, KeyDigest, KeyFile,
+        client_keys::{owner_of_name, settled},
+        is_mistyped,
+    },
     dialect::UID_HEADER,
     execute::{ask::Payer, key_mark},
     failure::{Failure, Kind},
@@ -153,6 +157,16 @@ impl Keys {
             Some(session) => Caller { owner: owner_of_session(session), ..caller },
             None => caller,
         })
+    }
+
+    /// toolwire itself as the client `name`, at `now` in seconds of Unix time. If there is a key with this name, its limits hold.
+    pub(super) fn own(&self, name: &str, now: u64) -> Caller {
+        let entries = self.shared.entries();
+        let Entries { config, saved } = &*entries;
+        let grant = config.keys.iter().chain(saved).find(|key| key.name == name).map(|key| key.grant.clone());
+        drop(entries);
+        let account = self.shared.ledger.account(name, &grant.unwrap_or_default(), now);
+        Caller { owner: owner_of_name(name), account: Some(account) }
     }
 
     /// The clients with names.

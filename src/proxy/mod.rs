@@ -39,6 +39,7 @@ mod listen;
 mod models;
 mod passthrough;
 mod permits;
+mod playground;
 #[cfg(feature = "bench")]
 mod preview;
 mod programs;

@@ -353,7 +353,8 @@ impl Drop for ExchangeReport {
     }
 }
 
-fn failed(failure: &Failure) -> AuditEvent {
+/// The event of a response that fails.
+pub(super) fn failed(failure: &Failure) -> AuditEvent {
     AuditEvent::Error {
         code: failure_name(failure).to_owned(),
         message: failure.message().to_owned(),

@@ -65,7 +65,7 @@ pub(super) enum Route {
     Model(String),
     /// A path of the configuration, whose requests go to the upstream unread.
     Passthrough(String),
-    /// A path of the admin API.
+    /// A path of the admin API, or of the console's own.
     Admin,
     /// A path of the console's page.
     Console,
@@ -82,6 +82,12 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// The route at which clients of `dialect` request responses, and its path.
+    pub(super) fn generating(dialect: ClientDialect) -> Option<(Self, String)> {
+        let endpoint = ENDPOINTS.iter().find(|endpoint| endpoint.dialect == dialect)?;
+        Some((Self::Generate(endpoint), format!("{BASE}{}", endpoint.path)))
+    }
+
     /// The route of a URL's path, among toolwire's own and those of `passthrough`.
     pub(super) fn find_with(path: &str, passthrough: &Passthrough) -> Option<Self> {
         Self::find(path).or_else(|| {
@@ -108,10 +114,10 @@ impl Route {
                 None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
             };
         }
-        if path.starts_with(admin::BASE) {
+        if path.starts_with(admin::BASE) || path.starts_with(console::API) {
             return Some(Self::Admin);
         }
-        if path == console::BARE || path.starts_with(console::BASE) && !path.starts_with(console::API) {
+        if path == console::BARE || path.starts_with(console::BASE) {
             return Some(Self::Console);
         }
         if let Some(program) = below.and_then(ProgramPath::find) {

@@ -97,6 +97,13 @@ impl From<Failure> for Refused {
 }
 
 impl Refused {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::Failure(failure) => failure,
+            Self::Limited(limited) => limited.into_failure(),
+        }
+    }
+
     fn response(self, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
         match self {
             Self::Failure(failure) => reply::error(failure, dialect, access),
@@ -294,7 +301,7 @@ impl Service {
         let route = Route::find_with(path, &self.config.passthrough).filter(|route| self.has(route));
         let name = route.as_ref().map_or("unknown", Route::name);
         let shown = route.as_ref().map_or(path, |route| route.shown(path));
-        let trace = self.trace(route.as_ref(), (&request, shown), &id);
+        let trace = self.trace(route.as_ref(), (request.headers(), request.method(), shown), &id);
         let mut access =
             Access::new(Arc::clone(&self.metrics), id.clone(), request.method().clone(), shown, name)
                 .traced(trace);
@@ -329,13 +336,13 @@ impl Service {
     fn trace(
         &self,
         route: Option<&Route>,
-        (request, path): (&Request<Incoming>, &str),
+        (headers, method, path): (&HeaderMap, &Method, &str),
         id: &str,
     ) -> telemetry::Span {
         let traced = self.tracer.as_ref().zip(route.filter(|route| route.is_of_models()));
         let Some((tracer, route)) = traced else { return telemetry::Span::default() };
-        tracer.begin(request.headers(), || {
-            let (method, name) = (standard_method(request.method()), route.name());
+        tracer.begin(headers, || {
+            let (method, name) = (standard_method(method), route.name());
             let attributes = vec![
                 ("http.request.method", method.unwrap_or("_OTHER").into()),
                 ("url.path", path.into()),

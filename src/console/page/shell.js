@@ -6,6 +6,7 @@ import { connection, listen, retry, start, stop } from "./core/feed.js";
 import { enable, enabled, install, LIST } from "./core/keys.js";
 import { href, parse } from "./core/route.js";
 import { effect, signal } from "./core/store.js";
+import { zone } from "./core/time.js";
 import { note, toast } from "./view/note.js";
 import { bar, openFirst, questions, refresh } from "./view/permission.js";
 
@@ -39,6 +40,13 @@ export function begin() {
     else root.dataset.theme = theme.value;
     setPref("theme", theme.value);
   } });
+  zone.utc = pref("utc", "") === "on";
+  const utc = h("input", { type: "checkbox", checked: zone.utc, onchange: () => {
+    zone.utc = utc.checked;
+    setPref("utc", utc.checked ? "on" : "");
+    // Every time on the page is made anew.
+    show(true);
+  } });
   const states = [h("div", { class: "state" }), h("div", { class: "state short" })];
   const version = h("div", { class: "faint" });
   const leave = h("button", { class: "plain", hidden: true, onclick: () => signOut().catch((error) => toast(error.message, "failed")) }, "Sign out");
@@ -48,7 +56,7 @@ export function begin() {
     h("div", { class: "brand" }, wire, "toolwire"),
     states[1],
     h("nav", { id: "nav", "aria-label": "Pages" }, Object.values(links)),
-    h("div", { class: "end" }, states[0], theme, h("div", { class: "row" }, keys, leave), version));
+    h("div", { class: "end" }, states[0], theme, h("label", null, utc, "Times in UTC"), h("div", { class: "row" }, keys, leave), version));
   main.append(login, page);
   document.body.append(h("a", { class: "skip", href: "#main", onclick: (event) => {
     event.preventDefault();
@@ -148,7 +156,7 @@ export function showLogin(error) {
 }
 
 // Shows the page of the address.
-async function show() {
+async function show(isAnew) {
   const route = parse(location.hash);
   if (!session.peek()) return;
   if (route.page === "login") return;
@@ -157,7 +165,7 @@ async function show() {
     if (key === route.page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (current.page === route.page && current.signedIn === session.peek().signed_in) {
+  if (isAnew !== true && current.page === route.page && current.signedIn === session.peek().signed_in) {
     current.hash = location.hash;
     current.view?.route?.(route);
     title(route);
@@ -174,7 +182,7 @@ async function show() {
     if (own !== current) return;
     const heading = h("h1", { tabindex: -1 }, NAMES[route.page]);
     own.view = made.default({ place: page, heading, route });
-    if (!isFirst) heading.focus({ preventScroll: true });
+    if (!isFirst && isAnew !== true) heading.focus({ preventScroll: true });
     scrollTo(0, scrolls.get(location.hash) ?? 0);
   } catch (error) {
     if (own !== current) return;

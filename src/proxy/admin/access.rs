@@ -66,6 +66,19 @@ pub(super) enum Visitor {
     Anonymous,
 }
 
+/// Tells sessions apart. `None`: there is no session.
+pub(in crate::proxy) type SessionMark = Option<Digest>;
+
+impl Visitor {
+    /// What tells it apart from visitors with other sessions.
+    pub(super) fn mark(&self) -> SessionMark {
+        match self {
+            Self::Session(token, _) => Some(*token),
+            Self::Script | Self::Anonymous => None,
+        }
+    }
+}
+
 impl Access {
     pub(super) fn new(settings: Arc<AdminSettings>, config: &Config) -> Self {
         let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();

@@ -3,7 +3,10 @@
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    observe::kind_name,
+};
 
 /// Why a request cannot be answered: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
 #[derive(Debug, Clone)]
@@ -20,13 +23,13 @@ pub(in crate::proxy) struct AdminError {
 }
 
 impl AdminError {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(in crate::proxy) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let (path, retry_after, allow) = (None, None, None);
         Self { status, code, message: message.into(), path, retry_after, allow, more: None }
     }
 
     /// The body is wrong: 400.
-    pub(super) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
+    pub(in crate::proxy) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
         Self {
             path: path.map(str::to_owned),
             ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
@@ -34,7 +37,7 @@ impl AdminError {
     }
 
     /// No such path, or nothing by this name: 404.
-    pub(super) fn not_found() -> Self {
+    pub(in crate::proxy) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; docs/admin.md lists the paths")
     }
 
@@ -62,7 +65,7 @@ impl AdminError {
     }
 
     /// 429.
-    pub(super) fn too_many(message: &str, retry_after: u64) -> Self {
+    pub(in crate::proxy) fn too_many(message: &str, retry_after: u64) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
         Self { retry_after: Some(retry_after), ..error }
     }
@@ -109,6 +112,16 @@ impl AdminError {
         Failure::new(Kind::Request, self.message.clone())
             .with_status(self.status.as_u16())
             .with_code(self.code)
+    }
+}
+
+impl AdminError {
+    /// A request for a model that fails before it has a response.
+    pub(in crate::proxy) fn of_model(failure: &Failure) -> Self {
+        let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+        let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
+        let error = Self::new(status, kind_name(failure.kind()), failure.message());
+        Self { retry_after, path: failure.param().map(str::to_owned), ..error }
     }
 }
 

@@ -29,6 +29,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
 use serde_json::{Value, json};
 
+pub(super) use self::{access::SessionMark, error::AdminError, path::BASE};
 use self::{
     access::{Access as Door, Visitor},
     feed::Feed,
@@ -36,12 +37,12 @@ use self::{
     path::AdminPath,
     settings::SavedSettings,
 };
-pub(super) use self::{error::AdminError, path::BASE};
 use super::{
     auth::Keys,
-    drain::Drain,
+    drain::SignalFuture,
     exchange_log::ExchangeLog,
     feed_body::{FeedBody, FeedSource},
+    playground::{Chat, Chats},
     reload::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
     service::unix_time,
@@ -78,6 +79,8 @@ pub(super) struct Admin {
     /// Where they are collected.
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
+    /// The console's.
+    chats: Arc<Chats>,
     metrics: Arc<Metrics>,
     reloads: Reloads,
 }
@@ -94,6 +97,21 @@ impl Admitted {
     pub(super) fn has_body(&self, method: &Method) -> bool {
         matches!(*method, Method::POST | Method::PUT | Method::PATCH)
     }
+
+    /// Whether it begins a chat of the console.
+    pub(super) fn begins_chat(&self) -> bool {
+        self.path == AdminPath::Chat
+    }
+
+    /// Whether it attaches to one.
+    pub(super) fn attaches_chat(&self) -> bool {
+        matches!(self.path, AdminPath::AttachChat(_))
+    }
+
+    /// Who sent it, as [`Chats`] tell visitors apart.
+    pub(super) fn mark(&self) -> SessionMark {
+        self.visitor.mark()
+    }
 }
 
 /// A response before it is one.
@@ -106,7 +124,7 @@ pub(super) struct Said {
 
 impl Said {
     /// 200 with this JSON.
-    fn json(body: Value) -> Self {
+    pub(super) fn json(body: Value) -> Self {
         Self { status: StatusCode::OK, body: Some(body), headers: Vec::new() }
     }
 
@@ -161,6 +179,7 @@ impl Admin {
                     keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
+                    chats: Arc::clone(&before.chats),
                     metrics,
                     reloads,
                 }
@@ -175,6 +194,7 @@ impl Admin {
                 keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
+                chats: Arc::default(),
                 metrics,
                 reloads,
             },
@@ -226,6 +246,16 @@ impl Admin {
         self.feed.end_readers();
     }
 
+    /// The chats of the console.
+    pub(super) fn chats(&self) -> &Arc<Chats> {
+        &self.chats
+    }
+
+    /// What a connection of the console reads of a chat. It ends when readers of events are told to.
+    pub(super) fn reading(&self, chat: &Arc<Chat>) -> Box<dyn FeedSource> {
+        Box::new(self.feed.ending(chat.reader()))
+    }
+
     /// The stream of events that the request opens, if it does.
     pub(super) fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
@@ -237,6 +267,10 @@ impl Admin {
             }
             AdminPath::Streams if figures::wants_events(headers) => {
                 Some(Box::new(self.feed.ending(StreamsFeed::new(&self.metrics))))
+            }
+            AdminPath::AttachChat(id) => {
+                let chat = self.chats.find(id, admitted.mark()).ok()?;
+                Some(self.reading(&chat))
             }
             AdminPath::ExchangeEvents(id) => {
                 let events = exchanges::follow(&self.exchanges, id)?;
@@ -266,6 +300,9 @@ impl Admin {
             },
             // HEAD.
             AdminPath::Events => Ok(Said::event_stream()),
+            AdminPath::AttachChat(id) => self.chats.find(&id, visitor.mark()).map(|_| Said::event_stream()),
+            // It is answered with the state that all requests share.
+            AdminPath::Chat => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
@@ -366,14 +403,14 @@ pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Respon
     response
 }
 
-/// A stream of events.
+/// A stream of events, which ends when the server has `stopped`.
 pub(super) fn event_stream(
     events: Box<dyn FeedSource>,
     keep_alive: Duration,
-    drain: &Drain,
+    stopped: SignalFuture,
     access: Access,
 ) -> Response<ReplyBody> {
-    let mut response = reply::feed(FeedBody::new(events, keep_alive, drain.when_begun(), access));
+    let mut response = reply::feed(FeedBody::new(events, keep_alive, stopped, access));
     put_headers(response.headers_mut());
     response
 }
@@ -402,7 +439,7 @@ fn put_headers(headers: &mut HeaderMap) {
 }
 
 /// A body that is a JSON object, or nothing.
-fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
+pub(super) fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(serde_json::Map::new());
     }

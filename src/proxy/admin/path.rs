@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::proxy::routes::percent_decoded;
+use crate::proxy::{console, routes::percent_decoded};
 
 /// What all paths begin with.
 pub(in crate::proxy) const BASE: &str = "/admin/";
@@ -11,6 +11,10 @@ pub(in crate::proxy) const BASE: &str = "/admin/";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AdminPath {
     Session,
+    /// A chat of the console begins.
+    Chat,
+    /// A chat of the console, by the id of its exchange.
+    AttachChat(String),
     Events,
     Exchanges,
     Exchange(String),
@@ -41,8 +45,15 @@ pub(super) enum AdminPath {
 impl AdminPath {
     /// The path of a URL. `None`: there is no such path.
     pub(super) fn find(path: &str) -> Option<Self> {
-        let segments: Vec<_> = path.strip_prefix(BASE)?.split('/').collect();
         let name = |written: &str| percent_decoded(written).filter(|name| !name.is_empty());
+        if let Some(below) = path.strip_prefix(console::API) {
+            return match below.split_once('/') {
+                None if below == "chat" => Some(Self::Chat),
+                Some(("chat", id)) => name(id).map(Self::AttachChat),
+                _ => None,
+            };
+        }
+        let segments: Vec<_> = path.strip_prefix(BASE)?.split('/').collect();
         Some(match segments.as_slice() {
             ["session"] => Self::Session,
             ["events"] => Self::Events,
@@ -79,6 +90,7 @@ impl AdminPath {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
             Self::Events
+            | Self::AttachChat(_)
             | Self::Exchanges
             | Self::Exchange(_)
             | Self::ExchangeEvents(_)
@@ -94,7 +106,8 @@ impl AdminPath {
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",
             Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
-            Self::Analyze
+            Self::Chat
+            | Self::Analyze
             | Self::Teach
             | Self::RunTool(_)
             | Self::TestProvider(_)

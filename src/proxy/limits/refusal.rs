@@ -110,6 +110,11 @@ impl Limited {
         response
     }
 
+    /// Why it is refused.
+    pub(in crate::proxy) fn into_failure(self) -> Failure {
+        self.failure
+    }
+
     #[cfg(test)]
     pub(super) fn parts(&self) -> (&Failure, &HeaderMap) {
         (&self.failure, &self.headers)

@@ -28,6 +28,7 @@ use super::{
     super::{
         answer::{self, AnswerBody, Begun, Stage},
         auth::Caller,
+        budget::Reservation,
         command::{self, Command},
         count, drain,
         exchange::{self, Exchange, Known, Who},
@@ -89,23 +90,34 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         *rest = Rest::None;
-        let (owner, now) = (caller.owner, unix_time());
-        let body = match self.responses.with_history(dialect, owner, body, now).await {
-            Ok(body) => body,
-            Err(failure) => return Err(reply::error(failure, dialect, access)),
-        };
-        match self.ask((dialect, caller), (headers, body), now, &mut access).await {
-            Ok(Asked { stream, allowance, exchange, attempts }) => {
-                let parts = answer::Parts { stream, access, allowance, memory, exchange, attempts };
-                let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
-                Ok(Box::pin(AnswerBody::new(parts, keep_alive, cut)))
-            }
+        let id = self.exchange_id(access.id());
+        match self.begin_answer((dialect, caller), (headers, body, id), memory, &mut access).await {
+            Ok(answer) => Ok(Box::pin(answer(access))),
             Err(refused) => Err(refused.response(dialect, access)),
         }
     }
 
+    /// Asks the upstream for the response to a request that was read. The body of the response gets `access`.
+    pub(super) async fn begin_answer(
+        self: &Arc<Self>,
+        (dialect, caller): (ClientDialect, Caller),
+        (headers, body, id): (&HeaderMap, Bytes, ExchangeId),
+        memory: Reservation,
+        access: &mut Access,
+    ) -> Result<impl FnOnce(Access) -> AnswerBody + use<>, Refused> {
+        let (owner, now) = (caller.owner, unix_time());
+        let body = self.responses.with_history(dialect, owner, body, now).await?;
+        let asked = self.ask((dialect, caller), (headers, body, id), now, access).await?;
+        let Asked { stream, allowance, exchange, attempts } = asked;
+        let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
+        Ok(move |access| {
+            let parts = answer::Parts { stream, access, allowance, memory, exchange, attempts };
+            AnswerBody::new(parts, keep_alive, cut)
+        })
+    }
+
     /// The names of the exchange of this request. It has its own only if anyone may hear of it.
-    fn exchange_id(&self, request: &str) -> ExchangeId {
+    pub(super) fn exchange_id(&self, request: &str) -> ExchangeId {
         let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
         ExchangeId { own, request: request.into() }
     }
@@ -114,7 +126,7 @@ impl Service {
     async fn ask(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
-        (headers, body): (&HeaderMap, Bytes),
+        (headers, body, id): (&HeaderMap, Bytes, ExchangeId),
         now: u64,
         access: &mut Access,
     ) -> Result<Asked, Refused> {
@@ -130,16 +142,8 @@ impl Service {
         let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
         let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
-        let asked = ModelRequest {
-            id: self.exchange_id(access.id()),
-            dialect,
-            caller,
-            reasoning,
-            session,
-            body,
-            trace: access.trace(),
-            now,
-        };
+        let asked =
+            ModelRequest { id, dialect, caller, reasoning, session, body, trace: access.trace(), now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {

@@ -3,26 +3,29 @@
 use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
-use http::{Response, request};
+use http::{HeaderMap, Method, Response, header, request};
 use hyper::body::Incoming;
 
-use super::{Rest, Service};
+use super::{Rest, Service, unix_time};
 use crate::{
-    observe::Access,
+    observe::{Access, Outcome},
     proxy::{
-        admin::{self, Admin},
+        admin::{self, Admin, AdminError, Admitted, Said},
+        budget::Reservation,
         console, drain,
         feed_body::FeedBody,
-        intake, programs,
+        intake,
+        playground::{self, Chat, ChatRequest, Driven},
+        programs,
         reply::{self, ReplyBody},
-        routes::{self, ProgramPath},
+        routes::{self, ProgramPath, Route},
     },
 };
 
 impl Service {
     /// A request to the admin API.
     pub(super) async fn administer(
-        &self,
+        self: &Arc<Self>,
         admin: &Arc<Admin>,
         (head, body, peer): (&request::Parts, Incoming, IpAddr),
         rest: &mut Rest,
@@ -34,18 +37,85 @@ impl Service {
             Err(error) => return admin::response(Err(error), access),
         };
         if let Some(events) = admin.events(&admitted, head) {
-            return admin::event_stream(events, self.config.limits.keep_alive, &self.drain, access);
+            // A chat that is in progress may end, as other responses do.
+            let stopped = match admitted.attaches_chat() {
+                true => self.drain.when_cut(),
+                false => self.drain.when_begun(),
+            };
+            return admin::event_stream(events, self.config.limits.keep_alive, stopped, access);
         }
         let mut read = Bytes::new();
-        let mut _memory = None;
+        let mut memory = None;
         if admitted.has_body(&head.method) {
             match intake::read(&head.headers, body, self.bounds(Some(admin::MAX_BODY))).await {
-                Ok((body, memory)) => (read, _memory) = (body, Some(memory)),
+                Ok((body, reserved)) => (read, memory) = (body, Some(reserved)),
                 Err(failure) => return admin::response(Err(failure.into()), access),
             }
             *rest = Rest::None;
         }
+        if let (true, Some(memory)) = (admitted.begins_chat(), memory) {
+            return self.chat((admin, &admitted), (head, read, memory), access).await;
+        }
         admin::response(admin.answer(admitted, head, (read, peer)).await, access)
+    }
+
+    /// A request that begins a chat of the console.
+    async fn chat(
+        self: &Arc<Self>,
+        (admin, admitted): (&Arc<Admin>, &Admitted),
+        (head, body, memory): (&request::Parts, Bytes, Reservation),
+        access: Access,
+    ) -> Response<ReplyBody> {
+        let chat = match self.begin_chat((admin, admitted), (body, memory), access.id()).await {
+            Ok(chat) => chat,
+            Err(error) => return admin::response(Err(error), access),
+        };
+        if wants_json(&head.headers) {
+            chat.reader().ended().await;
+            return admin::response(Ok(Said::json(chat.summary())), access);
+        }
+        let events = admin.reading(&chat);
+        admin::event_stream(events, self.config.limits.keep_alive, self.drain.when_cut(), access)
+    }
+
+    /// Asks a model as a client would whose key has the name `console`. `request`: the id of the console's own request.
+    async fn begin_chat(
+        self: &Arc<Self>,
+        (admin, admitted): (&Arc<Admin>, &Admitted),
+        (body, memory): (Bytes, Reservation),
+        request: &str,
+    ) -> Result<Arc<Chat>, AdminError> {
+        let asked = ChatRequest::read(&admin::object(&body)?)?;
+        if !self.drain.is_serving() {
+            return Err(drain::refusal().into());
+        }
+        admin.chats().make_room()?;
+        let (route, path) = Route::generating(asked.client).ok_or_else(AdminError::not_found)?;
+        let (headers, method) = (HeaderMap::new(), Method::POST);
+        let trace = self.trace(Some(&route), (&headers, &method, &path), request);
+        let (metrics, id) = (Arc::clone(&self.metrics), request.to_owned());
+        let mut access = Access::new(metrics, id, method, &path, route.name()).traced(trace);
+        access.asks_model();
+        let caller = self.keys.own(playground::CLIENT, unix_time());
+        if let Some(account) = &caller.account {
+            access.shown_key(Arc::clone(account.name()));
+        }
+        let exchange = self.exchange_id(request);
+        let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark()));
+        // Before the upstream is asked: no call is missed.
+        let bus = self.audit.as_ref().filter(|_| self.execution.is_some()).map(|audit| audit.subscribe());
+        let request = (&headers, asked.body(), exchange.clone());
+        let answer = self.begin_answer((asked.client, caller), request, memory, &mut access).await;
+        let answer = answer.map_err(|refused| {
+            let failure = refused.into_failure().redacted(&*self.redactor);
+            access.status(failure.status());
+            access.ended(Outcome::Failed(failure.clone()));
+            AdminError::of_model(&failure)
+        })?;
+        let answer = Box::pin(answer(access));
+        chat.started(&asked, &exchange);
+        admin.chats().begin(&chat, Driven::new(&asked, exchange, answer, bus));
+        Ok(chat)
     }
 
     /// A request for the console's page, which is there if the admin API is. Who may not use that API without a key does not
@@ -90,6 +160,13 @@ impl Service {
             Err(failure) => fail(failure, access),
         }
     }
+}
+
+/// Whether the answer is to be one object.
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accepted =
+        headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    accepted.contains("application/json") && !accepted.contains("text/event-stream")
 }
 
 /// The path of a request, as routes are found by it.

@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod chats;
 mod console;
 mod events;
 mod exchanges;

@@ -13,7 +13,7 @@ export const serverUrl = (path = "") => new URL(path, base);
 export class ApiError extends Error {
   constructor(status, error = {}) {
     super(error.message ?? (status ? `toolwire answered with status ${status}` : "toolwire does not answer"));
-    Object.assign(this, { status, code: error.code ?? (status ? `http_${status}` : "unreachable"), path: error.path, retryAfter: error.retry_after_s, problems: error.problems, winner: error.winner });
+    Object.assign(this, { status, code: error.code ?? (status ? `http_${status}` : "unreachable"), path: error.path, retryAfter: error.retry_after_s, problems: error.problems, winner: error.winner, since: error.since });
   }
 }
 
@@ -57,6 +57,14 @@ export async function call(method, path, body, options) {
 
 export const get = (path, options) => call("GET", path, undefined, options);
 export const part = encodeURIComponent;
+
+// The names of the entries of a table of the configuration.
+export async function namesOf(table) {
+  const { settings } = session.peek()?.signed_in ? await get("settings").catch(() => ({ settings: [] })) : { settings: [] };
+  const pattern = new RegExp(`^${table}\\.("(?:[^"\\\\]|\\\\.)*"|[^.]+)\\.`);
+  const found = settings.map((own) => pattern.exec(own.path)?.[1]).filter(Boolean);
+  return [...new Set(found)].map((own) => own.replace(/^"|"$/g, ""));
+}
 
 function began(state) {
   if (state.server_time) skew = state.server_time - Date.now();

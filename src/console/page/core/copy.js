@@ -19,8 +19,8 @@ export async function copyText(text) {
   }
 }
 
-export function save(fileName, text, type = "text/plain") {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+export function save(fileName, content, type = "text/plain") {
+  const url = URL.createObjectURL(new Blob([content], { type }));
   h("a", { href: url, download: fileName }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -1,6 +1,6 @@
 // Exchanges as the feed tells of them, the filter of their list, and an exchange played again. All of it is plain data.
 
-import { matches } from "./text.js";
+import { matches, utf8 } from "./text.js";
 
 export const KEPT = 2000;
 const MAX_OWN_EVENTS = 400;
@@ -133,22 +133,41 @@ export function kindOf({ out = [], held = 0 }) {
   return held ? "held" : "other";
 }
 
-// The text of a client's frame, in any of the three dialects.
+// The text of a client's frame, or of an upstream's event that is JSON too.
 export function textOf({ text, frame = "" }) {
   if (text !== undefined) return text;
   let found = "";
-  for (const [, data] of frame.matchAll(/^data: ?(.*)$/gm)) {
+  for (const [, data] of frame.matchAll(/^(?:data: ?)?(\{.*)$/gm)) {
     try {
       const said = JSON.parse(data);
-      const delta = said.delta ?? said.choices?.[0]?.delta;
+      const delta = said.delta ?? said.choices?.[0]?.delta ?? said.message;
       const piece = typeof delta === "string" ? delta : delta?.text ?? delta?.thinking ?? delta?.partial_json ?? delta?.content ?? delta?.reasoning_content ?? delta?.tool_calls?.[0]?.function?.arguments;
       if (typeof piece === "string") found += piece;
     } catch {
-      // An end mark, such as `[DONE]`.
+      // It only looks like JSON.
     }
   }
   return found;
 }
+
+// What the model wrote in each hop, as the bytes that ranges of calls count: [{hop, bytes, calls, rowAt(byte)}]. Pieces that were
+// covered have another length than they had, and are shown as `#`.
+export function written(rows, calls) {
+  const hops = new Map();
+  for (const { hop = 1, raw, text_at: range, n } of rows) {
+    if (!range || raw === undefined) continue;
+    if (!hops.has(hop)) hops.set(hop, []);
+    hops.get(hop).push({ range, n, piece: utf8(textOf({ frame: raw })) });
+  }
+  return [...hops].map(([hop, pieces]) => {
+    const bytes = new Uint8Array(pieces.reduce((last, { range }) => Math.max(last, range[1]), 0)).fill(35);
+    for (const { range, piece } of pieces) if (piece.length === range[1] - range[0]) bytes.set(piece, range[0]);
+    return { hop, bytes, calls: calls.filter((own) => (own.hop ?? 1) === hop && own.ranges), rowAt: (byte) => pieces.find(({ range }) => byte < range[1])?.n };
+  });
+}
+
+// Parts of a call in the order of the text.
+export const partsOf = (calls) => calls.flatMap(({ call, name, format, ranges }) => Object.entries(ranges).filter(([, range]) => range).map(([kind, range]) => ({ kind, range, format, why: `${kind} of call ${call}, ${name}` }))).sort((one, other) => one.range[0] - other.range[0]);
 
 const FOLDED = 6;
 

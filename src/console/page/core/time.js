@@ -11,8 +11,11 @@ export function ago(t, now) {
 
 const two = (number) => String(number).padStart(2, "0");
 
+// Whether times are shown in UTC rather than in this machine's zone.
+export const zone = { utc: false };
+
 // Date and time with the zone.
-export function absolute(t, utc = false) {
+export function absolute(t, utc = zone.utc) {
   const date = new Date(t);
   const get = (part) => date[`get${utc ? "UTC" : ""}${part}`]();
   const offset = -date.getTimezoneOffset();

@@ -9,6 +9,7 @@ import { go, href } from "../core/route.js";
 import { hasSecret, utf8, visible } from "../core/text.js";
 import { bytes, count } from "../core/time.js";
 import { copied, json } from "../view/json.js";
+import { legend, marks } from "../view/marks.js";
 import { failed, note, toast } from "../view/note.js";
 
 const SAMPLES = {
@@ -24,7 +25,7 @@ const CLIENTS = ["chat", "responses", "messages"];
 const MAX_TEXT = 256 << 10;
 
 export default function formats({ place, heading, route }) {
-  let analysis = null, cut = null, client = "chat", abort = null, known = [];
+  let analysis = null, cut = null, shared = null, client = "chat", abort = null, known = [];
   const format = select([["auto", "auto"]], "auto", { onchange: changed });
   const tools = h("input", { type: "text", class: "grow", value: "web_search", spellcheck: "false", oninput: changed });
   const samples = select([["", "Samples"], ...Object.keys(SAMPLES).map((key) => [key, key])], "", { "aria-label": "Samples", onchange: () => {
@@ -89,7 +90,8 @@ export default function formats({ place, heading, route }) {
       analysis = null;
       fill(problem, note(error, { retry: analyse }));
     }
-    cut = null;
+    cut = shared;
+    shared = null;
     paint();
     choose(client);
     teach();
@@ -104,7 +106,7 @@ export default function formats({ place, heading, route }) {
       const shown = prompt.prompt;
       fill(taught, h("div", { class: "row" }, h("h2", null, "What a model is taught: ", name(wanted)), h("span", { class: "dim" }, prompt.tokens == null ? "" : `about ${count(prompt.tokens)} tokens`), h("button", { class: "push", onclick: () => copied(shown) }, "Copy prompt")),
         h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Taught prompt" }, visible(shown)),
-        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `${prompt.examples.length} turns of examples`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
+        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `Turns of examples: ${prompt.examples.length}`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
     } catch (error) {
       fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, name(error.message)));
     }
@@ -122,27 +124,9 @@ export default function formats({ place, heading, route }) {
     fill(what, items(events));
     if (!events.length) fill(what, h("li", null, h("span", { class: "faint" }, "nothing"), h("span", null, "Nothing has come out so far.")));
     const spans = analysis?.spans ?? [];
-    fill(why, spans.map((span, index) => h("li", { tabindex: 0, "data-span": index, onfocus: () => light(index), onmouseenter: () => light(index), onblur: () => light(-1), onmouseleave: () => light(-1) }, h("span", { class: "faint" }, `${span.range[0]}–${span.range[1]}`), h("span", null, name(span.why ?? span.kind), span.format && h("span", { class: "faint" }, " ", name(span.format))))),
+    fill(why, legend(marked, spans),
       (analysis?.rejected ?? []).slice(0, 40).map((own) => h("li", null, h("span", { class: "faint" }, own.range ? `${own.range[0]}–${own.range[1]}` : ""), h("span", { class: "dim" }, "Not ", name(own.format), ": ", name(own.why)))));
-    paintMarks(spans, at, silent);
-  }
-
-  function paintMarks(spans, at, silent) {
-    const encoded = utf8(text.value);
-    const decoder = new TextDecoder();
-    const edges = new Set([0, encoded.length, at, at - silent]);
-    for (const { range } of spans) range.forEach((edge) => edges.add(edge));
-    const sorted = [...edges].filter((edge) => edge >= 0 && edge <= encoded.length).sort((one, other) => one - other);
-    fill(marked, sorted.slice(1).map((end, index) => {
-      const from = sorted[index];
-      const own = spans.findIndex(({ range }) => range[0] <= from && range[1] >= end);
-      const kinds = [own >= 0 ? `k-${spans[own].kind}` : "", from >= at ? "later" : "", cut !== null && from >= at - silent && end <= at ? "k-held" : ""];
-      return h("span", { class: kinds.filter(Boolean).join(" "), "data-span": own >= 0 ? own : null }, visible(decoder.decode(encoded.subarray(from, end))));
-    }));
-  }
-
-  function light(index) {
-    for (const own of marked.children) own.classList.toggle("lit", own.dataset.span === String(index));
+    fill(marked, marks(utf8(text.value), spans, [at, at - silent], (from, to) => (from >= at ? "later" : cut !== null && from >= at - silent && to <= at ? "k-held" : "")));
   }
 
   const ENDS = { cut: "It was cut off, so it is never run.", broken: "Its arguments are not valid." };
@@ -173,10 +157,11 @@ export default function formats({ place, heading, route }) {
     const s = query.get("s");
     if (!s) return;
     try {
-      const shared = await unpacked(s);
-      text.value = String(shared.text ?? "");
-      tools.value = String(shared.tools ?? "");
-      format.value = shared.format ?? "auto";
+      const value = await unpacked(s);
+      text.value = String(value.text ?? "");
+      tools.value = String(value.tools ?? "");
+      format.value = value.format ?? "auto";
+      shared = Number.isInteger(value.cut) ? value.cut : null;
     } catch (error) {
       toast(`The link cannot be read: ${error.message}`, "failed");
     }

@@ -8,15 +8,15 @@ import { csv, curl } from "../core/exports.js";
 import { connection, listen, readEvents } from "../core/feed.js";
 import { go, href } from "../core/route.js";
 import { effect } from "../core/store.js";
-import { absolute, ago, count, duration, percent, tenth } from "../core/time.js";
+import { absolute, ago, count, duration, percent, tenth, zone } from "../core/time.js";
 import "../view/list.js";
-import { empty, note, remark, toast } from "../view/note.js";
+import { empty, failed, note, remark, toast } from "../view/note.js";
 import { story, stream } from "../view/stream.js";
 
 // What the feed has told is kept while other pages are shown.
 const exchanges = new Exchanges();
 let isDirty = true;
-let since = null;
+let since = null, keep = KEPT;
 listen((kind, data) => {
   if (kind === "reset") fetchList();
   else if (exchanges.apply(kind, data)) isDirty = true;
@@ -27,7 +27,7 @@ async function fetchList() {
   if (!session.peek()?.signed_in) return;
   try {
     const list = await get(`exchanges?limit=500`);
-    since = list.since;
+    ({ since, keep } = list);
     exchanges.merge(list.exchanges);
     error = null;
   } catch (failure) {
@@ -37,6 +37,7 @@ async function fetchList() {
   isDirty = true;
 }
 
+const timeOf = (row) => row.ms ?? (row.state === "running" ? Date.now() - row.t : null);
 const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
 
 export default function live({ place, heading, route }) {
@@ -61,6 +62,7 @@ export default function live({ place, heading, route }) {
     label: "Exchanges",
     columns: [["", ""], ["Model"], ["Client < upstream", "wide"], ["Hops", "wide num"], ["Calls", "wide num"], ["TTFT", "wide num"], ["Tok/s", "wide num"], ["Time", "wide num"], ["When", "num"]],
     render: cells,
+    sign: (row) => JSON.stringify([row, ago(row.t, Date.now()), duration(timeOf(row)), zone.utc]),
     open: (row) => go(href("live", row.id, { q: query })),
     away: (added) => {
       const waiting = added && (Number(above.dataset.count) || 0) + added;
@@ -92,12 +94,11 @@ export default function live({ place, heading, route }) {
     fill(figures, [["running", busy], ["a minute", count(recent.filter((row) => now - row.t < 60_000).length)], ["TTFT p50", duration(first[Math.floor(first.length / 2)])], ["errors", recent.length ? percent(failed / recent.length) : "–"]].map(([label, value]) => h("span", { class: "figure" }, h("b", null, String(value)), label)));
     figures.classList.toggle("stale", connection.peek().state !== "live");
     const rows = (paused ?? exchanges.rows).filter(test);
-    kept.textContent = `${count(exchanges.rows.length)} of ${count(KEPT)} kept`;
+    kept.textContent = `${count(exchanges.rows.length)} of ${count(keep)} kept`;
     list.rows = rows;
   }
 
   function cells(row) {
-    const speed = row.tokens_per_s, time = row.ms ?? (row.state === "running" ? Date.now() - row.t : null);
     const via = `${row.client ?? ""} < ${row.upstream ?? row.upstream_dialect ?? ""}`;
     const detail = row.code ?? `${row.calls} call${row.calls === 1 ? "" : "s"}`;
     return [
@@ -107,8 +108,8 @@ export default function live({ place, heading, route }) {
       h("div", { class: "wide num" }, count(row.hops)),
       h("div", { class: "wide num" }, count(row.calls)),
       h("div", { class: "wide num" }, duration(row.ttft_ms)),
-      h("div", { class: "wide num" }, tenth(speed)),
-      h("div", { class: "wide num" }, duration(time)),
+      h("div", { class: "wide num" }, tenth(row.tokens_per_s)),
+      h("div", { class: "wide num" }, duration(timeOf(row))),
       h("div", { class: "num dim", title: absolute(row.t) }, ago(row.t, Date.now())),
     ];
   }
@@ -189,7 +190,14 @@ function exchange(place, { id, query }, close) {
   const facts = h("dl", { class: "facts" });
   const body = h("div", { class: "stack" });
   let viewer = null;
-  const download = h("a", { href: adminUrl(`exchanges/${part(id)}/fixture`).href, download: `${id}.tar` }, "Save as fixture");
+  const download = h("button", { class: "plain", onclick: async () => {
+    try {
+      const response = await request("GET", adminUrl(`exchanges/${part(id)}/fixture`));
+      save(`${id}.tar`, await response.arrayBuffer(), "application/x-tar");
+    } catch (error) {
+      failed(error);
+    }
+  } }, "Save as fixture");
   fill(place, h("div", { class: "row" }, h("button", { class: "plain", onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span", { class: "push" }, download)), facts, body);
 
   function paintFacts(row = {}, more = {}) {
@@ -213,7 +221,7 @@ function exchange(place, { id, query }, close) {
       if (failure.name === "AbortError") return;
       if (failure.status === 404 && !known) {
         download.hidden = true;
-        return tell(remark("Not kept any more", h("p", null, name(failure.message), since ? ` toolwire has kept exchanges since ${absolute(since)}.` : "")));
+        return tell(remark("Not kept any more", h("p", null, `The last ${count(keep)} exchanges are kept, since ${absolute(failure.since ?? since)}.`)));
       }
       if (failure.status !== 404) return tell(note(failure, { retry: load }));
     }
@@ -231,19 +239,20 @@ function exchange(place, { id, query }, close) {
 
   async function events(error) {
     const response = await request("GET", adminUrl(`exchanges/${part(id)}/events`), { signal: abort.signal, headers: { Accept: "text/event-stream, application/json" } });
-    const begin = (rows) => {
+    const begin = (rows, calls) => {
       const at = Number(query.get("at")) || undefined;
       const where = (change) => go(href("live", id, { q: query.get("q"), view: query.get("view"), at: query.get("at"), ...change }), { replace: true });
-      viewer = stream(rows, { at, view: query.get("view") ?? "aligned", seek: (n) => { query.set("at", n); where({}); }, show: (view) => view !== (query.get("view") ?? "aligned") && (query.set("view", view), where({})) });
+      viewer = stream(rows, calls, { at, view: query.get("view") ?? "aligned", seek: (n) => { query.set("at", n); where({}); }, show: (view) => view !== (query.get("view") ?? "aligned") && (query.set("view", view), where({})) });
       fill(body, error && note(error), viewer.element);
     };
     if (response.headers.get("content-type")?.startsWith("text/event-stream")) {
-      const rows = [];
-      begin(rows);
+      const rows = [], calls = [];
+      begin(rows, calls);
       let isWaiting = false;
       await readEvents(response, (kind, data) => {
-        if (kind !== "row") return;
-        rows.push(data);
+        if (kind === "row") rows.push(data);
+        else if (kind === "call") calls.push(data);
+        else return;
         if (isWaiting) return;
         isWaiting = true;
         requestAnimationFrame(() => {
@@ -254,7 +263,7 @@ function exchange(place, { id, query }, close) {
       return;
     }
     const kept = await response.json();
-    begin(kept.rows);
+    begin(kept.rows, kept.calls ?? []);
     if (kept.cut) body.prepend(remark("Not all of it was kept", h("p", null, "Its later events were more than the limit.")));
   }
 

@@ -1,7 +1,7 @@
 // Measure: the last hour in figures, and the bench.
 
-import { call, get, session } from "../core/api.js";
-import { fill, h, labelled, name, select } from "../core/dom.js";
+import { call, get, namesOf, session } from "../core/api.js";
+import { fill, fresh, h, labelled, name, select } from "../core/dom.js";
 import { csv } from "../core/exports.js";
 import { connection, listen } from "../core/feed.js";
 import { save } from "../core/copy.js";
@@ -21,7 +21,8 @@ export default function measure({ place, heading, route }) {
   const updated = h("span", { class: "small dim" });
   const figures = h("div");
   const bench = h("section", { class: "panel stack" });
-  fill(place, h("div", { class: "bar" }, heading, span, labelled("by", by), updated, h("span", { class: "push row" }, h("button", { onclick: () => copied(JSON.stringify(data, null, 2)) }, "Copy as JSON"), h("button", { onclick: exportCsv }, "CSV"))), figures, bench);
+  const current = h("div", { class: "row", role: "group", "aria-label": "Now" });
+  fill(place, h("div", { class: "bar" }, heading, span, labelled("by", by), updated, h("span", { class: "push row" }, h("button", { onclick: () => copied(JSON.stringify(data, null, 2)) }, "Copy as JSON"), h("button", { onclick: exportCsv }, "CSV"))), current, figures, bench);
 
   function chosen() {
     go(href("measure", "", { window: span.value, by: by.value }), { replace: true });
@@ -40,6 +41,12 @@ export default function measure({ place, heading, route }) {
     paint();
   }
 
+  // The last minute, which the feed tells every second.
+  function paintNow() {
+    const { now = {} } = data ?? {};
+    fill(current, [["running", count(now.running)], ["requests a second", tenth(now.requests_per_s)], ["tokens a second", tenth(now.output_tokens_per_s)], ["TTFT p50", duration(now.ttft_ms?.p50)]].map(([label, value]) => h("span", { class: "figure" }, h("b", null, value), label)), h("span", { class: "small faint" }, "in the last minute"));
+  }
+
   // How a figure compares with the window before.
   function versus(now, before, isShare) {
     if (!Number.isFinite(now) || !Number.isFinite(before) || !before && !isShare) return "";
@@ -54,6 +61,7 @@ export default function measure({ place, heading, route }) {
   function paint() {
     if (problem) return fill(figures, note(problem, { retry: load }));
     if (!data) return;
+    paintNow();
     const { totals, before, rows, series, step_s: step = 60 } = data;
     if (!totals.requests) {
       fill(figures, empty(`No requests in the ${span.selectedOptions[0].textContent}`, h("p", { class: "dim" }, "Figures are kept in memory since toolwire started. "), h("div", null, h("a", { href: href("play") }, "Open the playground"))));
@@ -104,12 +112,13 @@ export default function measure({ place, heading, route }) {
     paintBench();
   }
 
-  const upstream = h("input", { type: "text" }), streams = h("input", { type: "text", inputmode: "numeric", value: "50", size: 5 }), tokens = h("input", { type: "text", inputmode: "numeric", value: "200", size: 5 });
+  const names = h("datalist", { id: fresh("upstreams") });
+  const upstream = h("input", { type: "text", list: names.id }), streams = h("input", { type: "text", inputmode: "numeric", value: "50", size: 5 }), tokens = h("input", { type: "text", inputmode: "numeric", value: "200", size: 5 });
   const cost = h("span", { class: "small dim" });
   const estimate = () => (cost.textContent = `about ${count(Number(streams.value) * Number(tokens.value) || 0)} tokens`);
   [streams, tokens].forEach((field) => field.addEventListener("input", estimate));
   estimate();
-  const form = h("div", { class: "row" }, labelled("Upstream ", upstream), labelled("Streams ", streams), labelled("Tokens ", tokens), h("button", { class: "main", onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
+  const form = h("div", { class: "row" }, labelled("Upstream ", upstream), names, labelled("Streams ", streams), labelled("Tokens ", tokens), h("button", { class: "main", onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
 
   async function change(method, body) {
     try {
@@ -135,13 +144,23 @@ export default function measure({ place, heading, route }) {
     if (document.hidden) return;
     const age = Date.now() - fetched;
     updated.textContent = fetched ? `updated ${ago(fetched, Date.now())} ago` : "";
-    figures.classList.toggle("stale", fetched > 0 && (age > 15_000 || connection.peek().state !== "live"));
+    for (const part of [current, figures]) part.classList.toggle("stale", fetched > 0 && (age > 15_000 || connection.peek().state !== "live"));
     if (age > 10_000) load();
     if (run?.state === "running") loadBench();
   }, 1000);
-  const stop = listen((kind) => kind === "reset" && load());
+  const stop = listen((kind, now) => {
+    if (kind === "reset") load();
+    else if (kind === "metrics" && data) {
+      data.now = now;
+      paintNow();
+    }
+  });
   load();
   loadBench();
+  namesOf("upstreams").then((known) => {
+    fill(names, known.map((own) => h("option", { value: own })));
+    upstream.value ||= known[0] ?? "";
+  });
   return {
     route() {},
     leave() {

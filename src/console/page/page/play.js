@@ -1,6 +1,6 @@
 // Playground: a chat over any model, in any client dialect, with every tool that toolwire hosts.
 
-import { ApiError, consoleUrl, get, request, serverUrl, session } from "../core/api.js";
+import { ApiError, consoleUrl, get, namesOf, part, request, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
 import { announce, fill, fresh, h, name, pref, select, setPref } from "../core/dom.js";
 import { curl, markdown, python } from "../core/exports.js";
@@ -24,6 +24,10 @@ const PROMPTS = {
 let active = null;
 // What was typed outlives a sign-in and other pages.
 let draft = "";
+// An answer that breaks off because the page is left goes on when it is back.
+let isLeaving = false;
+addEventListener("pagehide", () => (isLeaving = true));
+addEventListener("pageshow", () => (isLeaving = false));
 
 export default function play({ place, heading, route }) {
   let chats = [], models = [], tools = [], chat = null, follows = true;
@@ -105,6 +109,15 @@ export default function play({ place, heading, route }) {
     paintPast();
     follows = true;
     if (chat) requestAnimationFrame(bottom);
+    const last = chat?.turns.at(-1);
+    if (last?.running && !active) attach(last);
+  }
+
+  // An answer that was arriving when the page was left: it is read again from its beginning.
+  function attach(turn) {
+    log.lastChild.remove();
+    Object.assign(turn, { parts: [], hops: 1 });
+    run(turn, (options) => request("GET", consoleUrl(`api/chat/${part(turn.exchange)}`), options));
   }
 
   function begin() {
@@ -139,7 +152,7 @@ export default function play({ place, heading, route }) {
     return note(own, { retry: own.retryable ? () => again(turn) : undefined, facts: { exchange: turn.exchange } });
   }
 
-  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p", { class: "small dim" }, [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.prompt_tokens != null && `${count(usage.prompt_tokens)} tokens in, ${count(usage.completion_tokens)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
+  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p", { class: "small dim" }, [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.input_tokens != null && `${count(usage.input_tokens)} tokens in, ${count(usage.output_tokens ?? 0)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
 
   function again(turn) {
     const at = chat.turns.indexOf(turn);
@@ -175,12 +188,15 @@ export default function play({ place, heading, route }) {
   // What the model is sent of the chat: the texts.
   const messages = () => chat.turns.slice(0, -1).map((turn) => ({ role: turn.role === "user" ? "user" : "assistant", content: turn.role === "user" ? turn.text : turn.parts.filter((own) => own.kind === "text").map((own) => own.text).join("") })).filter((own) => own.content);
 
-  async function run(turn) {
+  const asked = (turn) => (options) => request("POST", consoleUrl("api/chat"), { ...options, body: { model: turn.model, client: turn.client, messages: messages() } });
+
+  async function run(turn, read = asked(turn)) {
     const own = (active = { chat, turn, abort: new AbortController(), element: h("div", { class: "turn-model" }), isPainting: false });
     log.append(own.element);
     paintSend();
     const answer = new Answer(turn, own.element);
     const began = performance.now();
+    const keep = (last) => kept.put(instance, { ...own.chat, turns: own.chat.turns.with(-1, last) }).catch(() => toast("The chat cannot be kept in this browser", "failed"));
     announce("Answer started");
     const painter = () => {
       own.frame = 0;
@@ -194,20 +210,25 @@ export default function play({ place, heading, route }) {
       if (data.exchange && data.exchange === turn.exchange && kind === "permission_request") answer.asks(data), later();
     });
     try {
-      const response = await request("POST", consoleUrl("api/chat"), { body: { model: turn.model, client: turn.client, messages: messages() }, headers: { Accept: "text/event-stream" }, signal: own.abort.signal });
+      const response = await read({ headers: { Accept: "text/event-stream" }, signal: own.abort.signal });
       await readEvents(response, (kind, data) => {
         answer.take(kind, data, performance.now() - began);
         later();
+        // From now on the chat can be found again.
+        if (kind === "message_start") keep({ ...turn, running: true });
       });
-      if (!answer.isComplete) answer.take("error", { error: { code: "unreachable", message: "The answer broke off.", retryable: true } });
+      if (!answer.isComplete && !isLeaving) answer.take("error", { error: { code: "unreachable", message: "The answer broke off.", retryable: true } });
     } catch (error) {
+      if (isLeaving) return;
       if (error.name === "AbortError") answer.take("error", { error: { code: "cancelled", message: "You stopped it." } });
+      else if (turn.running && [404, 410].includes(error.status)) answer.take("error", { error: { code: "lost", message: "The page was left while the answer arrived, and it is not kept any more.", retryable: true } });
       else answer.take("error", { error: { code: error.code ?? "unreachable", message: error.message, retryable: !(error instanceof ApiError) || error.status === 0 || error.status >= 500 || error.status === 429 } });
     }
     stopFeed();
     if (own.frame) cancelAnimationFrame(own.frame);
     answer.finish();
     turn.ms ??= performance.now() - began;
+    delete turn.running;
     active = null;
     if (own.element.isConnected) {
       const errors = turn.parts.filter((one) => one.kind === "error");
@@ -218,7 +239,7 @@ export default function play({ place, heading, route }) {
     paintSend();
     paintPast();
     exports.disabled = false;
-    await kept.put(instance, own.chat).catch(() => toast("The chat cannot be kept in this browser", "failed"));
+    await keep(turn);
   }
 
   function showCode(make) {
@@ -238,9 +259,7 @@ export default function play({ place, heading, route }) {
   (async () => {
     chats = await kept.all(instance).catch(() => []);
     if (session.peek()?.signed_in) {
-      const settings = await get("settings").catch(() => ({ settings: [] }));
-      const paths = settings.settings.map((own) => /^models\.("(?:[^"\\]|\\.)*"|[^.]+)\./.exec(own.path)?.[1]).filter(Boolean);
-      models = [...new Set(paths)].map((own) => own.replace(/^"|"$/g, ""));
+      models = await namesOf("models");
       tools = (await get("tools").catch(() => ({ tools: [] }))).tools;
       const named = models.filter((own) => !own.includes("*"));
       fill(names, named.map((own) => h("option", { value: own })));
@@ -281,7 +300,7 @@ class Answer {
     this.#texts.at(-1).push(text);
   }
 
-  #call({ id, name: tool, input, input_bytes: size }, change) {
+  #call({ id, name: tool = "tool", input, input_bytes: size }, change) {
     let own = this.#cards.get(id);
     if (!own) {
       const call = { kind: "call", id, name: tool, input, input_bytes: size, state: "running", startedAt: Date.now() };
@@ -304,7 +323,11 @@ class Answer {
         turn.ttft_ms ??= ms;
         this.#text("text", data.content);
       }
-    } else if (kind === "tool_use") this.#call(data.toolCall, { state: "running", progress: data.progress });
+    } else if (kind === "tool_use") {
+      const before = this.#cards.get(data.toolCall.id)?.call.inputText ?? "";
+      if (data.input_text) this.#call(data.toolCall, { state: "arriving", inputText: before + data.input_text });
+      else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress });
+    }
     else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : data.code === "permission_denied" ? "denied" : "failed", result: data.result, code: data.code, ms: data.ms, progress: undefined });
     else if (kind === "message_complete") {
       this.isComplete = true;
@@ -327,7 +350,8 @@ class Answer {
 
   finish() {
     for (const view of this.#texts) view.finish();
-    for (const own of this.#cards.values()) if (["running", "asking"].includes(own.call.state)) own.update({ state: "cut" });
+    const state = this.turn.finish === "tool_calls" ? "returned" : "cut";
+    for (const own of this.#cards.values()) if (["running", "arriving", "asking"].includes(own.call.state)) own.update({ state });
   }
 }
 

@@ -5,6 +5,7 @@ import { fill, fresh, glyph, h, name } from "../core/dom.js";
 import { listen } from "../core/feed.js";
 import { href } from "../core/route.js";
 import { numberText } from "../core/schema.js";
+import { visible } from "../core/text.js";
 import { empty, failed, note, remark, toast } from "../view/note.js";
 
 const SOURCES = { default: "default", file: "file", env: "environment", flag: "flag", overlay: "saved here" };
@@ -18,6 +19,9 @@ function groupOf(path) {
   const [first, second, ...rest] = parts(path);
   return rest.length && ["providers", "models", "upstreams", "tools", "keys"].includes(first) ? `${first}.${second}` : second === undefined ? "server" : first;
 }
+
+// A path that is broken behind its dots rather than within words.
+const dotted = (path) => h("bdi", null, visible(path).split(/(?<=[._])/).map((part) => [part, h("wbr")]));
 
 export default function settings({ place, heading, route }) {
   let list = [], tag = null, problem = null, wrong = new Map(), find = "", verdict = null;
@@ -93,7 +97,7 @@ export default function settings({ place, heading, route }) {
       field.setAttribute("aria-invalid", "true");
       field.setAttribute("aria-describedby", `${id}-wrong`);
     }
-    return h("div", { class: "setting" }, own.settable === false ? h("span", null, name(last)) : h("label", { for: id }, name(last)), h("div", null, field), source, message && h("p", { class: "wrong small", id: `${id}-wrong` }, name(message)));
+    return h("div", { class: "setting" }, own.settable === false ? h("span", null, dotted(last)) : h("label", { for: id }, dotted(last)), h("div", null, field), source, message && h("p", { class: "wrong small", id: `${id}-wrong` }, name(message)));
   }
 
   function control(own, id) {

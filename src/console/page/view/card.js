@@ -26,7 +26,7 @@ export function card(call, facts) {
     element.classList.toggle("failed", ["failed", "denied"].includes(call.state));
     const time = call.ms != null ? duration(call.ms) : call.startedAt && call.state === "running" ? duration(Date.now() - call.startedAt) : "";
     const tail = call.progress ?? call.inputText ?? (call.input === undefined ? "" : JSON.stringify(call.input));
-    fill(summary, h("strong", null, name(call.name)), h("span", { class: "row small" }, glyph(GLYPH[call.state] ?? "error"), h("span", null, WORDS[call.state] ?? call.state)), h("span", { class: "push small dim" }, time), h("span", { class: "tail cut mono" }, visible(tail.slice(-160))));
+    fill(summary, h("strong", null, name(call.name)), h("span", { class: "row small" }, glyph(GLYPH[call.state] ?? "error"), h("span", null, WORDS[call.state] ?? call.state)), h("span", { class: "push small dim" }, time), h("span", { class: "tail cut mono" }, visible(call.inputText ? tail.slice(-160) : tail.slice(0, 160))));
     if (element.open) paintBody();
     return own;
   }

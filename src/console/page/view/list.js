@@ -11,9 +11,10 @@ class List extends HTMLElement {
   #active = null;
   #known = null;
 
-  // `columns`: [label, class]; `render(row)`: the cells; `open(row)`: it was chosen; `away(count)`: new rows above.
-  setup({ label, columns, render, open, away, none }) {
-    Object.assign(this, { render, onopen: open, onaway: away, none });
+  // `columns`: [label, class]; `render(row)`: the cells; `sign(row)`: a text that changes when they do; `open(row)`: it was chosen;
+  // `away(count)`: new rows above.
+  setup({ label, columns, render, sign, open, away, none }) {
+    Object.assign(this, { render, sign, onopen: open, onaway: away, none });
     this.setAttribute("role", "grid");
     this.setAttribute("aria-label", label);
     this.space = h("div", { class: "space", role: "rowgroup" });
@@ -93,6 +94,9 @@ class List extends HTMLElement {
       item.setAttribute("aria-rowindex", at + 2);
       item.setAttribute("aria-selected", row.id === this.#selected);
       item.tabIndex = row.id === this.#active ? 0 : -1;
+      const sign = this.sign(row);
+      if (item.sign === sign) return;
+      item.sign = sign;
       fill(item, this.render(row).map((cell) => {
         cell.setAttribute("role", "gridcell");
         return cell;

@@ -52,20 +52,20 @@ export function openFirst() {
 // The dialog of one question. Its focus begins on Deny, and its buttons wait a moment.
 export function ask(question) {
   const { request_id: id, context = {} } = question;
-  const opened = Date.now();
   const time = h("span", { class: "dim" });
-  const send = async (answer) => {
-    if (Date.now() - opened < HANDS_OFF) return;
+  const send = async (given) => {
+    if (deny.ariaDisabled) return;
     try {
-      await call("POST", `permissions/${part(id)}`, answer);
-      toast(answer.granted ? `${question.tool} is allowed` : `${question.tool} is denied`);
+      await call("POST", `permissions/${part(id)}`, given);
+      toast(given.granted ? `${question.tool} is allowed` : `${question.tool} is denied`);
     } catch (error) {
       toast(error.winner ? `It was answered elsewhere: ${error.winner.granted ? "allowed" : "denied"}` : error.message, error.winner ? "done" : "failed");
     }
     questions.value = questions.peek().filter((own) => own.request_id !== id);
     dialog.close();
   };
-  const deny = h("button", { onclick: () => send({ granted: false }) }, "Deny");
+  const answer = (given, ...label) => h("button", { "aria-disabled": "true", onclick: () => send(given) }, label);
+  const deny = answer({ granted: false }, "Deny");
   const more = h("button", { class: "plain", onclick: async () => {
     try {
       question.expires_at = (await call("POST", `permissions/${part(id)}/extend`, {})).expires_at;
@@ -83,9 +83,10 @@ export function ask(question) {
       h("p", { class: "row" }, time, more),
       h("div", { class: "row" },
         deny,
-        h("button", { onclick: () => send({ granted: true }) }, "Allow once"),
-        context.domain && h("button", { onclick: () => send({ granted: true, remember: true, scope: "domain" }) }, "Always for ", name(context.domain)),
-        h("button", { onclick: () => send({ granted: true, remember: true, scope: "global" }) }, "Always"))));
+        answer({ granted: true }, "Allow once"),
+        context.domain && answer({ granted: true, remember: true, scope: "domain" }, "Always for ", name(context.domain)),
+        answer({ granted: true, remember: true, scope: "global" }, "Always"))));
+  setTimeout(() => dialog.querySelectorAll("[aria-disabled]").forEach((button) => button.removeAttribute("aria-disabled")), HANDS_OFF);
   let said = null;
   const tick = () => {
     const seconds = left(question);

@@ -1,21 +1,23 @@
 // An exchange, event by event: what came from the upstream, and to its right what this caused for the client.
 
-import { folded, kindOf, Replay, textOf } from "../core/exchange.js";
+import { folded, kindOf, partsOf, Replay, textOf, written } from "../core/exchange.js";
 import { announce, glyph, h, select } from "../core/dom.js";
 import { visible } from "../core/text.js";
 import { bytes, duration } from "../core/time.js";
 import { prose } from "./markdown.js";
+import { legend, marks } from "./marks.js";
 
 const SIGN = { text: "o", call: "#", reasoning: "~", failed: "x", held: ":", other: "" };
 const WORD = { text: "text", call: "call", reasoning: "reasoning", failed: "error", held: "held back", other: "no output" };
 const MAX_LINE = 2000;
 const PAGE = 400;
+const MAX_MARKED = 64 << 10;
 
 const clock = (ms) => `+${(ms / 1000).toFixed(3)}`;
 const short = (text) => visible(text.length > MAX_LINE ? `${text.slice(0, MAX_LINE)} … ${bytes(text.length)}` : text);
 
-// `rows` as GET /admin/exchanges/{id}/events returns them. `seek(n)` is told where the replay stands.
-export function stream(rows, { at, view = "aligned", seek, show }) {
+// `rows` and `calls` as GET /admin/exchanges/{id}/events returns them. `seek(n)` is told where the replay stands.
+export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   const replay = new Replay(rows);
   const opened = new Set();
   let now = at ?? rows.length, timer = null, rate = 1, shown = PAGE;
@@ -129,7 +131,7 @@ export function stream(rows, { at, view = "aligned", seek, show }) {
   function line(row, n) {
     const kind = kindOf(row);
     const number = row.out?.find((own) => own.call != null)?.call ?? "";
-    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : short(row.raw);
+    const cause = row.raw === undefined ? `${row.bytes ?? 0} bytes, not captured` : short(row.raw.trimEnd());
     const out = (row.out ?? []).map((own) => h("div", null, h("span", { class: "kind" }, visible(own.kind)), " ", own.name ? visible(own.name) : "", " ", textOf(own) && short(JSON.stringify(textOf(own)))));
     const held = row.held ? h("div", { class: "small" }, `held ${bytes(row.held)}`) : null;
     const before = rows[n - 2];
@@ -147,7 +149,23 @@ export function stream(rows, { at, view = "aligned", seek, show }) {
     return h("div", { class: "stack" },
       state.reasoning && h("details", { class: "fold reasoning" }, h("summary", null, "Reasoning"), h("div", null, visible(state.reasoning))),
       h("div", { class: "box" }, state.client ? prose(state.client) : h("p", { class: "faint" }, "No text yet, or it was not captured.")),
-      h("p", { class: "small dim" }, `${state.calls} calls, held ${bytes(state.held)}`));
+      h("p", { class: "small dim" }, `${state.calls} call${state.calls === 1 ? "" : "s"}, held ${bytes(state.held)}`),
+      written(rows.slice(0, now), calls).filter((own) => own.calls.length).map(source));
+  }
+
+  // A hop's text with the calls that the model wrote as text.
+  function source({ hop, bytes: encoded, calls, rowAt }) {
+    const spans = partsOf(calls).filter(({ range }) => range[1] <= encoded.length);
+    const begin = Math.max(0, Math.min(encoded.length - MAX_MARKED, spans[0]?.range[0] ?? 0));
+    const label = `What the model wrote in hop ${hop}`;
+    const marked = h("div", { class: "marked", tabindex: 0, role: "region", "aria-label": label }, marks(encoded.subarray(0, begin + MAX_MARKED), spans, [begin]).slice(begin ? 1 : 0));
+    return h("section", { class: "stack" }, h("h3", null, label), marked, h("ul", { class: "why" }, legend(marked, spans, ({ range }) => {
+      const n = rowAt(range[0]);
+      return h("button", { class: "plain", onclick: () => {
+        move(n);
+        choose("aligned");
+      } }, `event ${n}`);
+    })));
   }
 
   function raw() {

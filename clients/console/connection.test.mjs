@@ -1,0 +1,106 @@
+// The page and its connection: several tabs, a server that dies, a session that ends, and plain HTTP in a LAN.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+import { open } from "./browser.mjs";
+import { stand } from "./stand.mjs";
+
+const KEY = "admin-key-that-nobody-may-see";
+let browser;
+
+before(async () => {
+  browser = await open(chromium);
+});
+
+after(() => browser?.close());
+
+const live = (page) => page.locator(".rail .end .state").getByText("Live", { exact: true }).waitFor();
+
+// A request for a model, whose answer is "You said: …".
+const ask = (own) => fetch(`${own.direct}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ model: "echo", stream: true, messages: [{ role: "user", content: "Hello" }] }) }).then((response) => response.text());
+
+async function signIn(page) {
+  await page.getByLabel("Admin key").fill(KEY);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await live(page);
+}
+
+test("seven tabs share one feed, and another takes it over", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const context = await browser.newContext();
+  const readers = [];
+  context.on("request", (request) => request.url().endsWith("/admin/events") && readers.push(request.frame().page()));
+  const pages = [];
+  for (let at = 0; at < 7; at++) {
+    const page = await context.newPage();
+    await page.goto(`${own.url}#/live`);
+    await live(page);
+    pages.push(page);
+  }
+  assert.equal(readers.length, 1);
+  assert.match(await ask(own), / said:/);
+  for (const page of pages) await page.getByRole("row", { name: /echo/ }).waitFor();
+  await readers[0].close();
+  const rest = pages.filter((page) => page !== readers[0]);
+  assert.equal(rest.length, 6);
+  for (const page of rest) await live(page);
+  assert.match(await ask(own), / said:/);
+  for (const page of rest) await page.getByRole("row", { name: /echo/ }).nth(1).waitFor();
+  assert.equal(readers.length, 2);
+  await context.close();
+});
+
+test("a server that died and is back is found again", async (t) => {
+  const own = await stand({ prefix: "/a/b" });
+  t.after(() => own.close());
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${own.url}#/live`);
+  await live(page);
+  assert.match(await ask(own), / said:/);
+  await page.getByRole("row", { name: /echo/ }).waitFor();
+  await own.kill();
+  await page.locator(".rail .end .state").getByText("Reconnecting").waitFor();
+  await own.start();
+  await page.locator(".rail .end .state").getByRole("button", { name: "Now" }).click().catch(() => {});
+  await live(page);
+  assert.match(await ask(own), / said:/);
+  await page.getByRole("row", { name: /echo/ }).nth(1).waitFor();
+  await context.close();
+});
+
+test("an expired session is renewed in place, with what was typed", async (t) => {
+  const own = await stand({ key: KEY });
+  t.after(() => own.close());
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${own.url}#/play`);
+  await signIn(page);
+  await page.getByLabel("Message", { exact: true }).fill("A question that took long to write");
+  await context.clearCookies();
+  own.drop();
+  await page.getByLabel("Admin key").waitFor({ timeout: 60_000 });
+  await page.locator(".rail .end .state").getByText("Signed out").waitFor();
+  await signIn(page);
+  assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "A question that took long to write");
+  await context.close();
+});
+
+test("over plain HTTP in a LAN the page works, and copies", async (t) => {
+  const own = await stand({ key: KEY });
+  t.after(() => own.close());
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${own.url.replace("127.0.0.1", "console.test")}#/live`);
+  assert.deepEqual(await page.evaluate(() => [isSecureContext, navigator.clipboard, navigator.locks]), [false, undefined, undefined]);
+  await signIn(page);
+  await page.getByText("No requests yet").waitFor();
+  await page.getByRole("button", { name: "Copy" }).click();
+  await page.getByText("Copied", { exact: true }).waitFor();
+  await page.getByLabel("Filter").focus();
+  await page.keyboard.press("Control+V");
+  assert.match(await page.getByLabel("Filter").inputValue(), /^curl -N 'http:\/\/console\.test/);
+  await context.close();
+});

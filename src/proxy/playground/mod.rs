@@ -1,0 +1,95 @@
+//! The console's chats: requests of toolwire's own page for models' responses, at `/console/api/chat`.
+//!
+//! ```text
+//! POST ─▶ ChatRequest ─▶ an ordinary request in the chosen dialect ─▶ AnswerBody
+//!                                                                       │ drive (a task)
+//! readers, one for each connection ◀─ Chat: what was said so far ◀──────┘
+//! ```
+//!
+//! The response has a task of its own, unlike those of other clients, since it outlives the page's connection: a page that is loaded
+//! again attaches to its chat, and gets everything from the beginning. When nobody has read for [`GRACE`], the client counts as gone.
+
+mod drive;
+mod kept;
+mod request;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use http::StatusCode;
+use tokio::task::JoinSet;
+
+pub(super) use self::{drive::Driven, kept::Chat, request::ChatRequest};
+use super::admin::{AdminError, SessionMark};
+
+/// How long a chat goes on without a reader, and is kept after its end.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+
+/// Chats that run or are kept.
+const MAX_CHATS: usize = 128;
+
+/// The name of the client that the console is.
+pub(super) const CLIENT: &str = "console";
+
+/// All chats, by the ids of their exchanges. All threads share them.
+#[derive(Debug, Default)]
+pub(super) struct Chats {
+    chats: Mutex<HashMap<Arc<str>, Arc<Chat>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Chats {
+    /// Whether another chat may begin. Chats that are over give way.
+    ///
+    /// # Errors
+    /// 429
+    pub(super) fn make_room(&self) -> Result<(), AdminError> {
+        let mut chats = self.lock();
+        if chats.len() >= MAX_CHATS {
+            chats.retain(|_, chat| !chat.is_over());
+        }
+        if chats.len() < MAX_CHATS {
+            return Ok(());
+        }
+        let message =
+            format!("there are {MAX_CHATS} chats in progress; wait for one of them to end, or stop it");
+        Err(AdminError::too_many(&message, 5))
+    }
+
+    /// Keeps a chat, and runs its task on this thread's runtime, to which the connection to the upstream belongs.
+    pub(super) fn begin(self: &Arc<Self>, chat: &Arc<Chat>, driven: Driven) {
+        self.lock().insert(Arc::clone(chat.id()), Arc::clone(chat));
+        let (all, chat) = (Arc::clone(self), Arc::clone(chat));
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            driven.run(&chat).await;
+            all.lock().remove(chat.id());
+        });
+    }
+
+    /// The chat of the exchange `id`, for who began it.
+    ///
+    /// # Errors
+    /// 404: there is none, or someone else began it; 410: not all of it is kept.
+    pub(super) fn find(&self, id: &str, mark: SessionMark) -> Result<Arc<Chat>, AdminError> {
+        let chat = self.lock().get(id).filter(|chat| chat.mark() == mark).map(Arc::clone);
+        let chat = chat.ok_or_else(|| {
+            let message =
+                format!("there is no such chat: one can be read until {} s after its end", GRACE.as_secs());
+            AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
+        })?;
+        if chat.is_whole() {
+            return Ok(chat);
+        }
+        let message = "the beginning of this chat is not kept any more: it is too long";
+        Err(AdminError::new(StatusCode::GONE, "reset", message))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Chat>>> {
+        self.chats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
