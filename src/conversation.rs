@@ -9,6 +9,7 @@ mod constraint;
 mod forms;
 mod own_calls;
 mod received;
+mod text;
 mod turn_state;
 
 use serde_json::Value;
@@ -22,6 +23,7 @@ pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     forms::{IdForm, NameForm},
     received::{Received, Rest},
+    text::Text,
     turn_state::{TurnState, WantsBack},
 };
 use crate::{event::Opaque, wire::json::Raw};
@@ -151,7 +153,7 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// Text.
-    Text(String),
+    Text(Text),
     /// An image, by `data:` or other URL.
     Image {
         /// The URL.
@@ -294,6 +296,25 @@ impl Conversation {
         })
     }
 
+    /// About as many bytes as its texts and tools take in a request.
+    pub(crate) fn size(&self) -> usize {
+        let of_part = |part: &Part| match part {
+            Part::Text(text) => text.held().len(),
+            Part::Image { url, .. } => url.len(),
+            Part::Call(call) => call.arguments.len(),
+            Part::Result(output) => output.content.len(),
+            Part::Reasoning { text, .. } => text.len(),
+            Part::Other(_) => 0,
+        };
+        let of_tool = |tool: &Tool| {
+            tool.description.len() + tool.parameters.as_ref().map_or(0, |schema| schema.view().raw().len())
+        };
+        // For the names of members, and what is escaped.
+        const AROUND: usize = 64;
+        let parts = self.turns.iter().flat_map(|turn| &turn.parts).map(|part| AROUND + of_part(part));
+        parts.chain(self.tools.iter().map(|tool| AROUND + of_tool(tool))).sum()
+    }
+
     /// Whether `name` is declared as a custom tool.
     pub fn is_custom(&self, name: &str) -> bool {
         self.custom_tools.iter().any(|custom| custom == name)
@@ -307,7 +328,7 @@ impl Turn {
     }
 
     /// A message of one text.
-    pub fn text(role: Role, text: impl Into<String>) -> Self {
+    pub fn text(role: Role, text: impl Into<Text>) -> Self {
         Self::of(role, vec![Part::Text(text.into())])
     }
 
@@ -331,7 +352,7 @@ impl Turn {
         if self.parts.iter().filter(|part| is_text(part)).count() > 1 {
             let text = self.joined_text();
             self.parts.retain(|part| !is_text(part));
-            self.parts.push(Part::Text(text));
+            self.parts.push(Part::Text(text.into()));
         }
         true
     }
@@ -346,11 +367,10 @@ impl Turn {
         });
         match last {
             Some(said) if !said.is_empty() => {
-                said.push_str(separator);
-                said.push_str(text);
+                said.change(|said| said.extend([separator, text]));
             }
-            Some(said) => text.clone_into(said),
-            None => self.parts.push(Part::Text(text.to_owned())),
+            Some(said) => *said = text.into(),
+            None => self.parts.push(Part::Text(text.into())),
         }
     }
 
@@ -362,8 +382,8 @@ impl Turn {
             _ => None,
         });
         match first {
-            Some(said) => *said = format!("{text}{separator}{said}"),
-            None => self.parts.insert(0, Part::Text(text.to_owned())),
+            Some(said) => said.change(|said| *said = format!("{text}{separator}{said}")),
+            None => self.parts.insert(0, Part::Text(text.into())),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
         ("", id) => format!("the tool call {id}"),
         (name, id) => format!("the call {id} of {name}"),
     };
-    std::iter::once(Part::Text(format!("Attached to the result of {whose}:"))).chain(media).collect()
+    std::iter::once(Part::Text(format!("Attached to the result of {whose}:").into())).chain(media).collect()
 }
 
 /// The calls of a conversation, by id. Calls are added in the order of the conversation, so that a result finds the last

@@ -192,7 +192,7 @@ mod tests {
     fn reasoning_and_signatures_return_to_the_turn_with_the_calls() {
         let user = || Turn::text(Role::User, "hi");
         let known = state(vec![reasoning("hm", None)], &[("a", Some("s")), ("b", None)]);
-        let said = Part::Text("ok".to_owned());
+        let said = Part::Text("ok".into());
         let turn = Turn::of(Role::Assistant, vec![said.clone(), call("a"), call("b")]);
         let turns = restored(conversation(vec![user(), turn, result("a"), result("b")]), &known);
         let signed = Call { signature: Some(Opaque::new("gemini", "s")), ..Call::new("a", "f", "{}") };

@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt};
 use serde_json::{Map, Number, Value};
 
 use crate::{
-    conversation::{Conversation, Tool, ToolChoice},
+    conversation::{Conversation, Text, Tool, ToolChoice},
     failure::{Failure, Kind},
     wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
 };
@@ -85,6 +85,12 @@ impl<'a, 'p> Fields<'a, 'p> {
     /// Takes a required string.
     pub(crate) fn needed_string(&mut self, key: &str) -> Result<Cow<'a, str>, Failure> {
         self.string(key)?.ok_or_else(|| missing(self.at(key), "a string"))
+    }
+
+    /// Takes a required string that may be long.
+    pub(crate) fn needed_text(&mut self, key: &str) -> Result<Text, Failure> {
+        let text = self.typed(key, "a string", Text::received)?;
+        text.ok_or_else(|| missing(self.at(key), "a string"))
     }
 
     /// Takes a boolean.
@@ -171,10 +177,13 @@ pub(crate) fn read_body<T>(
     read: impl FnOnce(Fields<'_, '_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
-    let text = mend_surrogates(text);
     let mut index = Index::default();
-    let json = index.parse(&text).map_err(|_| unreadable(body))?;
-    read(Fields::new(Path::Body, json)?)
+    index.read(text).map_err(|_| unreadable(body))?;
+    let text = if index.has_surrogates() { mend_surrogates(text) } else { Cow::Borrowed(text) };
+    if let Cow::Owned(mended) = &text {
+        index.read(mended).map_err(|_| unreadable(body))?;
+    }
+    read(Fields::new(Path::Body, index.view(&text))?)
 }
 
 /// Describes why `body` is not valid JSON, in the words of serde_json.

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(described(vec![Turn::text(Role::System, "/generate-image a fox")]), None);
         assert_eq!(described(vec![]), None);
         let parts =
-            ["<reminder/>", "/generate-image a fox", "<reminder/>"].map(|text| Part::Text(text.to_owned()));
+            ["<reminder/>", "/generate-image a fox", "<reminder/>"].map(|text| Part::Text(text.into()));
         assert_eq!(described(vec![Turn::of(Role::User, parts.to_vec())]).as_deref(), Some("a fox"));
     }
 

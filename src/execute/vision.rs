@@ -174,7 +174,7 @@ fn question(model: &str, (turn, image): (&Turn, &Part), by: (Subject, Option<Arc
     } else {
         format!("The message with the image: {text}")
     };
-    let asked = Turn::of(Role::User, vec![Part::Text(text), image.clone()]);
+    let asked = Turn::of(Role::User, vec![Part::Text(text.into()), image.clone()]);
     let turns = vec![Turn::text(Role::System, INSTRUCTIONS), asked];
     Question::new((model, Purpose::Vision), turns, by)
 }
@@ -194,7 +194,7 @@ fn replace(turn: &mut Turn, texts: &mut impl Iterator<Item = String>) {
         };
         match turn.parts.last_mut() {
             Some(Part::Result(output)) => output.content.push_str(&format!("\n{text}")),
-            _ => turn.parts.push(Part::Text(text)),
+            _ => turn.parts.push(Part::Text(text.into())),
         }
     }
     // Servers of models that cannot see may accept only a string.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn with_images<'u>(urls: impl IntoIterator<Item = &'u str>) -> Conversation {
-        let parts = std::iter::once(Part::Text("look:".to_owned())).chain(urls.into_iter().map(image));
+        let parts = std::iter::once(Part::Text("look:".into())).chain(urls.into_iter().map(image));
         Conversation { turns: vec![Turn::of(Role::User, parts.collect())], ..Conversation::default() }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         let first =
             questions.iter().find(|asked| images(asked).any(|(_, part)| *part == image("a"))).unwrap();
         assert_eq!((first.model.as_str(), first.turns[0].role), ("eyes", Role::System));
-        assert_eq!(first.turns[1].parts[0], Part::Text("The message with the image: look:".to_owned()));
+        assert_eq!(first.turns[1].parts[0], Part::Text("The message with the image: look:".into()));
         assert_eq!(images(first).count(), 1, "one image in each request");
     }
 

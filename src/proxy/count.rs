@@ -4,7 +4,7 @@
 //! (docs/teaching.md#budget).
 
 use crate::{
-    conversation::{Conversation, Part, Tool},
+    conversation::{Conversation, Part, Text, Tool, Turn},
     format::estimated_tokens,
     pipeline::{Pipeline, Tally},
 };
@@ -37,23 +37,25 @@ pub(super) fn estimated_output(pipeline: &Pipeline) -> u64 {
 
 /// The estimated tokens of the request `sent` to an upstream.
 pub(super) fn tokens(sent: &Conversation) -> usize {
-    measured(sent, estimated_tokens)
+    measured(sent, Text::as_str, estimated_tokens)
 }
 
-/// The same by the lengths of the texts alone, which takes no time.
+/// The same by the lengths of the texts alone, which takes no time: texts are not decoded for it.
 pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
-    measured(sent, |text| text.len().div_ceil(BYTES_PER_TOKEN))
+    measured(sent, Text::held, |text| text.len().div_ceil(BYTES_PER_TOKEN))
 }
 
-fn measured(sent: &Conversation, text: impl Fn(&str) -> usize + Copy) -> usize {
-    let turns =
-        sent.turns.iter().map(|turn| PER_TURN + turn.parts.iter().map(|own| part(own, text)).sum::<usize>());
-    turns.sum::<usize>() + sent.callable_tools().map(|own| tool(own, text)).sum::<usize>()
+/// `read` gives the form of a text that is measured.
+fn measured(sent: &Conversation, read: fn(&Text) -> &str, tokens: impl Fn(&str) -> usize + Copy) -> usize {
+    let turn = |turn: &Turn| PER_TURN + turn.parts.iter().map(|own| part(own, read, tokens)).sum::<usize>();
+    let tools = sent.callable_tools().map(|own| tool(own, tokens));
+    sent.turns.iter().map(turn).chain(tools).sum()
 }
 
-fn part(part: &Part, tokens: impl Fn(&str) -> usize) -> usize {
+fn part(part: &Part, read: fn(&Text) -> &str, tokens: impl Fn(&str) -> usize) -> usize {
     match part {
-        Part::Text(text) | Part::Reasoning { text, .. } => tokens(text),
+        Part::Text(text) => tokens(read(text)),
+        Part::Reasoning { text, .. } => tokens(text),
         Part::Call(call) => tokens(&call.name) + tokens(&call.arguments),
         Part::Result(output) => tokens(&output.content),
         Part::Image { .. } | Part::Other(_) => PER_MEDIA,

@@ -46,7 +46,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     let mut dropped = Vec::new();
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(CHAT).unwrap_or(&no_rest);
-    let mut body = Encoder::with_capacity(ROOM);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         contents::put(body, &conversation.turns, &mut dropped);
         tools::put(body, conversation, options);

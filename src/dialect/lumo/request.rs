@@ -71,7 +71,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     let mut dropped = Vec::new();
     let arranged = media_behind_results(&conversation.turns);
     let turns = turns::turns(&arranged, &mut dropped);
-    let mut body = Encoder::with_capacity(ROOM);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| match options.version {
         Version::V1 => v1(body, conversation, options, &turns, &mut dropped),
         Version::V2 => v2(body, conversation, model, options, &turns, &mut dropped),

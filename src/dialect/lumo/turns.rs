@@ -189,7 +189,7 @@ impl<'a> History<'a, '_> {
     /// A part's content for the model. What cannot be expressed is added to `dropped`.
     fn content(&mut self, part: &'a Part) -> Option<Content<'a>> {
         match part {
-            Part::Text(text) => return Some(Content::Text(text.into())),
+            Part::Text(text) => return Some(Content::Text(Cow::Borrowed(text))),
             Part::Image { url, detail } => {
                 if detail.is_some() {
                     self.dropped.push("messages[].content[].image_url.detail".to_owned());

@@ -59,7 +59,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
         Some(Constraint::Prefill(text)) => Some(Prefill { text: text.clone(), is_repeated: false }),
         _ => None,
     };
-    let mut body = Encoder::with_capacity(ROOM);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);

@@ -127,7 +127,7 @@ impl SavedPart {
     /// `None`: no response has such a part.
     fn of(part: Part) -> Option<Self> {
         Some(match part {
-            Part::Text(text) => Self::Text(text),
+            Part::Text(text) => Self::Text(text.into()),
             Part::Reasoning { text, signature, redacted } => {
                 Self::Reasoning { text, signature: signature.map(SavedState::of), redacted }
             }
@@ -141,7 +141,7 @@ impl SavedPart {
 
     fn part(self) -> Part {
         match self {
-            Self::Text(text) => Part::Text(text),
+            Self::Text(text) => Part::Text(text.into()),
             Self::Reasoning { text, signature, redacted } => {
                 Part::Reasoning { text, signature: signature.and_then(SavedState::opaque), redacted }
             }

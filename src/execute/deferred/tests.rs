@@ -16,7 +16,7 @@ fn call(id: &str) -> Part {
 }
 
 fn calling(text: &str, ids: &[&str]) -> Turn {
-    let text = (!text.is_empty()).then(|| Part::Text(text.to_owned()));
+    let text = (!text.is_empty()).then(|| Part::Text(text.into()));
     Turn::of(Role::Assistant, text.into_iter().chain(ids.iter().map(|id| call(id))).collect())
 }
 

@@ -137,7 +137,7 @@ impl ModelSearch {
             _ => "",
         };
         let turns = vec![
-            Turn::text(Role::System, &self.options.instructions),
+            Turn::text(Role::System, self.options.instructions.as_str()),
             Turn::text(Role::User, format!("{query}{age}")),
         ];
         let question =

@@ -82,10 +82,10 @@ fn results_turn(
         Part::Result(result) => {
             Some(teach.form.result(&CallOutput { name: name_of(result), ..result.clone() }))
         }
-        Part::Text(text) => Some(text.clone()),
+        Part::Text(text) => Some(text.clone().into()),
         _ => None,
     });
     let text = texts.collect::<Vec<_>>().join("\n");
     let kept = turn.parts.into_iter().filter(|part| !matches!(part, Part::Result(_) | Part::Text(_)));
-    Turn::of(Role::User, std::iter::once(Part::Text(text)).chain(kept).collect())
+    Turn::of(Role::User, std::iter::once(Part::Text(text.into())).chain(kept).collect())
 }

@@ -162,7 +162,7 @@ impl Hosted {
 
     /// The model's turn in this hop, in which it wrote `text`, without the calls of hosted tools if they are `dropped`.
     fn turn(&self, text: &str, dropped: bool) -> Turn {
-        let text = (!text.is_empty()).then(|| Part::Text(text.to_owned()));
+        let text = (!text.is_empty()).then(|| Part::Text(text.into()));
         let calls = self.whole().filter(|(_, is_hosted)| !(dropped && *is_hosted));
         let calls = calls.map(|(call, _)| Part::Call(call.clone()));
         Turn::of(Role::Assistant, text.into_iter().chain(calls).collect())

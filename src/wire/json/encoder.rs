@@ -51,6 +51,14 @@ impl Encoder {
         self.out.push(b'"');
     }
 
+    /// Writes a string whose body is escaped already.
+    pub(crate) fn string_body(&mut self, body: &str) {
+        self.begin();
+        self.out.push(b'"');
+        self.out.extend_from_slice(body.as_bytes());
+        self.out.push(b'"');
+    }
+
     /// Writes a value unchanged.
     pub(crate) fn raw(&mut self, json: Json<'_>) {
         self.begin();

@@ -192,11 +192,13 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     if first != 0 { place(first) } else { longer_run(bytes) }
 }
 
-/// [`plain_run`] for more than one word.
+/// [`plain_run`] for more than one word, the first of which is known to be plain.
 fn longer_run(bytes: &[u8]) -> usize {
+    const WORD: usize = 8;
     const SHORT: usize = 64;
-    let (head, tail) = bytes.split_at_checked(SHORT).unwrap_or((bytes, &[]));
-    let run = run_by_words(head);
+    let (word, rest) = bytes.split_at_checked(WORD).unwrap_or((&[], bytes));
+    let (head, tail) = rest.split_at_checked(SHORT - WORD).unwrap_or((rest, &[]));
+    let run = word.len() + run_by_words(head);
     if run < SHORT {
         return run;
     }

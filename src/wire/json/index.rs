@@ -1,11 +1,17 @@
-//! [`Index`]: the ends of a text's containers, recorded while it is checked.
+//! [`Index`]: the ends of a text's containers and long strings, recorded while it is checked.
+
+use std::ops::Range;
 
 use super::{
-    Invalid, Json,
+    Invalid, Json, span,
     whole::{self, Marks},
 };
 
-/// Allows a text to be walked without searching for the ends of its containers again, which a view without an
+/// Strings with more bytes than that behind their first quote are recorded. The end of a shorter one is found as quickly as its
+/// record would be.
+pub(super) const LONG: usize = 64;
+
+/// Allows a text to be walked without searching for the ends of its values again, which a view without an
 /// index does at each level. Worthwhile if most of a deep text is walked, as for a request.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -13,15 +19,18 @@ pub(crate) struct Index {
     extents: Vec<Extent>,
     /// The index of the innermost open container.
     innermost: usize,
+    /// Where the value is in the text.
+    value: Range<usize>,
+    has_surrogates: bool,
 }
 
-/// A container of a text.
+/// A container of a text, or a long string.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Its length in bytes, including brackets. While it is open: the number of bytes left in the text at its
+    /// Its length in bytes, including brackets or quotes. While it is open: the number of bytes left in the text at its
     /// beginning.
     pub(super) bytes: u32,
-    /// The number of containers in it, at any depth. While it is open: the index of its parent.
+    /// The number of extents in it, at any depth. While it is open: the index of its parent.
     pub(super) inner: u32,
 }
 
@@ -31,14 +40,37 @@ impl Index {
     /// # Errors
     /// `text` is not one JSON value.
     pub(crate) fn parse<'a>(&'a mut self, text: &'a str) -> Result<Json<'a>, Invalid> {
-        if u32::try_from(text.len()).is_err() {
-            return Json::parse(text);
-        }
+        self.read(text)?;
+        Ok(self.view(text))
+    }
+
+    /// Checks that `text` is one JSON value, and records it in place of any other text.
+    ///
+    /// # Errors
+    /// `text` is not one JSON value.
+    pub(crate) fn read(&mut self, text: &str) -> Result<(), Invalid> {
         *self = Self::default();
-        let json = Json::checked(text, |begin| whole::value(begin, self))?;
-        // The value itself is the first, unless it is not a container.
+        let json = match u32::try_from(text.len()) {
+            Ok(_) => Json::checked(text, |begin| whole::value(begin, self))?,
+            Err(_) => {
+                self.has_surrogates = true;
+                Json::parse(text)?
+            }
+        };
+        self.value = span(text, json.raw()).unwrap_or_default();
+        Ok(())
+    }
+
+    /// The value of `text`, which is the one that was read.
+    pub(crate) fn view<'a>(&'a self, text: &'a str) -> Json<'a> {
+        // The value itself is the first, unless it is neither a container nor a long string.
         let inner = self.extents.get(1..).unwrap_or_default();
-        Ok(Json { inner, ..json })
+        Json { text: text.get(self.value.clone()).unwrap_or_default(), inner }
+    }
+
+    /// Whether halves of surrogate pairs may be escaped in the text that was read.
+    pub(crate) fn has_surrogates(&self) -> bool {
+        self.has_surrogates
     }
 }
 
@@ -54,6 +86,16 @@ impl Marks for Index {
         let inner = count - self.innermost - 1;
         self.innermost = extent.inner as usize;
         *extent = Extent { bytes: extent.bytes - left as u32, inner: inner as u32 };
+    }
+
+    fn string(&mut self, bytes: usize) {
+        if bytes > 1 + LONG {
+            self.extents.push(Extent { bytes: bytes as u32, inner: 0 });
+        }
+    }
+
+    fn surrogate(&mut self) {
+        self.has_surrogates = true;
     }
 }
 
@@ -82,6 +124,9 @@ mod tests {
             Just("1.50".to_owned()),
             Just(" null ".to_owned()),
             Just(r#""a{[\"\\""#.to_owned()),
+            (LONG - 3..LONG + 3).prop_map(|length| format!("\"{}\"", "a".repeat(length))),
+            (LONG / 2 - 3..LONG / 2 + 3).prop_map(|escapes| format!("\"{}\"", r#"\""#.repeat(escapes))),
+            Just(format!("\"{}{{[\"", "long, ".repeat(LONG))),
             Just("{ }".to_owned()),
             Just("[]".to_owned()),
         ];

@@ -21,8 +21,8 @@ pub use escape::escape_into;
 pub(crate) use escape::{Unescaper, escape_str};
 use escape::{has_no_escapes, plain_run};
 pub use frame_template::FrameTemplate;
-use index::Extent;
 pub(crate) use index::Index;
+use index::{Extent, LONG};
 pub use raw::Raw;
 pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner};
 pub(crate) use surrogates::mend_surrogates;
@@ -71,7 +71,7 @@ impl error::Error for Invalid {}
 pub struct Json<'a> {
     /// The value as it was written, from its first byte to its last.
     text: &'a str,
-    /// The containers in it, if known.
+    /// The containers and long strings in it, if known.
     inner: &'a [Extent],
 }
 
@@ -166,6 +166,11 @@ impl<'a> Json<'a> {
         self.string_body().map(decoded)
     }
 
+    /// The text of a string's body; see [`Json::string_body`].
+    pub(crate) fn decoded(body: &str) -> Cow<'_, str> {
+        decoded(body)
+    }
+
     /// The value as a tree; `null` if a tree cannot hold it (an unpaired surrogate, the deepest nesting).
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(self.raw()).unwrap_or_default()
@@ -244,7 +249,7 @@ struct Values<'a> {
     text: &'a str,
     /// Offset after the last value returned.
     at: usize,
-    /// The containers from there on, if known.
+    /// The containers and long strings from there on, if known.
     inner: &'a [Extent],
 }
 
@@ -262,8 +267,8 @@ impl<'a> Values<'a> {
         Some(if is_plain { Cow::Borrowed(key) } else { decoded(key) })
     }
 
-    /// The length of the next container, and the containers in it.
-    fn container(&mut self) -> Option<(usize, &'a [Extent])> {
+    /// The length of the next container or long string, and what is in it.
+    fn known(&mut self) -> Option<(usize, &'a [Extent])> {
         let (next, behind) = self.inner.split_first()?;
         let (inner, behind) = behind.split_at_checked(next.inner as usize)?;
         self.inner = behind;
@@ -290,8 +295,11 @@ impl<'a> Iterator for Values<'a> {
         let mut inner: &[Extent] = &[];
         let length = match self.ahead() {
             [] | [b'}' | b']', ..] => return None,
-            [b'"', body @ ..] => 1 + string_end(body),
-            bytes @ [b'{' | b'[', ..] => match self.container() {
+            [b'"', body @ ..] => match quote(body.get(..LONG).unwrap_or(body)) {
+                Some(end) => 1 + end,
+                None => self.known().map_or_else(|| 1 + string_end(body), |(length, _)| length),
+            },
+            bytes @ [b'{' | b'[', ..] => match self.known() {
                 Some((length, known)) => {
                     inner = known;
                     length
@@ -330,15 +338,20 @@ fn container_end(bytes: &[u8]) -> usize {
 
 /// The end, including the quote, of the string whose body continues with `bytes`.
 fn string_end(bytes: &[u8]) -> usize {
+    quote(bytes).unwrap_or(bytes.len())
+}
+
+/// As [`string_end`]; `None` if the string does not end in `bytes`.
+fn quote(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..) {
         let run = plain_run(rest);
         if rest.get(run) == Some(&b'"') {
-            return at + run + 1;
+            return Some(at + run + 1);
         }
         at += run + 2;
     }
-    bytes.len()
+    None
 }
 
 #[cfg(test)]

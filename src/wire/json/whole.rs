@@ -33,18 +33,24 @@ impl Open {
     }
 }
 
-/// Receives where containers begin and end, as the number of bytes that follow.
+/// Receives where containers begin and end, as the number of bytes that follow, and what else is seen on the way.
 pub(super) trait Marks {
     /// The next byte opens a container.
     fn open(&mut self, left: usize);
     /// The innermost container has ended.
     fn close(&mut self, left: usize);
+    /// A value that is a string has ended. It takes this many bytes, quotes included.
+    fn string(&mut self, bytes: usize);
+    /// Half of a surrogate pair is escaped here.
+    fn surrogate(&mut self);
 }
 
 /// Ignores the positions.
 impl Marks for () {
     fn open(&mut self, _: usize) {}
     fn close(&mut self, _: usize) {}
+    fn string(&mut self, _: usize) {}
+    fn surrogate(&mut self) {}
 }
 
 /// A value, nested at most [`MAX_DEPTH`] deep.
@@ -61,7 +67,7 @@ pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8]
         return Ok(tail);
     }
     loop {
-        let value = key(rest)?;
+        let value = key(rest, &mut ())?;
         let end = nested(value, MAX_DEPTH - 1, &mut ())?;
         on(rest, value, end);
         rest = match space(end) {
@@ -78,7 +84,11 @@ fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<
     let mut rest = text;
     loop {
         rest = match rest {
-            [b'"', tail @ ..] => string(tail)?,
+            [b'"', tail @ ..] => {
+                let behind = string(tail, marks)?;
+                marks.string(rest.len() - behind.len());
+                behind
+            }
             [bracket @ (b'{' | b'['), tail @ ..] => {
                 if open.depth == max_depth {
                     return Err(rest);
@@ -92,7 +102,7 @@ fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<
                     }
                     _ => {
                         open.push(*bracket == b'[');
-                        rest = if *bracket == b'[' { tail } else { key(tail)? };
+                        rest = if *bracket == b'[' { tail } else { key(tail, marks)? };
                         continue;
                     }
                 }
@@ -105,7 +115,7 @@ fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<
         rest = match behind(rest, &mut open, marks)? {
             rest if open.depth == 0 => return Ok(rest),
             rest if open.in_array() => rest,
-            rest => key(rest)?,
+            rest => key(rest, marks)?,
         };
     }
 }
@@ -127,9 +137,9 @@ fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Re
 }
 
 /// A key, its colon, and the white space before the value.
-fn key(rest: &[u8]) -> Rest<'_> {
+fn key<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'"', tail @ ..] = rest else { return Err(rest) };
-    match space(string(tail)?) {
+    match space(string(tail, marks)?) {
         [b':', tail @ ..] => Ok(space(tail)),
         rest => Err(rest),
     }
@@ -147,21 +157,24 @@ pub(super) fn space(rest: &[u8]) -> &[u8] {
 }
 
 /// A string, starting after its first quote.
-fn string(mut rest: &[u8]) -> Rest<'_> {
+fn string<'a>(mut rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     loop {
         rest = match rest.get(plain_run(rest)..).unwrap_or_default() {
             [b'"', tail @ ..] => return Ok(tail),
-            [b'\\', tail @ ..] => escape(tail)?,
+            [b'\\', tail @ ..] => escape(tail, marks)?,
             rest => return Err(rest),
         };
     }
 }
 
 /// The text after a backslash.
-fn escape(rest: &[u8]) -> Rest<'_> {
+fn escape<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     match rest {
         [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', tail @ ..] => Ok(tail),
         [b'u', tail @ ..] => {
+            if let [b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = tail {
+                marks.surrogate();
+            }
             match tail.iter().take(4).take_while(|digit| digit.is_ascii_hexdigit()).count() {
                 4 => Ok(tail.get(4..).unwrap_or_default()),
                 digits => Err(tail.get(digits..).unwrap_or_default()),

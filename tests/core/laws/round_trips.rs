@@ -54,7 +54,8 @@ fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
     (said(), image, prop::option::of(said()), calls).prop_map(move |(asked, image, answered, calls)| {
         let mut user = Turn::text(Role::User, asked);
         user.parts.extend(image.map(|url| Part::Image { url: url.to_owned(), detail: None }));
-        let mut assistant = Turn::of(Role::Assistant, answered.into_iter().map(Part::Text).collect());
+        let mut assistant =
+            Turn::of(Role::Assistant, answered.into_iter().map(|text| Part::Text(text.into())).collect());
         let mut results = Vec::new();
         for (index, (name, arguments, content)) in calls.into_iter().enumerate() {
             let id = format!("call_{number}_{index}");
@@ -137,7 +138,7 @@ fn meaning(conversation: &Conversation) -> Value {
                     };
                     match said.last_mut() {
                         Some((last, Value::String(before))) if *last == author => before.push_str(text),
-                        _ => said.push((author, json!(text))),
+                        _ => said.push((author, json!(text.as_str()))),
                     }
                 }
                 Part::Image { url, .. } => said.push(("image", json!({ "url": url }))),

@@ -52,7 +52,7 @@ fn turn(message: &Value) -> Turn {
         let content = text(&message["content"]);
         parts.push(Part::Result(CallOutput { id, name: String::new(), content, is_error: false }));
     } else if message["content"].is_string() {
-        parts.push(Part::Text(text(&message["content"])));
+        parts.push(Part::Text(text(&message["content"]).into()));
     }
     for call in message["tool_calls"].as_array().into_iter().flatten() {
         let function = &call["function"];
@@ -231,7 +231,7 @@ fn arguments_are_sent_unchanged() {
 fn images_are_parts_in_v2_and_fields_in_v1() {
     let image = |url: &str| Part::Image { url: url.to_owned(), detail: None };
     let parts =
-        vec![Part::Text("what?".to_owned()), image("data:image/png;base64,AAAA"), image("https://e.x/a.png")];
+        vec![Part::Text("what?".into()), image("data:image/png;base64,AAAA"), image("https://e.x/a.png")];
     let conversation = with_turns(vec![Turn { role: Role::User, parts, rest: Rest::default() }]);
     let (body, dropped) = encoded(&conversation, Version::V2);
     assert_eq!(
@@ -253,10 +253,10 @@ fn images_are_parts_in_v2_and_fields_in_v1() {
 #[test]
 fn text_is_never_lost() {
     let parts = vec![
-        Part::Text("a  ] b".to_owned()),
+        Part::Text("a  ] b".into()),
         Part::Other(Received::new("chat", json!({"type": "refusal", "refusal": "I will not."}))),
         Part::Other(Received::new("chat", json!({"type": "input_audio", "input_audio": {}}))),
-        Part::Text("c\n".to_owned()),
+        Part::Text("c\n".into()),
     ];
     let (body, dropped) = encoded(&with_turns(vec![assistant(parts)]), Version::V2);
     assert_eq!(body["messages"][0]["content"], "a  ] b\nI will not.\nc\n");

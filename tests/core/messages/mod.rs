@@ -30,7 +30,7 @@ fn turns(messages: Value) -> Vec<(Role, Vec<Part>)> {
 }
 
 fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
+    Part::Text(text.into())
 }
 
 fn result(id: &str, content: &str, is_error: bool) -> Part {

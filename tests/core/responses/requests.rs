@@ -22,7 +22,7 @@ fn turns(input: Value) -> Vec<(Role, Vec<Part>)> {
 }
 
 fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
+    Part::Text(text.into())
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> Part {

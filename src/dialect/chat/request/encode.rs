@@ -22,7 +22,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     let mut dropped = Vec::new();
     let stream = conversation.stream || options.stream == Streaming::Always;
     let turns = arranged(&conversation.turns, options);
-    let mut body = Encoder::with_capacity(ROOM);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
     dropped.extend(foreign_fields(conversation));
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    conversation::{Call, Part, Received},
+    conversation::{Call, Part, Received, Text},
     dialect::{Dialect, chat::extra, custom_tools::input_arguments},
     wire::json::Json,
 };
@@ -16,7 +16,7 @@ use crate::{
 /// The meaning of one element of `content`; `None` if its form is unknown.
 pub(super) fn part(element: &Value) -> Option<Part> {
     match element.get("type")?.as_str()? {
-        "text" => Some(Part::Text(element.get("text")?.as_str()?.to_owned())),
+        "text" => Some(Part::Text(element.get("text")?.as_str()?.into())),
         "image_url" => {
             let image = element.get("image_url")?;
             let detail = image.get("detail").and_then(Value::as_str).map(str::to_owned);
@@ -31,7 +31,7 @@ pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     match &*element.get("type")?.as_str()? {
         "text" => {
             let [_, text] = only(element, ["type", "text"])?;
-            Some(Part::Text(text?.as_str()?.into_owned()))
+            Some(Part::Text(Text::received(text?)?))
         }
         "image_url" => {
             let [_, image] = only(element, ["type", "image_url"])?;

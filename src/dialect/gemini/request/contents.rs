@@ -70,7 +70,7 @@ fn side_of(role: Role) -> Option<&'static str> {
 fn texts(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     for part in &turn.parts {
         match part {
-            Part::Text(text) => body.object(|body| body.key("text").string(text)),
+            Part::Text(text) => body.object(|body| text.put(body.key("text"))),
             _ => dropped.push("messages[].content[]".to_owned()),
         }
     }

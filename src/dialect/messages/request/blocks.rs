@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::own;
 use crate::{
-    conversation::{Call, CallOutput, Part, Received, Rest, Role, Turn, is_own},
+    conversation::{Call, CallOutput, Part, Received, Rest, Role, Text, Turn, is_own},
     dialect::{
         Dialect,
         fields::{Fields, Path, wrong_type},
@@ -37,8 +37,8 @@ impl Blocks {
     /// The blocks of `content`; a string is one text block.
     pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Self, Failure> {
         let (mut parts, mut media) = (Vec::new(), Vec::new());
-        if let Some(text) = content.as_str() {
-            return Ok(Self { parts: vec![Part::Text(text.into_owned())], media, originals: None });
+        if let Some(text) = Text::received(content) {
+            return Ok(Self { parts: vec![Part::Text(text)], media, originals: None });
         }
         if content.kind() != JsonKind::Array {
             return Err(wrong_type(path, "a string or an array of content blocks", content));
@@ -113,7 +113,7 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
     }
     let mut media = Vec::new();
     let part = match &*kind {
-        "text" => Part::Text(fields.needed_string("text")?.into_owned()),
+        "text" => Part::Text(fields.needed_text("text")?),
         "thinking" => Part::Reasoning {
             text: fields.needed_string("thinking")?.into_owned(),
             signature: fields
@@ -168,7 +168,7 @@ fn result(fields: &mut Fields<'_, '_>) -> Result<(CallOutput, Vec<Part>), Failur
     if let Some(content) = fields.any("content") {
         for part in Blocks::read(fields.at("content"), content)?.parts {
             match part {
-                Part::Text(text) => texts.push(text),
+                Part::Text(text) => texts.push(String::from(text)),
                 part => media.push(part),
             }
         }

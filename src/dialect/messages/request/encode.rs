@@ -34,7 +34,7 @@ pub(in crate::dialect::messages) fn encode(
     let (system, messages) = turns::arranged(&conversation.turns, options, &mut dropped);
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
-    let mut body = Encoder::with_capacity(ROOM);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);

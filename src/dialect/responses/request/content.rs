@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::DIALECT;
 use crate::{
-    conversation::{Part, Received},
+    conversation::{Part, Received, Text},
     dialect::fields::{Fields, Path, wrong_type},
     failure::Failure,
     wire::json::{Json, Kind as JsonKind},
@@ -18,8 +18,8 @@ pub(super) struct Content {
 
 /// Reads `content`; a string is one text.
 pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure> {
-    if let Some(text) = content.as_str() {
-        return Ok(Content { parts: vec![Part::Text(text.into_owned())], has_more: false });
+    if let Some(text) = Text::received(content) {
+        return Ok(Content { parts: vec![Part::Text(text)], has_more: false });
     }
     if content.kind() != JsonKind::Array {
         return Err(wrong_type(path, "a string or an array of content parts", content));
@@ -35,16 +35,16 @@ pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure
 
 /// One part, and whether it was received with more than it contains. Refusals are text: what the model said.
 fn part(path: Path<'_>, element: Json<'_>) -> Result<(Part, bool), Failure> {
-    if let Some(text) = element.as_str() {
-        return Ok((Part::Text(text.into_owned()), false));
+    if let Some(text) = Text::received(element) {
+        return Ok((Part::Text(text), false));
     }
     let mut fields = Fields::new(path, element)?;
     let kind = fields.needed_string("type")?;
     let part = match &*kind {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
-            Part::Text(fields.needed_string("text")?.into_owned())
+            Part::Text(fields.needed_text("text")?)
         }
-        "refusal" => return Ok((Part::Text(fields.needed_string("refusal")?.into_owned()), true)),
+        "refusal" => return Ok((Part::Text(fields.needed_text("refusal")?), true)),
         "input_image" => match image(&mut fields)? {
             Some(image) => image,
             None => return Ok((other(element), false)),

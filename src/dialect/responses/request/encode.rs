@@ -28,7 +28,7 @@ pub(in crate::dialect::responses) fn encode(
         }
         _ => (None, conversation.turns.as_slice()),
     };
-    let mut body = Encoder::with_capacity(ROOM);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);

@@ -184,11 +184,11 @@ impl<'a> History<'a, '_> {
         if let Some(output) = fields.any("output") {
             let read = match output.kind() {
                 JsonKind::String | JsonKind::Array => content::read(fields.at("output"), output)?.parts,
-                _ => vec![Part::Text(output.raw().to_owned())],
+                _ => vec![Part::Text(output.raw().into())],
             };
             for part in read {
                 match part {
-                    Part::Text(text) => texts.push(text),
+                    Part::Text(text) => texts.push(String::from(text)),
                     part => parts.push(part),
                 }
             }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{super::original, own};
 use crate::{
-    conversation::{Call, CallOutput, Part, Rest, Role, Turn},
+    conversation::{Call, CallOutput, Part, Rest, Role, Text, Turn},
     dialect::{
         Dialect,
         fields::{Fields, Path, missing, wrong_type, wrong_value},
@@ -78,8 +78,8 @@ fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
 
 fn content(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let Some(content) = message.any("content") else { return Ok(Vec::new()) };
-    match (content.as_str(), content.kind()) {
-        (Some(text), _) => Ok(vec![Part::Text(text.into_owned())]),
+    match (Text::received(content), content.kind()) {
+        (Some(text), _) => Ok(vec![Part::Text(text)]),
         (None, JsonKind::Array) => parts(content, message),
         (None, _) => Err(wrong_type(message.at("content"), "a string or an array of content parts", content)),
     }
@@ -104,7 +104,7 @@ fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     }
     let mut fields = Fields::new(path, element)?;
     match &*fields.needed_string("type")? {
-        "text" => fields.needed_string("text").map(|text| Part::Text(text.into_owned())),
+        "text" => fields.needed_text("text").map(Part::Text),
         _ => {
             let url = fields.needed_object("image_url")?.needed_string("url")?.into_owned();
             Ok(Part::Image { url, detail: None })

@@ -81,7 +81,7 @@ fn result(
             Some(original) => body.key("content").value(original),
             None if media.is_empty() => body.key("content").string(&output.content),
             None => body.key("content").array(|body| {
-                element(body, &Part::Text(output.content.clone()), rest);
+                element(body, &Part::Text(output.content.clone().into()), rest);
                 media.iter().for_each(|part| element(body, part, rest));
             }),
         }
@@ -118,7 +118,7 @@ fn content(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, may_be
     match parts.as_slice() {
         [] if may_be_null => body.value(&()),
         [] => body.string(""),
-        [Part::Text(text)] if !has_originals => body.string(text),
+        [Part::Text(text)] if !has_originals => text.put(body),
         parts => body.array(|body| parts.iter().for_each(|part| element(body, part, rest))),
     }
 }
@@ -140,7 +140,7 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
     match part {
         Part::Text(text) => body.object(|body| {
             body.key("type").string("text");
-            body.key("text").string(text);
+            text.put(body.key("text"));
         }),
         Part::Image { url, detail } => body.object(|body| {
             body.key("type").string("image_url");

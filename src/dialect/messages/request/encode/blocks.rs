@@ -46,7 +46,7 @@ pub(super) fn block<'c>(
 ) -> Option<Block<'c>> {
     match part {
         Part::Text(text) if text.trim().is_empty() => None,
-        Part::Text(text) => Some(original.map_or(Block::Text(text.into()), Block::Original)),
+        Part::Text(text) => Some(original.map_or(Block::Text(Cow::Borrowed(text)), Block::Original)),
         Part::Image { .. } if original.is_some() => original.map(Block::Original),
         Part::Image { url, .. } if Source::of(url).is_some() => Some(Block::Image(url)),
         Part::Image { .. } => {
@@ -94,7 +94,7 @@ fn shows_hosted_call(block: &Value) -> bool {
 pub(super) fn means(original: &Value, part: &Part) -> bool {
     let text = |key: &str| original.get(key).and_then(Value::as_str);
     match (text("type"), part) {
-        (Some("text"), Part::Text(said)) => text("text") == Some(said),
+        (Some("text"), Part::Text(said)) => text("text") == Some(said.as_str()),
         (Some("thinking"), Part::Reasoning { text: said, redacted: false, .. }) => {
             text("thinking") == Some(said)
         }

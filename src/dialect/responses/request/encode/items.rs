@@ -153,7 +153,7 @@ impl<'a> Items<'a> {
                 body.key("output").string(&output.content);
             } else {
                 body.key("output").array(|body| {
-                    content(body, &Part::Text(output.content.clone()), "input_text");
+                    content(body, &Part::Text(output.content.clone().into()), "input_text");
                     media.iter().for_each(|part| content(body, part, "input_text"));
                 });
             }
@@ -177,7 +177,7 @@ fn content(body: &mut Encoder, part: &Part, text_kind: &str) {
     match part {
         Part::Text(text) => body.object(|body| {
             body.key("type").string(text_kind);
-            body.key("text").string(text);
+            text.put(body.key("text"));
         }),
         Part::Image { url, detail } => body.object(|body| {
             body.key("type").string("input_image");
