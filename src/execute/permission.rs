@@ -9,6 +9,9 @@
 //!
 //! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions; they
 //! do not change what the configuration allows or denies.
+//!
+//! Instances that share a store share remembered rules there. Each call asks for their revision, so a change holds everywhere from its
+//! confirmation on. While the store is away, nobody knows whether a call was denied, so only a person can allow it.
 
 mod question;
 mod remembered;
@@ -19,10 +22,12 @@ use std::{
     fmt, io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
 };
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, watch},
+    task::spawn_blocking,
     time::{Instant, sleep_until},
 };
 
@@ -41,12 +46,40 @@ use super::{
     settings::{Permission, PermissionSettings, Unattended},
     tool::{ErrorCode, ToolError},
 };
+use crate::store::{Revision, SharedText, StoreError};
 
 /// Questions that may be open at once. Beyond, calls are denied.
 const MAX_OPEN: usize = 256;
 
 /// Answered questions that are known, for a second person who answers.
 const MAX_SETTLED: usize = 256;
+
+/// Changes that are this close are written together: each use of a rule is one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The same where instances share rules. Every other instance reads them again.
+const SHARED_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often a change is tried while other instances are faster.
+const TRIES: usize = 20;
+
+/// Where remembered rules are kept.
+#[derive(Debug)]
+pub(crate) enum Keeping {
+    /// In this file. `None`: they are forgotten when this process ends.
+    File(Option<PathBuf>),
+    /// At a place that instances share.
+    Shared(Arc<dyn SharedText>),
+}
+
+/// Why a change of remembered rules is not kept.
+#[derive(Debug)]
+pub(crate) enum NotKept {
+    /// It is in effect, but the file cannot be written, so a restart undoes it.
+    Unwritten,
+    /// It is not in effect, as far as is known: the place that instances share cannot be reached.
+    Away(StoreError),
+}
 
 /// Decides whether calls may run. All threads share it.
 pub(crate) struct Permissions {
@@ -55,9 +88,22 @@ pub(crate) struct Permissions {
     state: Mutex<State>,
     /// Remembered rules have changed.
     changed: Arc<Notify>,
-    file: Option<PathBuf>,
-    /// Held while the file is written, so that an older text never replaces a newer one.
-    saving: Mutex<()>,
+    kept: Kept,
+}
+
+/// As [`Keeping`], with what guards it.
+enum Kept {
+    File {
+        file: Option<PathBuf>,
+        /// Held while the file is written, so that an older text never replaces a newer one.
+        saving: Mutex<()>,
+    },
+    Shared {
+        text: Arc<dyn SharedText>,
+        /// That of the rules in memory. Held while it is asked for and until the rules were used, so that an older text never replaces
+        /// a newer one.
+        revision: AsyncMutex<Revision>,
+    },
 }
 
 #[derive(Default)]
@@ -68,13 +114,20 @@ struct State {
 }
 
 impl Permissions {
-    /// Permissions by these settings, with the rules that were remembered in `file` by an earlier process. Without a file, they are
-    /// forgotten when this process ends. Reads the file.
-    pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, file: Option<PathBuf>) -> Self {
-        let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
+    /// Permissions by these settings, with the rules that were remembered before. Reads the file, if they are in one.
+    pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, keeping: Keeping) -> Self {
+        let (remembered, kept) = match keeping {
+            Keeping::File(file) => {
+                let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
+                (remembered, Kept::File { file, saving: Mutex::default() })
+            }
+            Keeping::Shared(text) => {
+                (Remembered::default(), Kept::Shared { text, revision: AsyncMutex::default() })
+            }
+        };
         let state = Mutex::new(State { remembered, ..State::default() });
         let settings = RwLock::new(Arc::new(settings));
-        Self { settings, audit, state, changed: Arc::default(), file, saving: Mutex::default() }
+        Self { settings, audit, state, changed: Arc::default(), kept }
     }
 
     /// Replaces the settings. They hold at once, also for turns that have begun.
@@ -101,19 +154,59 @@ impl Permissions {
             Permission::Deny => return Err(denied()),
             Permission::Ask => {}
         }
-        match self.lock().remembered.answer(asked, unix_millis()) {
-            Some(granted) => {
-                self.changed.notify_one();
-                return if granted { Ok(()) } else { Err(denied()) };
-            }
-            None if !self.audit.is_watched() => match self.settings().unattended {
-                Unattended::Allow => return Ok(()),
-                Unattended::Deny => return Err(denied()),
+        let remembered = self.remembered(asked).await;
+        match &remembered {
+            Ok(Some(true)) => return Ok(()),
+            Ok(Some(false)) => return Err(denied()),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, tool = asked.tool, "remembered permissions cannot be read"),
+        }
+        if !self.audit.is_watched() {
+            match self.settings().unattended {
+                Unattended::Allow if remembered.is_ok() => return Ok(()),
+                Unattended::Allow | Unattended::Deny => return Err(denied()),
                 Unattended::Wait => {}
-            },
-            None => {}
+            }
         }
         self.ask(asked, (label, params), (subject, deadline)).await
+    }
+
+    /// What remembered rules say about a call; `None`: nothing.
+    async fn remembered(&self, asked: &Asked<'_>) -> Result<Option<bool>, StoreError> {
+        let _newest = self.newest().await?;
+        let answer = self.lock().remembered.answer(asked, unix_millis());
+        if answer.is_some() {
+            self.changed.notify_one();
+        }
+        Ok(answer)
+    }
+
+    /// Takes over what other instances have changed. Until what this returns is dropped, that is not done again.
+    async fn newest(&self) -> Result<Option<AsyncMutexGuard<'_, Revision>>, StoreError> {
+        let Kept::Shared { text, revision } = &self.kept else { return Ok(None) };
+        let mut known = revision.lock().await;
+        if let Some(newest) = text.newest(&known).await? {
+            let taken = self.lock().remembered.take_over(&newest.text);
+            taken.map_err(|error| StoreError::new(format!("remembered permissions: {error}")))?;
+            *known = newest.revision;
+        }
+        Ok(Some(known))
+    }
+
+    /// Takes over what other instances have changed, and settles the questions that this answers.
+    ///
+    /// # Errors
+    /// The place that instances share cannot be reached.
+    pub(crate) async fn follow(&self) -> Result<(), StoreError> {
+        if self.newest().await?.is_some() {
+            self.settle_by_rules();
+        }
+        Ok(())
+    }
+
+    /// Whether other instances may change remembered rules that questions wait for.
+    pub(crate) fn has_to_follow(&self) -> bool {
+        matches!(self.kept, Kept::Shared { .. }) && !self.lock().open.is_empty()
     }
 
     /// What the configuration says about a call.
@@ -197,10 +290,13 @@ impl Permissions {
     /// Answers a question. The first answer counts.
     ///
     /// # Errors
-    /// There is no such question, or it was answered before.
-    pub(crate) fn answer(&self, id: &str, answer: Answer) -> Result<Settled, AnswerError> {
-        let mut all = Vec::new();
-        {
+    /// There is no such question, or it was answered before, or the answer counts but is not remembered.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        id: &str,
+        answer: Answer,
+    ) -> Result<Result<Settled, NotKept>, AnswerError> {
+        let (settled, tool, domain) = {
             let mut state = self.lock();
             let Some(open) = state.open.get(id) else {
                 let earlier = state.settled.iter().find(|settled| settled.request_id == id);
@@ -214,17 +310,18 @@ impl Permissions {
             };
             let tool = open.question.tool.to_string();
             let by = By::Person { remember: answer.remember, scope: answer.scope };
-            all.extend(state.settle(id, answer.granted, by));
-            if answer.remember {
-                state.remembered.remember(tool, domain, answer.granted, unix_millis());
-                // Further calls that wait for the same answer.
-                all.extend(state.settle_by_rules());
-                self.changed.notify_one();
+            (state.settle(id, answer.granted, by).ok_or(AnswerError::Unknown)?, tool, domain)
+        };
+        self.publish([settled.clone()]);
+        if answer.remember {
+            let remember = |remembered: &mut Remembered| {
+                remembered.remember(tool.clone(), domain.clone(), answer.granted, unix_millis());
+            };
+            if let Err(error) = self.change(remember).await {
+                return Ok(Err(error));
             }
         }
-        let settled = all.first().cloned();
-        self.publish(all);
-        settled.ok_or(AnswerError::Unknown)
+        Ok(Ok(settled))
     }
 
     /// Gives a question more time, but not beyond the end of its turn. Returns when it expires, in milliseconds of Unix time.
@@ -242,25 +339,22 @@ impl Permissions {
     }
 
     /// Forgets a rule. Returns whether there was one.
-    pub(crate) fn revoke(&self, id: &str) -> bool {
-        let is_there = self.lock().remembered.revoke(id);
-        if is_there {
-            self.changed.notify_one();
-        }
-        is_there
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub(crate) async fn revoke(self: &Arc<Self>, id: &str) -> Result<bool, NotKept> {
+        self.change(|remembered| remembered.revoke(id)).await
     }
 
     /// Remembers that these tools may run, and allows their calls that wait.
-    pub(crate) fn allow_all(&self, tools: impl IntoIterator<Item = Arc<str>>) {
-        let settled = {
-            let mut state = self.lock();
-            for tool in tools {
-                state.remembered.allow_everywhere(&tool, unix_millis());
-            }
-            state.settle_by_rules()
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub(crate) async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
+        let allow = |remembered: &mut Remembered| {
+            tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
         };
-        self.changed.notify_one();
-        self.publish(settled);
+        self.change(allow).await
     }
 
     /// Whether all questions are answered with yes.
@@ -269,13 +363,57 @@ impl Permissions {
     }
 
     /// Sets whether all questions are answered with yes, also those that are open.
-    pub(crate) fn set_auto_approve(&self, is_on: bool) {
-        let settled = {
-            let mut state = self.lock();
-            state.remembered.auto_approve = is_on;
-            state.settle_by_rules()
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub(crate) async fn set_auto_approve(self: &Arc<Self>, is_on: bool) -> Result<(), NotKept> {
+        self.change(|remembered| remembered.auto_approve = is_on).await
+    }
+
+    /// Changes remembered rules where they are kept, and settles the questions that they answer now. Returns what `change` returns,
+    /// which is asked again if another instance was faster.
+    async fn change<T>(self: &Arc<Self>, change: impl Fn(&mut Remembered) -> T) -> Result<T, NotKept> {
+        let changed = match &self.kept {
+            Kept::File { .. } => {
+                let changed = change(&mut self.lock().remembered);
+                self.settle_by_rules();
+                self.save().await?;
+                changed
+            }
+            Kept::Shared { text, .. } => {
+                let changed = self.change_shared(&**text, change).await.map_err(NotKept::Away)?;
+                self.settle_by_rules();
+                changed
+            }
         };
-        self.changed.notify_one();
+        Ok(changed)
+    }
+
+    async fn change_shared<T>(
+        &self,
+        text: &dyn SharedText,
+        change: impl Fn(&mut Remembered) -> T,
+    ) -> Result<T, StoreError> {
+        for _ in 0..TRIES {
+            let Some(mut revision) = self.newest().await? else { break };
+            let mut next = self.lock().remembered.clone();
+            let changed = change(&mut next);
+            let Some(written) = next.text_if_changed() else { return Ok(changed) };
+            if let Some(now) = text.replace(&revision, written).await? {
+                self.lock().remembered = next;
+                *revision = now;
+                return Ok(changed);
+            }
+        }
+        Err(StoreError::new("other instances change permissions all the time"))
+    }
+
+    /// Settles the questions that remembered rules answer.
+    fn settle_by_rules(&self) {
+        let settled = self.lock().settle_by_rules();
+        if !settled.is_empty() {
+            self.changed.notify_one();
+        }
         self.publish(settled);
     }
 
@@ -284,19 +422,37 @@ impl Permissions {
         Arc::clone(&self.changed)
     }
 
-    /// Writes what has changed to the file. Blocks on the disk.
-    ///
-    /// # Errors
-    /// If it cannot be written. It is tried again with the next change.
-    pub(crate) fn save(&self) -> io::Result<()> {
-        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(save) = self.unsaved() else { return Ok(()) };
-        save.write().inspect_err(|_| self.lock().remembered.is_not_written())
+    /// How long to wait after a change was kept, before the next one is.
+    pub(crate) fn pause(&self) -> Duration {
+        match self.kept {
+            Kept::File { .. } => PAUSE,
+            Kept::Shared { .. } => SHARED_PAUSE,
+        }
     }
 
-    /// What is to be written to the file; `None`: it is as it should be.
-    fn unsaved(&self) -> Option<Save> {
-        Some(Save { file: self.file.clone()?, text: self.lock().remembered.text_if_changed()? })
+    /// Keeps what has changed, which includes how often rules were used.
+    ///
+    /// # Errors
+    /// As [`NotKept`] says. It is tried again with the next change.
+    pub(crate) async fn save(self: &Arc<Self>) -> Result<(), NotKept> {
+        match &self.kept {
+            Kept::File { file: None, .. } => Ok(()),
+            Kept::File { .. } => {
+                let permissions = Arc::clone(self);
+                let written = spawn_blocking(move || permissions.write()).await;
+                written.ok().and_then(Result::ok).ok_or(NotKept::Unwritten)
+            }
+            Kept::Shared { text, .. } => self.change_shared(&**text, |_| ()).await.map_err(NotKept::Away),
+        }
+    }
+
+    /// Writes what has changed to the file, if there is one. Blocks on the disk.
+    fn write(&self) -> io::Result<()> {
+        let Kept::File { file: Some(file), saving } = &self.kept else { return Ok(()) };
+        let _saving = saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(text) = self.lock().remembered.text_if_changed() else { return Ok(()) };
+        let save = Save { file: file.clone(), text };
+        save.write().inspect_err(|_| self.lock().remembered.is_not_written())
     }
 
     fn publish(&self, settled: impl IntoIterator<Item = Settled>) {
@@ -353,7 +509,7 @@ impl Drop for Withdrawn<'_> {
 impl Drop for Permissions {
     fn drop(&mut self) {
         // An error was logged.
-        let _ = self.save();
+        let _ = self.write();
     }
 }
 
