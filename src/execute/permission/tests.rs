@@ -1,9 +1,9 @@
-use std::fs;
+use std::{fs, path::PathBuf, time::Duration};
 
 use super::*;
 use crate::{
     redact::Redactor,
-    store::{Owner, Revised},
+    store::{Owner, Revised, Revision, SharedText, StoreError},
 };
 
 const ASKED: Asked<'_> = Asked {
