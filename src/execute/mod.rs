@@ -55,7 +55,7 @@ pub(crate) use self::{
     audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
     deferred::saved,
     intent::Intent,
-    permission::{Answer, AnswerError, PermissionRule, Question, RememberedRule, Scope, key_mark},
+    permission::{Answer, AnswerError, NotKept, PermissionRule, Question, RememberedRule, Scope, key_mark},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registered, Registrations, ShownRequest},
     registry::Hosted,

@@ -9,15 +9,18 @@
 //!
 //! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions; they
 //! do not change what the configuration allows or denies.
+//!
+//! Instances that share a store share remembered rules there. Each call asks for their revision, so a change holds everywhere from its
+//! confirmation on. While the store is away, nobody knows whether a call was denied, so only a person can allow it.
 
+mod keeping;
 mod question;
 mod remembered;
 mod rules;
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt, io,
-    path::PathBuf,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
@@ -26,11 +29,9 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{
-    question::Open,
-    remembered::{Remembered, Save},
-};
+use self::{keeping::Kept, question::Open, remembered::Remembered};
 pub(crate) use self::{
+    keeping::{Keeping, NotKept},
     question::{Answer, AnswerError, By, Question, Scope, Settled},
     remembered::RememberedRule,
     rules::{Asked, PermissionRule, decide, glob, key_mark},
@@ -55,9 +56,7 @@ pub(crate) struct Permissions {
     state: Mutex<State>,
     /// Remembered rules have changed.
     changed: Arc<Notify>,
-    file: Option<PathBuf>,
-    /// Held while the file is written, so that an older text never replaces a newer one.
-    saving: Mutex<()>,
+    kept: Kept,
 }
 
 #[derive(Default)]
@@ -68,13 +67,12 @@ struct State {
 }
 
 impl Permissions {
-    /// Permissions by these settings, with the rules that were remembered in `file` by an earlier process. Without a file, they are
-    /// forgotten when this process ends. Reads the file.
-    pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, file: Option<PathBuf>) -> Self {
-        let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
+    /// Permissions by these settings, with the rules that were remembered before. Reads the file, if they are in one.
+    pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, keeping: Keeping) -> Self {
+        let (remembered, kept) = keeping.opened();
         let state = Mutex::new(State { remembered, ..State::default() });
         let settings = RwLock::new(Arc::new(settings));
-        Self { settings, audit, state, changed: Arc::default(), file, saving: Mutex::default() }
+        Self { settings, audit, state, changed: Arc::default(), kept }
     }
 
     /// Replaces the settings. They hold at once, also for turns that have begun.
@@ -101,17 +99,19 @@ impl Permissions {
             Permission::Deny => return Err(denied()),
             Permission::Ask => {}
         }
-        match self.lock().remembered.answer(asked, unix_millis()) {
-            Some(granted) => {
-                self.changed.notify_one();
-                return if granted { Ok(()) } else { Err(denied()) };
-            }
-            None if !self.audit.is_watched() => match self.settings().unattended {
-                Unattended::Allow => return Ok(()),
-                Unattended::Deny => return Err(denied()),
+        let remembered = self.remembered(asked).await;
+        match &remembered {
+            Ok(Some(true)) => return Ok(()),
+            Ok(Some(false)) => return Err(denied()),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, tool = asked.tool, "remembered permissions cannot be read"),
+        }
+        if !self.audit.is_watched() {
+            match self.settings().unattended {
+                Unattended::Allow if remembered.is_ok() => return Ok(()),
+                Unattended::Allow | Unattended::Deny => return Err(denied()),
                 Unattended::Wait => {}
-            },
-            None => {}
+            }
         }
         self.ask(asked, (label, params), (subject, deadline)).await
     }
@@ -197,10 +197,13 @@ impl Permissions {
     /// Answers a question. The first answer counts.
     ///
     /// # Errors
-    /// There is no such question, or it was answered before.
-    pub(crate) fn answer(&self, id: &str, answer: Answer) -> Result<Settled, AnswerError> {
-        let mut all = Vec::new();
-        {
+    /// There is no such question, or it was answered before, or the answer counts but is not remembered.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        id: &str,
+        answer: Answer,
+    ) -> Result<Result<Settled, NotKept>, AnswerError> {
+        let (settled, tool, domain) = {
             let mut state = self.lock();
             let Some(open) = state.open.get(id) else {
                 let earlier = state.settled.iter().find(|settled| settled.request_id == id);
@@ -214,17 +217,18 @@ impl Permissions {
             };
             let tool = open.question.tool.to_string();
             let by = By::Person { remember: answer.remember, scope: answer.scope };
-            all.extend(state.settle(id, answer.granted, by));
-            if answer.remember {
-                state.remembered.remember(tool, domain, answer.granted, unix_millis());
-                // Further calls that wait for the same answer.
-                all.extend(state.settle_by_rules());
-                self.changed.notify_one();
+            (state.settle(id, answer.granted, by).ok_or(AnswerError::Unknown)?, tool, domain)
+        };
+        self.publish([settled.clone()]);
+        if answer.remember {
+            let remember = |remembered: &mut Remembered| {
+                remembered.remember(tool.clone(), domain.clone(), answer.granted, unix_millis());
+            };
+            if let Err(error) = self.change(remember).await {
+                return Ok(Err(error));
             }
         }
-        let settled = all.first().cloned();
-        self.publish(all);
-        settled.ok_or(AnswerError::Unknown)
+        Ok(Ok(settled))
     }
 
     /// Gives a question more time, but not beyond the end of its turn. Returns when it expires, in milliseconds of Unix time.
@@ -242,25 +246,22 @@ impl Permissions {
     }
 
     /// Forgets a rule. Returns whether there was one.
-    pub(crate) fn revoke(&self, id: &str) -> bool {
-        let is_there = self.lock().remembered.revoke(id);
-        if is_there {
-            self.changed.notify_one();
-        }
-        is_there
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub(crate) async fn revoke(self: &Arc<Self>, id: &str) -> Result<bool, NotKept> {
+        self.change(|remembered| remembered.revoke(id)).await
     }
 
     /// Remembers that these tools may run, and allows their calls that wait.
-    pub(crate) fn allow_all(&self, tools: impl IntoIterator<Item = Arc<str>>) {
-        let settled = {
-            let mut state = self.lock();
-            for tool in tools {
-                state.remembered.allow_everywhere(&tool, unix_millis());
-            }
-            state.settle_by_rules()
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub(crate) async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
+        let allow = |remembered: &mut Remembered| {
+            tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
         };
-        self.changed.notify_one();
-        self.publish(settled);
+        self.change(allow).await
     }
 
     /// Whether all questions are answered with yes.
@@ -269,34 +270,25 @@ impl Permissions {
     }
 
     /// Sets whether all questions are answered with yes, also those that are open.
-    pub(crate) fn set_auto_approve(&self, is_on: bool) {
-        let settled = {
-            let mut state = self.lock();
-            state.remembered.auto_approve = is_on;
-            state.settle_by_rules()
-        };
-        self.changed.notify_one();
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub(crate) async fn set_auto_approve(self: &Arc<Self>, is_on: bool) -> Result<(), NotKept> {
+        self.change(|remembered| remembered.auto_approve = is_on).await
+    }
+
+    /// Settles the questions that remembered rules answer.
+    fn settle_by_rules(&self) {
+        let settled = self.lock().settle_by_rules();
+        if !settled.is_empty() {
+            self.changed.notify_one();
+        }
         self.publish(settled);
     }
 
     /// Notified when remembered rules have changed.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
-    }
-
-    /// Writes what has changed to the file. Blocks on the disk.
-    ///
-    /// # Errors
-    /// If it cannot be written. It is tried again with the next change.
-    pub(crate) fn save(&self) -> io::Result<()> {
-        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(save) = self.unsaved() else { return Ok(()) };
-        save.write().inspect_err(|_| self.lock().remembered.is_not_written())
-    }
-
-    /// What is to be written to the file; `None`: it is as it should be.
-    fn unsaved(&self) -> Option<Save> {
-        Some(Save { file: self.file.clone()?, text: self.lock().remembered.text_if_changed()? })
     }
 
     fn publish(&self, settled: impl IntoIterator<Item = Settled>) {
@@ -353,7 +345,7 @@ impl Drop for Withdrawn<'_> {
 impl Drop for Permissions {
     fn drop(&mut self) {
         // An error was logged.
-        let _ = self.save();
+        let _ = self.write();
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
     inject::inject,
-    permission::Permissions,
+    permission::{Keeping, Permissions},
     provider::{Host, Provider, ProviderState},
     rates::Rates,
     registry::Registry,
@@ -235,15 +235,20 @@ impl Execution {
         if let Some(files) = files.clone() {
             upkeep.spawn(files::keep_clean(files));
         }
-        let file = around.state_dir.map(|folder| folder.join("permissions.json"));
         let permissions = match before {
             Some(before) => {
                 before.permissions.decide_by(settings.all_permissions());
                 Arc::clone(&before.permissions)
             }
-            None => Arc::new(Permissions::new(settings.all_permissions(), Arc::clone(&audit), file)),
+            None => {
+                let file = around.state_dir.map(|folder| folder.join("permissions.json"));
+                let shared = around.stores.text("permissions");
+                let keeping = shared.map_or(Keeping::File(file), Keeping::Shared);
+                Arc::new(Permissions::new(settings.all_permissions(), Arc::clone(&audit), keeping))
+            }
         };
         upkeep.spawn(save(permissions.changed(), Arc::downgrade(&permissions)));
+        upkeep.spawn(follow(Arc::downgrade(&permissions)));
         let changed = before.map(|before| Arc::clone(&before.changed)).unwrap_or_default();
         let kept = before.map(|before| before.kept(&around.unchanged, &files)).unwrap_or_default();
         let means = Means { audit: &audit, changed: &changed, files: &files, runtime: &runtime, kept: &kept };
@@ -449,16 +454,29 @@ impl Places {
     }
 }
 
-/// Keeps remembered permissions on disk, until the runtime ends. What is not written by then is written when they are dropped.
+/// Keeps remembered permissions, until the runtime ends. What is not in their file by then is written when they are dropped.
 async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
-    /// Changes that are this close are written together: each use of a rule is one.
-    const PAUSE: Duration = Duration::from_secs(1);
     loop {
         changed.notified().await;
         let Some(permissions) = permissions.upgrade() else { return };
-        // Fails if the runtime ends, or if the file cannot be written, which was logged.
-        let _ = tokio::task::spawn_blocking(move || permissions.save()).await;
+        // Fails if the runtime ends, or if the place cannot be written, which was logged.
+        let _ = permissions.save().await;
+        let pause = permissions.pause();
+        drop(permissions);
+        sleep(pause).await;
+    }
+}
+
+/// Looks whether other instances have remembered what questions here wait for.
+async fn follow(permissions: Weak<Permissions>) {
+    const PAUSE: Duration = Duration::from_secs(1);
+    loop {
         sleep(PAUSE).await;
+        let Some(permissions) = permissions.upgrade() else { return };
+        if permissions.has_to_follow() {
+            // Fails while the store is away, which was logged.
+            let _ = permissions.follow().await;
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! that cannot be written stays in memory until newer ones displace it. Nothing is created on disk before the first value is put.
 //!
 //! `Stores` says where values are: in files on this machine, or on a Redis or Valkey server, which several instances share. Each
-//! kind of state has its `Space` there, and only a server has `SharedLimits`.
+//! kind of state has its `Space` there, and only a server has `SharedLimits` and `SharedText`.
 //!
 //! All functions of a [`Store`] block, some on the disk or the network: async code calls those from a thread for blocking work.
 
@@ -20,6 +20,8 @@ mod memory;
 pub(crate) mod redis;
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "without servers, nobody makes or reads these"))]
 mod shared_limits;
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "without servers, nobody makes or reads these"))]
+mod shared_text;
 mod spaces;
 
 use std::{
@@ -34,8 +36,11 @@ use bytes::Bytes;
 
 pub use self::address::StoreAddress;
 use self::{disk::Disk, memory::Memory};
+#[cfg(test)]
+pub(crate) use self::{shared_limits::Asked, shared_text::Revised};
 pub(crate) use self::{
     shared_limits::{Admission, Demand, Lease, Refusal, SharedLimits, Spent, Verdict},
+    shared_text::{Revision, SharedText},
     spaces::{Space, Stores},
 };
 
@@ -98,6 +103,13 @@ impl Owner {
 /// Why the store cannot be used.
 #[derive(Debug)]
 pub struct StoreError(String);
+
+impl StoreError {
+    /// For this reason.
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

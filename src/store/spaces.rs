@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use super::{EmbeddedStore, OnFailure, SharedLimits, Store, StoreSettings};
+use super::{EmbeddedStore, OnFailure, SharedLimits, SharedText, Store, StoreSettings};
 
 /// A kind of state. It has a file of its own, or a name space on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,16 @@ impl Stores {
             Self::Embedded(_) => None,
             #[cfg(feature = "redis")]
             Self::Redis(server) => Some(Arc::clone(server) as _),
+        }
+    }
+
+    /// The text `name` that all instances share. `None`: there is only this one.
+    #[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server has names"))]
+    pub(crate) fn text(&self, name: &str) -> Option<Arc<dyn SharedText>> {
+        match self {
+            Self::Embedded(_) => None,
+            #[cfg(feature = "redis")]
+            Self::Redis(server) => Some(Arc::new(super::redis::Text::new(Arc::clone(server), name))),
         }
     }
 }

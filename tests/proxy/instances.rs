@@ -292,3 +292,41 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
     let one = json!({"model": "m", "input": "x"});
     until_status(&instances[0], "/v1/responses", &one, 200).await;
 }
+
+/// Whether a call of the tool `careful` is allowed.
+async fn is_allowed(proxy: &Proxy) -> bool {
+    let (status, result) = post(proxy, "/admin/tools/careful/run", &json!({})).await;
+    assert_eq!(status, 200, "{result}");
+    let is_denied = result["result"]["error"]["code"] == "permission_denied";
+    assert_ne!(result["ok"] == true, is_denied, "{result}");
+    !is_denied
+}
+
+#[tokio::test]
+async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
+    const TOOLS: &str = "[admin]\napi_keys = [\"k\"]\n[execution]\n[[providers]]\nname = \"careful\"\nkind = \"command\"\n\
+                         command = [\"printf\", \"done\"]\ndescription = \"Acts.\"\n\
+                         [[tools]]\nname = \"careful\"\npermission = \"ask\"\n";
+    let Some(mut server) = RedisServer::start().unwrap() else { return };
+    let upstream = Upstream::start(at_once).await;
+    let (first, second) =
+        (instance(&upstream, &server, TOOLS).await, instance(&upstream, &server, TOOLS).await);
+    assert!(!is_allowed(&first).await && !is_allowed(&second).await);
+    let (status, answer) = post(&first, "/admin/permissions/allow_all", &json!({})).await;
+    assert_eq!(status, 200, "{answer}");
+    assert!(is_allowed(&first).await && is_allowed(&second).await);
+
+    // Nobody knows what is remembered.
+    server.kill().unwrap();
+    assert!(!is_allowed(&first).await && !is_allowed(&second).await);
+    let (status, refused) = post(&second, "/admin/permissions/allow_all", &json!({})).await;
+    assert_eq!((status, &refused["error"]["code"]), (503, &json!("store_unavailable")), "{refused}");
+    server.restart().unwrap();
+    soon("the store", async { while !(is_allowed(&first).await && is_allowed(&second).await) {} }).await;
+
+    let list = send(&second, Method::GET, "/admin/permissions", &Value::Null).await.json().await;
+    let rule = format!("/admin/permissions/rules/{}", list["rules"][0]["id"].as_str().unwrap());
+    assert_eq!(send(&second, Method::DELETE, &rule, &Value::Null).await.status(), 204);
+    assert!(!is_allowed(&first).await && !is_allowed(&second).await);
+    assert_eq!(send(&first, Method::DELETE, &rule, &Value::Null).await.status(), 404);
+}

@@ -1,6 +1,7 @@
-//! [`Remembered`]: answers that are kept as rules, in a file.
+//! [`Remembered`]: answers that are kept as rules, in a file or a text that instances share.
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -36,16 +37,19 @@ pub(crate) struct RememberedRule {
 }
 
 /// The remembered rules.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Remembered {
     /// All questions are answered with yes.
     #[serde(default)]
     pub(super) auto_approve: bool,
     #[serde(default)]
     rules: Vec<RememberedRule>,
-    /// As it was written last. `None`: there is no file.
+    /// As it was written last. `None`: nothing was.
     #[serde(skip)]
     written: Option<String>,
+    /// How often rules were used that other instances have not counted yet, and when last, by their ids.
+    #[serde(skip)]
+    uses: HashMap<String, (u64, u64)>,
 }
 
 impl Remembered {
@@ -74,6 +78,24 @@ impl Remembered {
         }
     }
 
+    /// Takes over what instances share, with what was used here meanwhile.
+    ///
+    /// # Errors
+    /// The text cannot be understood, and nothing has changed.
+    pub(super) fn take_over(&mut self, text: &str) -> serde_json::Result<()> {
+        let mut next = if text.is_empty() { Self::default() } else { serde_json::from_str::<Self>(text)? };
+        next.written = (!text.is_empty()).then(|| text.to_owned());
+        for rule in &mut next.rules {
+            if let Some((id, (count, last))) = self.uses.remove_entry(&rule.id) {
+                rule.use_count = rule.use_count.saturating_add(count);
+                rule.last_used = rule.last_used.max(Some(last));
+                next.uses.insert(id, (count, last));
+            }
+        }
+        *self = next;
+        Ok(())
+    }
+
     /// The rules, the oldest first.
     pub(super) fn rules(&self) -> &[RememberedRule] {
         &self.rules
@@ -88,7 +110,9 @@ impl Remembered {
         let fitting = of_tool.filter(|rule| rule.domain.is_none() || rule.domain.as_deref() == asked.domain);
         let rule = fitting.max_by_key(|rule| rule.domain.is_some())?;
         rule.last_used = Some(now);
-        rule.use_count += 1;
+        rule.use_count = rule.use_count.saturating_add(1);
+        let (count, last) = self.uses.entry(rule.id.clone()).or_default();
+        (*count, *last) = (count.saturating_add(1), now);
         Some(rule.granted)
     }
 
@@ -137,6 +161,7 @@ impl Remembered {
             return None;
         }
         self.written = Some(text.clone());
+        self.uses.clear();
         Some(text)
     }
 

@@ -315,7 +315,7 @@ impl Admin {
             AdminPath::TestProvider(name) => tools::test(self.execution()?, &name, &body).await,
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
-            AdminPath::Permissions => Ok(Said::json(permissions::list(self.execution.as_deref()))),
+            AdminPath::Permissions => Ok(Said::json(permissions::list(self.execution.as_deref()).await)),
             AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body).await,
             AdminPath::AllowAll => permissions::allow_all(self.execution()?).await,
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id).await,

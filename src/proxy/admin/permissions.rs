@@ -1,16 +1,21 @@
 //! `/admin/permissions`: open questions, their answers, and remembered rules.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{AdminError, Said, object, ok, required_switch, switch_of};
-use crate::execute::{Answer, AnswerError, Execution, Question, RememberedRule, Scope};
+use crate::{
+    execute::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope},
+    store::StoreError,
+};
 
 /// Questions, rules, and whether all questions are answered with yes.
-pub(super) fn list(execution: Option<&Execution>) -> Value {
+pub(super) async fn list(execution: Option<&Execution>) -> Value {
     let permissions = execution.map(Execution::permissions);
+    if let Some(permissions) = permissions {
+        // While the store is away, the rules are those that were known before.
+        let _ = permissions.follow().await;
+    }
     let questions = permissions.map(|permissions| permissions.questions()).unwrap_or_default();
     let rules = permissions.map(|permissions| permissions.rules()).unwrap_or_default();
     json!({
@@ -41,11 +46,16 @@ pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Resu
         remember: switch_of(&object, "remember")?.unwrap_or(false),
         scope,
     };
-    match execution.permissions().answer(id, answer) {
-        Ok(settled) => {
-            saved(execution).await?;
-            Ok(Said::json(settled.json()))
-        }
+    match execution.permissions().answer(id, answer).await {
+        Ok(kept) => Ok(Said::json(
+            kept.map_err(|error| match error {
+                NotKept::Unwritten => not_kept(error),
+                NotKept::Away(error) => {
+                    store_away("the answer counts for this call, but it is not remembered", &error)
+                }
+            })?
+            .json(),
+        )),
         Err(AnswerError::Unknown) => Err(AdminError::unknown("question", id)),
         Err(AnswerError::Late(winner)) => {
             let message = "the question was answered before";
@@ -67,39 +77,42 @@ pub(super) fn extend(execution: &Execution, id: &str) -> Result<Said, AdminError
 
 /// Forgets a remembered rule.
 pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<Said, AdminError> {
-    if !execution.permissions().revoke(id) {
-        return Err(AdminError::unknown("rule", id));
+    match execution.permissions().revoke(id).await.map_err(not_kept)? {
+        true => Ok(Said::nothing()),
+        false => Err(AdminError::unknown("rule", id)),
     }
-    saved(execution).await?;
-    Ok(Said::nothing())
 }
 
 /// Sets whether all questions are answered with yes.
 pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<Said, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
-    execution.permissions().set_auto_approve(enabled);
+    execution.permissions().set_auto_approve(enabled).await.map_err(not_kept)?;
     tracing::warn!(enabled, "automatic approval of hosted calls was switched");
-    saved(execution).await?;
     Ok(Said::json(json!({"enabled": enabled})))
 }
 
 /// Remembers that all tools may run.
 pub(super) async fn allow_all(execution: &Execution) -> Result<Said, AdminError> {
     let snapshot = execution.registry().snapshot();
-    execution.permissions().allow_all(snapshot.tools().iter().map(|tool| tool.name.clone()));
+    let tools: Vec<_> = snapshot.tools().iter().map(|tool| tool.name.clone()).collect();
+    execution.permissions().allow_all(&tools).await.map_err(not_kept)?;
     tracing::warn!("all hosted tools were allowed");
-    saved(execution).await?;
     Ok(ok())
 }
 
-/// Writes the change before it is confirmed: what was revoked must not be back after a crash.
-async fn saved(execution: &Execution) -> Result<(), AdminError> {
-    let permissions = Arc::clone(execution.permissions());
-    match tokio::task::spawn_blocking(move || permissions.save()).await {
-        Ok(Ok(())) => Ok(()),
-        _ => {
+/// A change is confirmed when it is kept: what was revoked must not be back after a crash.
+fn not_kept(error: NotKept) -> AdminError {
+    match error {
+        NotKept::Unwritten => {
             let message = "the change is in effect, but it could not be written, so a restart undoes it";
-            Err(AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "not_saved", message))
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "not_saved", message)
         }
+        NotKept::Away(error) => store_away("the change is not confirmed", &error),
     }
+}
+
+fn store_away(what: &str, error: &StoreError) -> AdminError {
+    tracing::warn!(%error, "permissions could not be changed");
+    let message = format!("{what}: the store that instances share cannot be reached; try again");
+    AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
 }

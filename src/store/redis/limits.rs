@@ -19,7 +19,7 @@ use std::{
 
 use redis::{Pipeline, Script, ScriptInvocation};
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::Notify,
     time::{MissedTickBehavior, interval},
 };
 
@@ -138,15 +138,9 @@ impl SharedLimits for RedisServer {
         if self.inner.reach.is_away() {
             return Box::pin(async { Err(StoreError("the server is away".into())) });
         }
-        let (give, take) = oneshot::channel();
         let inner = Arc::clone(&self.inner);
-        self.handle.spawn(async move {
-            // If the request is gone, its lease ends here.
-            let _ = give.send(admit(&inner, demand).await);
-        });
-        Box::pin(
-            async move { take.await.unwrap_or_else(|_| Err(StoreError("the store has been closed".into()))) },
-        )
+        // If the request is gone, its lease ends with the answer.
+        self.asked(async move { admit(&inner, demand).await })
     }
 
     fn unchecked(&self, owner: Owner, month: String) -> Lease {

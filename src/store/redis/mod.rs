@@ -14,6 +14,7 @@
 
 mod limits;
 mod link;
+mod text;
 mod values;
 
 use std::{
@@ -26,16 +27,17 @@ use std::{
 use redis::Client;
 use tokio::{
     runtime,
-    sync::{Notify, watch},
+    sync::{Notify, oneshot, watch},
     time::{sleep, timeout},
 };
 
+pub(super) use self::text::Text;
 use self::{
     limits::Settlements,
     link::Link,
     values::{Pending, Values},
 };
-use super::{OnFailure, Space, StoreAddress};
+use super::{OnFailure, Space, StoreAddress, StoreError, shared_limits::Asked};
 
 /// How long an answer about limits may take. A request waits for it.
 const LIMITS_TIMEOUT: Duration = Duration::from_millis(500);
@@ -156,6 +158,21 @@ impl RedisServer {
     /// The values of a kind of state.
     pub(super) fn space(self: &Arc<Self>, space: Space, ttl: Duration, on_failure: OnFailure) -> Values {
         Values::new(Arc::clone(self), space, ttl, on_failure)
+    }
+
+    /// What `work` gives on the thread of the server. It also ends if nobody waits for it any more.
+    fn asked<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Asked<Result<T, StoreError>> {
+        let (give, take) = oneshot::channel();
+        self.handle.spawn(async move {
+            // An error means that nobody waits.
+            let _ = give.send(work.await);
+        });
+        Box::pin(
+            async move { take.await.unwrap_or_else(|_| Err(StoreError("the store has been closed".into()))) },
+        )
     }
 }
 

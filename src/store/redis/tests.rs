@@ -8,7 +8,9 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    super::{Admission, Demand, Key, Lease, Owner, Refusal, SharedLimits, Spent, Store, Stores, Verdict},
+    super::{
+        Admission, Demand, Key, Lease, Owner, Refusal, Revision, SharedLimits, Spent, Store, Stores, Verdict,
+    },
     *,
 };
 
@@ -240,6 +242,46 @@ fn usage_is_counted_once_when_the_server_was_away() {
         let plain = Demand { takes_place: false, ..demand() };
         ask(&instance, &plain).is_ok_and(|verdict| (verdict.month.1, verdict.month.2) == (30, 3))
     });
+}
+
+/// What a text on the server gives.
+fn wait<T>(asked: Asked<T>) -> T {
+    runtime::Builder::new_current_thread().build().unwrap().block_on(asked)
+}
+
+#[test]
+fn text_is_changed_by_one_instance_at_a_time() {
+    let Some(mut server) = redis_server::RedisServer::start().unwrap() else { return };
+    let text = || Stores::Redis(client(&server.url())).text("permissions").unwrap();
+    let instances = [text(), text()];
+    let mut known = Revision::default();
+    assert_eq!(wait(instances[0].newest(&known)).unwrap(), None, "there is none");
+    // Each of four threads counts to 25.
+    thread::scope(|scope| {
+        for text in instances.iter().chain(&instances) {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let (mut revision, mut count) = (Revision::default(), 0);
+                    loop {
+                        if let Some(newest) = wait(text.newest(&revision)).unwrap() {
+                            (revision, count) = (newest.revision, newest.text.parse::<u32>().unwrap());
+                        }
+                        let replaced = wait(text.replace(&revision, (count + 1).to_string())).unwrap();
+                        if replaced.is_some() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let newest = wait(instances[1].newest(&known)).unwrap().unwrap();
+    assert_eq!(newest.text, "100");
+    known = newest.revision;
+    assert_eq!(wait(instances[0].newest(&known)).unwrap(), None, "it is known");
+    server.kill().unwrap();
+    until("it is away", || wait(instances[0].newest(&known)).is_err());
+    assert!(wait(instances[0].replace(&known, "1".to_owned())).is_err());
 }
 
 #[test]
