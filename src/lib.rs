@@ -93,6 +93,9 @@ pub mod format;
 #[cfg(feature = "proxy")]
 pub mod http1;
 #[cfg(feature = "proxy")]
+#[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only what plays fixtures reads them"))]
+mod manifest;
+#[cfg(feature = "proxy")]
 #[cfg_attr(
     not(feature = "cli"),
     allow(dead_code, reason = "terminals and log formats are the command line's")

@@ -249,7 +249,6 @@ pub(crate) fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
 ///
 /// # Errors
 /// What is wrong with it, each with its key.
-#[cfg(feature = "bench")]
 pub(crate) fn read_table(
     table: &toml::Table,
     visit: impl FnOnce(&mut Reading<'_, '_>),

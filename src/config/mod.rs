@@ -60,7 +60,6 @@ pub(crate) use format::unknown as unknown_format;
 pub(crate) use key_file::KeyFile;
 #[cfg(feature = "cli")]
 pub(crate) use keys::Row;
-#[cfg(feature = "bench")]
 pub(crate) use keys::{Keys, read_table, table_of};
 #[cfg(feature = "cli")]
 pub(crate) use made_key::MadeKey;

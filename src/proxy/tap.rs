@@ -13,6 +13,7 @@ use crate::{
     dialect::{Answering, ClientDialect, UpstreamRequest},
     event::Event,
     failure::Failure,
+    manifest::NotedExchange,
     rules::{HostedRules, Rules},
 };
 
@@ -102,6 +103,21 @@ pub struct Opening<'a> {
     pub hosted: Option<&'a HostedRules>,
     /// How the response is written, with the stamp that makes its ids.
     pub answering: &'a Answering,
+}
+
+impl Opening<'_> {
+    /// What its fixture says of it.
+    pub(crate) fn noted(&self) -> NotedExchange<'_> {
+        NotedExchange {
+            dialect: self.dialect,
+            conversation: self.conversation,
+            model: self.model,
+            upstream: self.upstream,
+            prefill: self.request.prefill.as_ref(),
+            rules: self.rules,
+            hosted: self.hosted,
+        }
+    }
 }
 
 /// How an exchange ended.

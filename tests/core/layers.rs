@@ -39,6 +39,7 @@ const ORDER: &[&str] = &[
     "config",
     "observe",
     "console",
+    "manifest",
     "proxy",
     "clock",
     "fixture",

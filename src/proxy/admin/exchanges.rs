@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{AdminError, Said};
+use super::{AdminError, Said, tar};
 use crate::proxy::{
-    exchange_log::{ExchangeLog, ExchangeRecord, Query, TraceFeed, Traced},
+    exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
     routes::percent_decoded,
+    service::unix_time,
 };
 
 /// Exchanges in one answer, unless the request says otherwise.
@@ -70,6 +71,34 @@ pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<Said, AdminErr
     Ok(Said::json(json!({
         "exchange": id, "captured": "redacted", "rows": rows, "calls": calls, "cut": is_cut,
     })))
+}
+
+/// The exchange as a fixture, which `toolwire replay` plays once it is unpacked.
+pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+    let record = find(log, id)?;
+    let conflict = |code, message| Err(AdminError::new(StatusCode::CONFLICT, code, message));
+    if !record.is_captured() {
+        let message = "the contents of this exchange were not captured: set `capture = \"redacted\"` in [admin], and repeat it";
+        return conflict("not_captured", message);
+    }
+    let folder = record.id().to_owned();
+    let packing = tokio::task::spawn_blocking(move || {
+        record.fixture().map(|files| tar::archive(record.id(), &files, unix_time()))
+    });
+    match packing.await {
+        Ok(Ok(archive)) => Ok(Said::file(&format!("{folder}.tar"), "application/x-tar", archive.into())),
+        Ok(Err(NoFixture::Running)) => conflict("running", "this exchange is not over yet"),
+        Ok(Err(NoFixture::TooLong)) => {
+            conflict("too_long", "only the beginning of this exchange is kept: it is too long")
+        }
+        Ok(Err(NoFixture::Unanswered)) => {
+            conflict("unanswered", "no upstream has answered: there is nothing to play")
+        }
+        Ok(Err(NoFixture::NotKept)) | Err(_) => {
+            let message = "the contents of this exchange are not kept: newer ones took their place, or no upstream was asked";
+            conflict("not_kept", message)
+        }
+    }
 }
 
 /// The exchange with this id.

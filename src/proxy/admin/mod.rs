@@ -20,6 +20,7 @@ mod permissions;
 mod reload;
 mod sessions;
 mod settings;
+mod tar;
 mod tools;
 mod tries;
 
@@ -119,24 +120,33 @@ impl Admitted {
 pub(super) struct Said {
     status: StatusCode,
     body: Option<Value>,
+    /// Bytes that are not JSON.
+    file: Bytes,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Said {
     /// 200 with this JSON.
     pub(super) fn json(body: Value) -> Self {
-        Self { status: StatusCode::OK, body: Some(body), headers: Vec::new() }
+        Self { status: StatusCode::OK, body: Some(body), file: Bytes::new(), headers: Vec::new() }
     }
 
     /// 204.
     fn nothing() -> Self {
-        Self { status: StatusCode::NO_CONTENT, body: None, headers: Vec::new() }
+        Self { status: StatusCode::NO_CONTENT, body: None, file: Bytes::new(), headers: Vec::new() }
+    }
+
+    /// 200 with a file of this type, to be saved as `name`.
+    fn file(name: &str, kind: &'static str, file: Bytes) -> Self {
+        Self { status: StatusCode::OK, file, ..Self::nothing() }
+            .with(header::CONTENT_TYPE, kind)
+            .with(header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\""))
     }
 
     /// The head of an event stream.
     fn event_stream() -> Self {
         let headers = vec![(header::CONTENT_TYPE, reply::EVENT_STREAM)];
-        Self { status: StatusCode::OK, body: None, headers }
+        Self { status: StatusCode::OK, body: None, file: Bytes::new(), headers }
     }
 
     fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
@@ -306,6 +316,7 @@ impl Admin {
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
+            AdminPath::ExchangeFixture(id) => exchanges::fixture(&self.exchanges, &id).await,
             AdminPath::Formats => Ok(Said::json(formats::list(&self.formats))),
             AdminPath::Analyze => formats::analyze(&self.formats, body).await,
             AdminPath::Teach => formats::teach(&self.formats, &body),
@@ -378,10 +389,10 @@ fn log_saved(peer: IpAddr, paths: &[String]) {
 /// The response that says `said`.
 pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
     let mut response = match said {
-        Ok(Said { status, body, headers }) => {
+        Ok(Said { status, body, file, headers }) => {
             let is_json = body.is_some();
-            let text = body.map_or_else(String::new, |body| body.to_string());
-            let mut response = reply::said(status, text.into(), Outcome::Done, access);
+            let bytes = body.map_or(file, |body| body.to_string().into());
+            let mut response = reply::said(status, bytes, Outcome::Done, access);
             if is_json {
                 put_json(response.headers_mut());
             }

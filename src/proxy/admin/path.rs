@@ -19,6 +19,7 @@ pub(super) enum AdminPath {
     Exchanges,
     Exchange(String),
     ExchangeEvents(String),
+    ExchangeFixture(String),
     Formats,
     Analyze,
     Teach,
@@ -60,6 +61,7 @@ impl AdminPath {
             ["exchanges"] => Self::Exchanges,
             ["exchanges", id] => Self::Exchange(name(id)?),
             ["exchanges", id, "events"] => Self::ExchangeEvents(name(id)?),
+            ["exchanges", id, "fixture"] => Self::ExchangeFixture(name(id)?),
             ["formats"] => Self::Formats,
             ["formats", "analyze"] => Self::Analyze,
             ["formats", "teach"] => Self::Teach,
@@ -94,6 +96,7 @@ impl AdminPath {
             | Self::Exchanges
             | Self::Exchange(_)
             | Self::ExchangeEvents(_)
+            | Self::ExchangeFixture(_)
             | Self::Formats
             | Self::Tools
             | Self::Permissions

@@ -17,11 +17,12 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::ExchangeLog;
 use crate::{
-    conversation::{Conversation, Prefill, Turn},
+    conversation::{Conversation, Part, Prefill, Turn},
     dialect::{Answering, ClientDialect, ReaderRules, UpstreamDialect, UpstreamRequest},
     event::{Event, Reasoning},
     failure::Failure,
     format::KnownFormats,
+    manifest::{MANIFEST, Noted, REQUEST, times_file, upstream_file},
     proxy::{
         report::millis,
         tap::{Ending, Opening, Watch},
@@ -32,6 +33,9 @@ use crate::{
 
 /// Bytes that are kept of one exchange, with [`PIECE`] for each piece. The rest is left out.
 const MAX_EXCHANGE: usize = 1 << 20;
+
+/// Bytes of a client's request that are kept for a fixture.
+const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
 
 /// Bytes that are kept of all exchanges. Beyond, those of the oldest are dropped.
 pub(super) const MAX_ALL: usize = 64 << 20;
@@ -44,6 +48,8 @@ const PIECE: usize = 64;
 pub(in crate::proxy) struct Capture {
     pub(super) replay: Replay,
     kept: Mutex<Kept>,
+    /// What its fixture says of it, and the client's request. `None`: that is too long.
+    noted: Mutex<Option<(Noted, Bytes)>>,
     /// Bytes that all exchanges take together.
     total: Arc<AtomicUsize>,
 }
@@ -66,8 +72,9 @@ pub(super) struct Replay {
 /// What happened, in its order.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The upstream is asked: what the client was shown before, and the beginning of the response in the request.
-    Hop { shown: Vec<Event<'static>>, prefill: Option<Prefill> },
+    /// The upstream is asked, `after` so many milliseconds from the begin: what the client was shown before, and the beginning of the
+    /// response in the request.
+    Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
     /// It refused that because of a constraint, and is asked otherwise.
     Otherwise(Option<Prefill>),
     /// It answers.
@@ -100,6 +107,19 @@ struct Kept {
     /// It had to make room for others.
     is_dropped: bool,
     waiting: Vec<Waker>,
+}
+
+/// Why an exchange is no fixture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::proxy) enum NoFixture {
+    /// Its contents are not kept any more.
+    NotKept,
+    /// It is not over.
+    Running,
+    /// Not all of it is kept.
+    TooLong,
+    /// No upstream has answered.
+    Unanswered,
 }
 
 /// What a reader finds.
@@ -141,11 +161,17 @@ impl Capture {
             answering: opening.answering.clone(),
             redactor: redactor.clone(),
         };
-        let first = Step::Hop { shown: Vec::new(), prefill: opening.request.prefill.clone() };
+        let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
         let kept = Kept { steps: vec![first], ..Kept::default() };
-        let capture = Arc::new(Self { replay, kept: Mutex::new(kept), total: Arc::clone(total) });
+        let noted = (opening.body.len() <= MAX_REQUEST).then(|| {
+            let mut body = opening.body.to_vec();
+            redactor.cover(&mut body);
+            (Noted::begin(opening.noted()), body.into())
+        });
+        let (kept, noted, total_of) = (Mutex::new(kept), Mutex::new(noted), Arc::clone(total));
+        let capture = Arc::new(Self { replay, kept, noted, total: total_of });
         // The tools of the request are kept, too.
-        capture.lock().grow(opening.body.len().min(MAX_EXCHANGE / 2), total);
+        capture.lock().grow(opening.body.len().min(MAX_REQUEST), total);
         let watch = CaptureWatch {
             capture: Arc::clone(&capture),
             log: Arc::clone(log),
@@ -181,8 +207,70 @@ impl Capture {
         self.lock().is_over
     }
 
+    /// The exchange as a fixture: its files by name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
+        let (steps, is_cut) = {
+            let kept = self.lock();
+            if kept.is_dropped {
+                return Err(NoFixture::NotKept);
+            }
+            if !kept.is_over {
+                return Err(NoFixture::Running);
+            }
+            (kept.steps.clone(), kept.is_cut)
+        };
+        let noted = self.noted();
+        let (noted, body) = noted.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
+        if !noted.is_answered() {
+            return Err(NoFixture::Unanswered);
+        }
+        let manifest = noted.text().map_err(|_| NoFixture::Unanswered)?;
+        let manifest = self.replay.redactor.text(&manifest).into_owned();
+        let mut files =
+            vec![(MANIFEST.to_owned(), manifest.into_bytes()), (REQUEST.to_owned(), body.to_vec())];
+        let (mut hop, mut begun) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Hop { after, .. } => {
+                    (hop, begun) = (hop + 1, after);
+                    files.extend([(times_file(hop), Vec::new()), (upstream_file(hop), Vec::new())]);
+                }
+                Step::Piece(after, bytes) => {
+                    if let [.., (_, times), (_, body)] = files.as_mut_slice() {
+                        let line = format!("{} {}\n", after.saturating_sub(begun), bytes.len());
+                        times.extend_from_slice(line.as_bytes());
+                        body.extend_from_slice(&bytes);
+                    }
+                }
+                Step::Otherwise(_) | Step::Answered { .. } | Step::End(_) => {}
+            }
+        }
+        Ok(files)
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Option<(Noted, Bytes)>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what the fixture says, which then takes `more` bytes.
+    fn note(&self, more: usize, change: impl FnOnce(&mut Noted)) {
+        let mut noted = self.noted();
+        let mut kept = self.lock();
+        if kept.size + more > MAX_EXCHANGE || kept.is_dropped {
+            *noted = None;
+        }
+        if let Some((noted, _)) = &mut *noted {
+            kept.grow(more, &self.total);
+            change(noted);
+        }
+    }
+
     /// Makes room for others.
     pub(super) fn drop_steps(&self) {
+        *self.noted() = None;
         let mut kept = self.lock();
         kept.is_dropped = true;
         kept.steps = Vec::new();
@@ -236,6 +324,30 @@ impl Kept {
     }
 }
 
+/// Bytes that a turn takes in a manifest, in which there is at most its text and that of its results, twice.
+fn size_of_turn(turn: &Turn) -> usize {
+    let sizes = turn.parts.iter().map(|part| match part {
+        Part::Text(text) => text.len(),
+        Part::Result(result) => result.id.len() + result.name.len() + 2 * result.content.len(),
+        _ => 0,
+    });
+    PIECE + sizes.sum::<usize>()
+}
+
+/// Bytes that what the client was shown takes in a manifest.
+fn size_of_shown(event: &Event<'_>) -> usize {
+    PIECE
+        + match event {
+            Event::Reasoning(reasoning) => reasoning.text.len(),
+            Event::ServerCall(call) => {
+                let texts = [&call.arguments, &call.content];
+                texts.iter().filter_map(|text| text.as_ref()).map(|text| text.len()).sum()
+            }
+            Event::Media(media) => media.data.len(),
+            _ => 0,
+        }
+}
+
 /// Fills a capture while its exchange runs.
 pub(in crate::proxy) struct CaptureWatch {
     capture: Arc<Capture>,
@@ -262,14 +374,18 @@ impl CaptureWatch {
 }
 
 impl Watch for CaptureWatch {
-    fn asked_again(&mut self, request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {
+    fn asked_again(&mut self, request: &UpstreamRequest, turns: &[Turn], after: Duration) {
         self.keep(None);
+        let size = turns.iter().map(size_of_turn).sum();
+        self.capture.note(size, |noted| _ = noted.asked_again(request.prefill.as_ref(), turns));
         self.pieces = Pieces::new(self.capture.replay.redactor.clone());
         let shown = std::mem::take(&mut self.shown);
-        self.capture.put(Step::Hop { shown, prefill: request.prefill.clone() });
+        let after = millis(after);
+        self.capture.put(Step::Hop { after, shown, prefill: request.prefill.clone() });
     }
 
     fn shown(&mut self, event: &Event<'_>) {
+        self.capture.note(size_of_shown(event), |noted| noted.shown(event));
         let redactor = &self.capture.replay.redactor;
         let covered = |text: &str| redactor.text(text).into_owned().into();
         self.shown.push(match event {
@@ -283,10 +399,12 @@ impl Watch for CaptureWatch {
     }
 
     fn asked_otherwise(&mut self, request: &UpstreamRequest) {
+        self.capture.note(0, |noted| noted.prefilled(request.prefill.as_ref()));
         self.capture.put(Step::Otherwise(request.prefill.clone()));
     }
 
     fn answered(&mut self, status: StatusCode, headers: &HeaderMap, _after: Duration) {
+        self.capture.note(0, |noted| noted.answered(status, headers));
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let framing = match kind {
             kind if kind.contains("event-stream") => Framing::Sse,
@@ -305,6 +423,11 @@ impl Watch for CaptureWatch {
 
     fn end(&mut self, ending: Ending<'_>, _after: Duration) {
         self.keep(None);
+        self.capture.note(0, |noted| match ending {
+            Ending::Done => {}
+            Ending::Failed(failure) => noted.failed(failure),
+            Ending::Cancelled => noted.cancelled(),
+        });
         self.capture.put(Step::End(match ending {
             Ending::Failed(failure) => Some(failure.clone()),
             Ending::Done | Ending::Cancelled => None,

@@ -24,6 +24,7 @@ use std::{
 
 use self::capture::{Capture, MAX_ALL};
 pub(super) use self::{
+    capture::NoFixture,
     query::Query,
     record::{Begin, ExchangeRecord, HopResult, RecordEnd},
     trace::{TraceFeed, Traced},

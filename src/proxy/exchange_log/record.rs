@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    capture::Capture,
+    capture::{Capture, NoFixture},
     trace::{Trace, TraceFeed, Traced},
 };
 use crate::{
@@ -291,6 +291,15 @@ impl ExchangeRecord {
     pub(in crate::proxy) fn follow(&self) -> Option<TraceFeed> {
         let capture = self.capture().clone()?;
         (!capture.is_over()).then(|| TraceFeed::new(capture))
+    }
+
+    /// Its files as a fixture.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(in crate::proxy) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
+        let capture = self.capture().clone();
+        capture.ok_or(NoFixture::NotKept)?.fixture()
     }
 
     /// What its contents were. `None`: they are not kept any more.

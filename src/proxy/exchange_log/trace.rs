@@ -133,7 +133,7 @@ impl Trace {
         self.at += 1;
         let mut out = BytesMut::new();
         match step {
-            Step::Hop { shown, prefill } => {
+            Step::Hop { shown, prefill, .. } => {
                 if self.hop > 0 {
                     self.end_of_hop(&mut out, rows);
                     shown.iter().for_each(|event| self.pipeline.show(event, &mut out));

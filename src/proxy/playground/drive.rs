@@ -81,16 +81,7 @@ impl Driven {
         let mut reader = request.spoken.side().reader(&rules);
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
         reader.expect(Asked { tools: DeclaredTools::default(), limits, stream: true });
-        let telling = Telling {
-            begun: Instant::now(),
-            first_content: None,
-            hops: 1,
-            calls: HashMap::new(),
-            usage: Usage::default(),
-            finish: None,
-            warnings: Vec::new(),
-        };
-        Self { answer, bus, exchange, reader, telling }
+        Self { answer, bus, exchange, reader, telling: Telling::begin() }
     }
 
     /// Tells `chat` what the response says, until nobody has read it for a while.
@@ -236,15 +227,11 @@ impl Sink for Told<'_> {
                     chat.says(&call.saying, &piece);
                 }
             }
-            Event::CallEnd { index, .. } => {
-                if let Some(Call { saying: Saying::Input(id, name), arguments }) =
-                    telling.calls.remove(&index)
-                {
-                    chat.event("tool_use", &json!({"toolCall": call(&id, &name, &arguments)}));
-                }
-            }
+            Event::CallEnd { index, .. } => telling.call_complete(chat, index),
             Event::ServerCall(server) => tell_server_call(chat, &server),
             Event::CallResult(result) => {
+                // Some dialects say only at the end of the response that a call is complete.
+                telling.call_complete(chat, result.index);
                 let data =
                     json!({"toolCall": {"id": result.id}, "result": result.content, "ok": !result.is_error});
                 chat.event("tool_result", &data);
@@ -265,10 +252,29 @@ impl Sink for Told<'_> {
 }
 
 impl Telling {
+    fn begin() -> Self {
+        Self {
+            begun: Instant::now(),
+            first_content: None,
+            hops: 1,
+            calls: HashMap::new(),
+            usage: Usage::default(),
+            finish: None,
+            warnings: Vec::new(),
+        }
+    }
+
     fn says(&mut self, chat: &Chat, saying: &Saying, text: &str) {
         if !text.is_empty() {
             self.first_content.get_or_insert_with(|| self.begun.elapsed());
             chat.says(saying, text);
+        }
+    }
+
+    /// Tells of the whole call, once.
+    fn call_complete(&mut self, chat: &Chat, index: u32) {
+        if let Some(Call { saying: Saying::Input(id, name), arguments }) = self.calls.remove(&index) {
+            chat.event("tool_use", &json!({"toolCall": call(&id, &name, &arguments)}));
         }
     }
 }
@@ -288,4 +294,41 @@ fn tell_server_call(chat: &Chat, server: &ServerCall<'_>) {
 fn call(id: &str, name: &str, arguments: &str) -> Value {
     let input = serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments));
     json!({"id": id, "name": name, "input": input, "input_bytes": arguments.len()})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::event::{CallEnd, CallResult, Runner, Source};
+
+    #[test]
+    fn call_is_complete_before_its_result() {
+        let chat = Chat::new("ex_1".into(), None);
+        let mut telling = Telling::begin();
+        let mut told = Told { chat: &chat, telling: &mut telling };
+        let start = CallStart {
+            index: 0,
+            id: Cow::Borrowed("n1"),
+            name: Cow::Borrowed("web_search"),
+            runner: Runner::Upstream,
+            source: Source::Native,
+            signature: None,
+        };
+        told.event(Event::CallStart(start));
+        told.event(Event::CallArguments { index: 0, piece: Cow::Borrowed("{\"query\":") });
+        told.event(Event::CallArguments { index: 0, piece: Cow::Borrowed("\"rain\"}") });
+        let result =
+            CallResult { index: 0, id: Cow::Borrowed("n1"), content: Cow::Borrowed("wet"), is_error: false };
+        told.event(Event::CallResult(result));
+        told.event(Event::Text(Cow::Borrowed("It rains.")));
+        told.event(Event::CallEnd { index: 0, end: CallEnd::Complete });
+        let events = chat.told();
+        let names: Vec<_> = events.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["tool_use", "tool_use", "tool_use", "tool_result", "message_update"]);
+        assert_eq!(events[1].1["input_text"], "{\"query\":\"rain\"}");
+        assert_eq!(events[2].1["toolCall"]["input"], json!({"query": "rain"}));
+        assert_eq!(events[3].1["result"], "wet");
+    }
 }

@@ -213,6 +213,17 @@ impl Chat {
         json!({"message": error["message"], "type": "error", "data": data})
     }
 
+    /// What was said so far, as events.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> Vec<(&'static str, Value)> {
+        let kept = self.lock();
+        let told = kept.parts.iter().map(|part| match part {
+            Part::Event(name, data) => (*name, serde_json::from_str(data).unwrap()),
+            Part::Text(saying, text) => saying.event(text),
+        });
+        told.collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

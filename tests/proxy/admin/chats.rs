@@ -208,7 +208,7 @@ async fn failures_are_error_events() {
         exchange
     });
     for (upstream, code, before) in
-        [(refusing.await, "rate_limit_exceeded", ""), (breaking.await, "truncated", "some")]
+        [(refusing.await, "rate_limit_exceeded", ""), (breaking.await, "upstream_truncated", "some")]
     {
         let setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
         let proxy = setup.start().await;
@@ -277,7 +277,7 @@ async fn hosted_calls_are_told_between_the_texts() {
         );
         assert_eq!((&result["ok"], &result["toolCall"]["id"]), (&json!(true), &used["toolCall"]["id"]));
         assert!(result["result"].as_str().unwrap().contains("\"x\""), "{result}");
-        assert_eq!(events[5].1["hop"], 1, "{events:?}");
+        assert_eq!(events[5].1["hop"], 2, "{events:?}");
     }
 }
 

@@ -1,13 +1,21 @@
 //! The last exchanges: their list, its filter, and one of them.
 
-use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
 
-use super::{Ask, KEY, WITH_KEY, event, proxy};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::{Ask, KEY, TOOLS, WITH_KEY, event, proxy};
 use crate::support::{
     client::{Client, STREAM, WHOLE},
     proxy::{Proxy, Setup},
     soon,
-    upstream::{Exchange, Upstream, held, text},
+    upstream::{END, Exchange, Upstream, answer, held, text},
 };
 
 async fn get(proxy: &Proxy, path: &str) -> Value {
@@ -272,4 +280,144 @@ async fn long_response_is_kept_up_to_a_limit() {
     let shown = frames(&traced);
     let begin = shown.get(..1000).unwrap_or_default();
     assert!(!begin.is_empty() && got.starts_with(begin) && shown.len() < 2 << 20, "{}", shown.len());
+}
+
+/// Downloads an exchange as a fixture, and unpacks it into `folder`.
+async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
+    let reply = Ask::new(proxy, "GET", &format!("/admin/exchanges/{id}/fixture")).key(KEY).send().await;
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.header("content-type"), Some("application/x-tar"));
+    let name = format!("attachment; filename=\"{id}.tar\"");
+    assert_eq!(reply.header("content-disposition"), Some(name.as_str()));
+    let archive = folder.join("fixture.tar");
+    fs::write(&archive, reply.bytes().await).unwrap();
+    let unpacked = Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder).status().unwrap();
+    assert!(unpacked.success());
+    folder.join(id)
+}
+
+/// What the client got of a fixture, by `toolwire replay`.
+fn replayed(fixture: &Path) -> Value {
+    let mut replay = Command::new(env!("CARGO_BIN_EXE_toolwire"));
+    let output = replay.arg("replay").arg(fixture).args(["--splits", "every", "--update"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&fs::read(fixture.join("expect.json")).unwrap()).unwrap()
+}
+
+const CAPTURED: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\ncapture = \"redacted\"\n";
+
+#[tokio::test]
+async fn captured_exchange_is_a_fixture_that_can_be_replayed() {
+    let (_upstream, proxy) = proxy(CAPTURED).await;
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "my key is sk-proj-abcdefghijklmnop"}]});
+    Client::new().chat(&proxy, body.to_string()).await.rest().await;
+    let row = rows(&proxy, "/admin/exchanges?q=state:done", 1).await.remove(0);
+    let desk = tempfile::tempdir().unwrap();
+    let fixture = unpacked(&proxy, row["id"].as_str().unwrap(), desk.path()).await;
+    assert_eq!(fs::read_to_string(fixture.join("upstream.sse")).unwrap(), answer());
+    let request = fs::read_to_string(fixture.join("request.json")).unwrap();
+    assert!(request.contains("my key is xxxx") && !request.contains("sk-proj"), "{request}");
+    assert_eq!(replayed(&fixture)["text"], "hello");
+}
+
+#[tokio::test]
+async fn captured_exchange_of_several_hops_has_them_in_its_fixture() {
+    let upstream = Upstream::start(|exchange: Exchange| async move {
+        if exchange.body.windows(13).any(|part| part == b"\"tool_call_id") {
+            return exchange.stream(text("done") + END).await;
+        }
+        let arguments = r#"{"text":"sk-proj-abcdefghijklmnop"}"#;
+        let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [
+            {"index": 0, "id": "call_1", "type": "function", "function": {"name": "echo", "arguments": arguments}}]}}]});
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]});
+        exchange.stream(format!("{}data: {call}\n\ndata: {end}\n\ndata: [DONE]\n\n", text("wait "))).await
+    })
+    .await;
+    let proxy =
+        Setup { execution: format!("{TOOLS}{CAPTURED}"), ..Setup::new(upstream.address) }.start().await;
+    let said = Client::new().chat(&proxy, STREAM).await.rest().await;
+    assert!(said.contains("done"), "{said}");
+    let row = rows(&proxy, "/admin/exchanges?q=state:done", 1).await.remove(0);
+    assert_eq!(row["hops"], 2, "{row}");
+    let id = row["id"].as_str().unwrap();
+    let events = get(&proxy, &format!("/admin/exchanges/{id}/events")).await;
+    let hops: Vec<_> =
+        events["rows"].as_array().unwrap().iter().map(|row| row["hop"].as_u64().unwrap()).collect();
+    assert!(hops.is_sorted() && hops.first() == Some(&1) && hops.last() == Some(&2), "{events}");
+    let desk = tempfile::tempdir().unwrap();
+    let fixture = unpacked(&proxy, id, desk.path()).await;
+    let manifest = fs::read_to_string(fixture.join("fixture.toml")).unwrap();
+    assert!(manifest.contains("[[hops]]") && manifest.contains("echo"), "{manifest}");
+    for file in ["fixture.toml", "request.json", "upstream.sse", "upstream-2.sse"] {
+        let text = fs::read_to_string(fixture.join(file)).unwrap();
+        assert!(!text.contains("sk-proj"), "{file}: {text}");
+    }
+    assert_eq!(replayed(&fixture)["text"], "wait \n\ndone");
+}
+
+#[tokio::test]
+async fn exchange_without_its_contents_is_no_fixture() {
+    let fixture_of = async |proxy: &Proxy, row: &Value| {
+        let path = format!("/admin/exchanges/{}/fixture", row["id"].as_str().unwrap());
+        let (status, body) = Ask::new(proxy, "GET", &path).key(KEY).answer().await;
+        (status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), body.to_string())
+    };
+    let (_upstream, off) = proxy(WITH_KEY).await;
+    Client::new().chat(&off, WHOLE).await.rest().await;
+    let row = rows(&off, "/admin/exchanges?q=state:done", 1).await.remove(0);
+    let (status, code, body) = fixture_of(&off, &row).await;
+    assert_eq!((status, code.as_str()), (409, "not_captured"));
+    assert!(body.contains("capture = "), "{body}");
+    let (status, body) = Ask::new(&off, "GET", "/admin/exchanges/ex_none/fixture").key(KEY).answer().await;
+    assert_eq!((status, &body["error"]["code"]), (404, &json!("not_kept")));
+
+    let go_on = Arc::new(Notify::new());
+    let upstream = held(&go_on).await;
+    let running = Setup { execution: CAPTURED.to_owned(), ..Setup::new(upstream.address) }.start().await;
+    let mut reply = Client::new().chat(&running, STREAM).await;
+    reply.until("first").await;
+    let row = rows(&running, "/admin/exchanges?q=state:running", 1).await.remove(0);
+    assert_eq!(fixture_of(&running, &row).await.1, "running");
+    go_on.notify_one();
+    reply.rest().await;
+    // Requests that are longer than what is kept of them have no fixture, those of half a MiB have one.
+    for (length, expected) in [(512 << 10, ""), ((512 << 10) + 1, "too_long")] {
+        let body =
+            |text: &str| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
+        let text = " ".repeat(length - body("").len());
+        go_on.notify_one();
+        let done = rows(&running, "/admin/exchanges?q=state:done", 1 + usize::from(!expected.is_empty()))
+            .await
+            .len();
+        Client::new().chat(&running, body(&text)).await.rest().await;
+        let row = rows(&running, "/admin/exchanges?q=state:done", done + 1).await.remove(0);
+        assert_eq!(fixture_of(&running, &row).await.1, expected);
+    }
+}
+
+#[tokio::test]
+async fn contents_beyond_the_limit_make_room_for_newer_ones() {
+    let long = text(&"x".repeat(900 << 10)) + END;
+    let upstream = Upstream::start_sharing(long, |exchange, long| exchange.stream(long)).await;
+    let proxy = Setup { execution: CAPTURED.to_owned(), ..Setup::new(upstream.address) }.start().await;
+    // 64 MiB are kept of all.
+    for _ in 0..80 {
+        Client::new().chat(&proxy, STREAM).await.rest().await;
+    }
+    let rows = rows(&proxy, "/admin/exchanges?q=state:done&limit=100", 80).await;
+    let mut kept = 0;
+    let mut statuses = Vec::new();
+    for row in &rows {
+        let path = format!("/admin/exchanges/{}/fixture", row["id"].as_str().unwrap());
+        let reply = Ask::new(&proxy, "GET", &path).key(KEY).send().await;
+        statuses.push(reply.status().as_u16());
+        kept += reply.bytes().await.len();
+    }
+    assert!(kept <= 64 << 20, "{kept}");
+    assert!(statuses.first() == Some(&200) && statuses.last() == Some(&409), "{statuses:?}");
+    assert!(statuses.is_sorted(), "the newest are kept: {statuses:?}");
+    let oldest = rows.last().and_then(|row| row["id"].as_str()).unwrap();
+    let (status, body) =
+        Ask::new(&proxy, "GET", &format!("/admin/exchanges/{oldest}/events")).key(KEY).answer().await;
+    assert_eq!((status, &body["error"]["code"]), (404, &json!("not_kept")));
 }
