@@ -86,8 +86,10 @@ class Faults:
     async def reload_invalid(self):
         path = self.stage.folder / "toolwire.toml"
         whole = path.read_text()
+        # Half of a file may be a valid one, unless it ends inside a string.
+        half = whole[:whole.index("http://", len(whole) // 2)]
         path.write_text(self.dice.choice([
-            whole.replace('dialect = "chat"', 'dialect = "chatter"'), whole + "\n[limits\n", "", whole[:len(whole) // 2],
+            whole.replace('dialect = "chat"', 'dialect = "chatter"'), whole + "\n[limits\n", "", half,
         ]))
         self.stage.reload()
         await asyncio.sleep(self.dice.uniform(2, 4))
