@@ -132,14 +132,21 @@ fn next(message: &Value) -> Value {
     request
 }
 
+/// A hosted tool, which takes a second.
+const TOOLS: &str = "[execution]\nmixed_turns = \"defer\"\n[[providers]]\nname = \"search\"\nkind = \"command\"\n\
+                     command = [\"sh\", \"-c\", \"sleep 1; printf found\"]\ndescription = \"Searches.\"\n";
+
+/// What an upstream says that calls the hosted tool and one of the client's.
+fn mixed_turn() -> String {
+    let calls = chunk(&call(0, "search"), None) + &chunk(&call(1, "weather"), None);
+    calls + &chunk(&json!({}), Some("tool_calls"))
+}
+
 /// The hosted call still runs at the first instance when the second gets the client's result.
 #[tokio::test]
 async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results() {
-    const TOOLS: &str = "[execution]\nmixed_turns = \"defer\"\n[[providers]]\nname = \"search\"\nkind = \"command\"\n\
-                         command = [\"sh\", \"-c\", \"sleep 1; printf found\"]\ndescription = \"Searches.\"\n";
     let Some(mut server) = RedisServer::start().unwrap() else { return };
-    let stream = chunk(&call(0, "search"), None) + &chunk(&call(1, "weather"), None);
-    let (upstream, asked) = calling(stream + &chunk(&json!({}), Some("tool_calls"))).await;
+    let (upstream, asked) = calling(mixed_turn()).await;
     let execution = key("") + TOOLS;
     let first = instance(&upstream, &server, &execution).await;
     let second = instance(&upstream, &server, &execution).await;
@@ -161,6 +168,32 @@ async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results
     assert_eq!(status, 200, "{plain}");
     server.restart().unwrap();
     until_status(&second, "/v1/chat/completions", &next(message), 200).await;
+}
+
+/// What was asked of no target says nothing of it.
+#[tokio::test]
+async fn store_that_is_away_ejects_no_target() {
+    let Some(mut server) = RedisServer::start().unwrap() else { return };
+    let (upstream, _) = calling(mixed_turn()).await;
+    let config = format!(
+        "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"\n\
+         [[models]]\nname = \"one\"\nupstream = \"up\"\n[[models]]\nname = \"two\"\nupstream = \"up\"\n\
+         [[models]]\nname = \"m\"\ntargets = [\"one\", \"two\"]\n[failover]\neject_after = 1\n{}{TOOLS}",
+        upstream.address,
+        key(""),
+    );
+    let first = Proxy::with_store(&server.url(), &config);
+    let second = Proxy::with_store(&server.url(), &config);
+    let (status, response) = post(&first, "/v1/chat/completions", &weather(json!({}))).await;
+    let message = &response["choices"][0]["message"];
+    assert_eq!((status, message["tool_calls"].as_array().map(Vec::len)), (200, Some(1)), "{response}");
+
+    server.kill().unwrap();
+    let away = until_status(&second, "/v1/chat/completions", &next(message), 503).await;
+    assert_eq!(away["error"]["code"], "store_unavailable", "{away}");
+    let metrics = Client::new().get(&second, "/metrics").await.rest().await;
+    assert!(metrics.contains("toolwire_ejected_targets 0"), "{metrics}");
+    assert!(!metrics.contains("target=\"two\""), "nobody else was asked: {metrics}");
 }
 
 #[tokio::test]

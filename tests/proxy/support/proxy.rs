@@ -152,7 +152,12 @@ impl Setup {
 impl Proxy {
     /// With the configuration that a file with this text has, on a free port.
     pub(crate) fn of(text: &str) -> Self {
-        let mut config = configured(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"off\"\n{text}"));
+        Self::with_store("off", text)
+    }
+
+    /// The same with this `store`.
+    pub(crate) fn with_store(store: &str, text: &str) -> Self {
+        let mut config = configured(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"{store}\"\n{text}"));
         config.limits.keep_alive = NEVER;
         Self::start(config, None)
     }
