@@ -44,23 +44,21 @@ const LONGEST: usize = 64;
 
 impl NameForm {
     fn accepts(self, name: &str) -> bool {
-        let is_identifier = || name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
         match self {
             Self::Any => true,
             Self::Word => is_word(name),
-            Self::Identifier => is_word(name) && is_identifier(),
+            Self::Identifier => is_word(name) && begins_identifier(name),
         }
     }
 
     /// The name in this form, as close to the original as it can be.
     fn readable(self, name: &str) -> String {
-        let lead = if self == Self::Identifier && !name.starts_with(|first: char| first.is_alphabetic()) {
-            "_"
-        } else {
-            ""
-        };
         let plain = |letter: char| if is_word_letter(letter) { letter } else { '_' };
-        lead.chars().chain(name.chars().map(plain)).collect()
+        let mut readable: String = name.chars().map(plain).collect();
+        if self == Self::Identifier && !begins_identifier(&readable) {
+            readable.insert(0, '_');
+        }
+        readable
     }
 }
 
@@ -94,6 +92,10 @@ const HASHED_ID: usize = 25;
 
 fn is_word_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
+}
+
+fn begins_identifier(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
 
 fn is_word(text: &str) -> bool {
@@ -158,6 +160,11 @@ impl Replacements {
         self.0.is_empty()
     }
 
+    /// What stands for `text`, which may be itself.
+    fn of<'t>(&'t self, text: &'t str) -> &'t str {
+        self.0.get(text).map_or(text, String::as_str)
+    }
+
     /// Replaces `text` if it has a replacement, and returns whether it has.
     fn apply(&self, text: &mut String) -> bool {
         let new = self.0.get(text.as_str());
@@ -180,10 +187,26 @@ fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
 }
 
 /// Replacements for the names of declared tools. They do not depend on anything else, so that a response can be read by them.
+/// A name is an identifier in two steps, as the replacement of its word: so no identifier is the word of another tool, and a
+/// response is read right whichever of both its upstream got.
 fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
-    let names = tools.iter().map(|tool| tool.name.as_str());
-    let replace = |name: &str, attempt| replaced_name(form, name, attempt);
-    Replacements::new(names, std::iter::empty(), |name| form.accepts(name), replace)
+    if tools.iter().all(|tool| form.accepts(&tool.name)) {
+        return Replacements::default();
+    }
+    let replaced = |names: &[&str], form: NameForm| {
+        let replace = |name: &str, attempt| replaced_name(form, name, attempt);
+        Replacements::new(names.iter().copied(), std::iter::empty(), |name| form.accepts(name), replace)
+    };
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    let words = replaced(&names, NameForm::Word);
+    if form == NameForm::Word {
+        return words;
+    }
+    let at_words: Vec<&str> = names.iter().map(|name| words.of(name)).collect();
+    let identifiers = replaced(&at_words, form);
+    let changed = names.iter().zip(&at_words).map(|(name, word)| (*name, identifiers.of(word)));
+    let changed = changed.filter(|(name, identifier)| name != identifier);
+    Replacements(changed.map(|(name, new)| (name.to_owned(), new.to_owned())).collect())
 }
 
 /// The names that `tools` have at upstreams that accept only some names: the name there, and the tool.
@@ -343,6 +366,20 @@ mod tests {
         let known = names_at_upstreams(&odd.tools);
         for (place, name) in [(0, "a.b"), (1, "a b"), (3, "a:b")] {
             assert!(known.iter().any(|(new, tool)| new == sent[place] && tool.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn name_at_any_upstream_belongs_to_one_tool() {
+        for tools in [&["🛰: \u{10a0c}", " ¡¡🌀𖬀"][..], &["3d", "#3d", "é3d"], &["-", "_-", "?-", "--", "-?"]]
+        {
+            let odd = conversation(tools, &[]);
+            let mut known: HashMap<String, &str> = HashMap::new();
+            for (name, tool) in names_at_upstreams(&odd.tools) {
+                let tool = tool.name.as_str();
+                assert!(!tools.contains(&name.as_str()) || name == tool, "{name} is declared");
+                assert_eq!(*known.entry(name.clone()).or_insert(tool), tool, "{name}");
+            }
         }
     }
 
