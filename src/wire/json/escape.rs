@@ -3,6 +3,8 @@
 use bytes::BufMut;
 use memchr::memchr;
 
+use super::search::{has_no_escapes, plain_run};
+
 /// Decodes string bodies that arrive in pieces, which may end anywhere, including inside an escape.
 ///
 /// A surrogate pair may be split over two events of a stream, each of which is a separate JSON text, so a
@@ -176,69 +178,6 @@ fn numbered(byte: u8) -> [u8; 6] {
     [b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]
 }
 
-/// Whether a string body contains nothing to decode.
-pub(super) fn has_no_escapes(body: &str) -> bool {
-    plain_run(body.as_bytes()) == body.len()
-}
-
-/// The number of bytes before the first one that must be escaped in a string's body (quote, backslash or
-/// control character); all of them if there is none.
-///
-/// Keys and tokens are short: most end within eight bytes, which cost less in one register than starting a
-/// search does. Documents are long: after their first bytes the compiler's vector code takes over.
-#[inline]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    let first = bytes.first_chunk().map_or(0, special);
-    if first != 0 { place(first) } else { longer_run(bytes) }
-}
-
-/// [`plain_run`] for more than one word, the first of which is known to be plain.
-fn longer_run(bytes: &[u8]) -> usize {
-    const WORD: usize = 8;
-    const SHORT: usize = 64;
-    let (word, rest) = bytes.split_at_checked(WORD).unwrap_or((&[], bytes));
-    let (head, tail) = rest.split_at_checked(SHORT - WORD).unwrap_or((rest, &[]));
-    let run = word.len() + run_by_words(head);
-    if run < SHORT {
-        return run;
-    }
-    let (blocks, _) = tail.as_chunks::<64>();
-    let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |found, byte| found | is_special(*byte));
-    let plain = blocks.iter().take_while(is_plain).count() * 64;
-    SHORT + plain + run_by_words(tail.get(plain..).unwrap_or_default())
-}
-
-fn run_by_words(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks();
-    for (at, word) in words.iter().enumerate() {
-        let found = special(word);
-        if found != 0 {
-            return at * 8 + place(found);
-        }
-    }
-    words.len() * 8 + rest.iter().take_while(|byte| !is_special(**byte)).count()
-}
-
-/// The index of the first byte found in a word.
-fn place(found: u64) -> usize {
-    found.trailing_zeros() as usize / 8
-}
-
-/// Every operand is evaluated, so that many bytes can be tested in parallel.
-fn is_special(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
-}
-
-/// Sets the top bit of each byte of `word` that must be escaped. Bits above the lowest one may be wrong: a
-/// subtraction borrows from the next byte only where it has found something.
-fn special(word: &[u8; 8]) -> u64 {
-    let word = u64::from_le_bytes(*word);
-    const ONES: u64 = u64::MAX / 0xff;
-    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    (below(word, 0x20) | equal(b'"') | equal(b'\\')) & (ONES << 7)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -292,18 +231,6 @@ mod tests {
             let bodies: Vec<_> = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
             prop_assert_eq!(&decode(bodies.iter().map(String::as_str)), &expected);
             prop_assert_eq!(&decode([&*bodies.concat()]), &expected);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_run_ends_before_the_first_byte_that_needs_an_escape(
-            plain in 0..300_usize,
-            bytes in prop::collection::vec(prop_oneof![8 => any::<u8>(), 1 => Just(0x20), 1 => Just(0x1f), 8 => 0x21..0xff_u8], 0..40),
-        ) {
-            let bytes = [vec![b'a'; plain], bytes].concat();
-            let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-            prop_assert_eq!(plain_run(&bytes), bytes.iter().position(special).unwrap_or(bytes.len()));
         }
     }
 

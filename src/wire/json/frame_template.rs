@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Json, Kind, escape::plain_run, span};
+use super::{Json, Kind, span, whole};
 
 /// The common parts of the frames of a stream, learnt from one of them.
 ///
@@ -139,18 +139,8 @@ fn digits(bytes: &[u8]) -> Option<&[u8]> {
 
 /// The valid string body before the first unescaped quote.
 fn string_body(bytes: &[u8]) -> Option<&[u8]> {
-    let mut end = 0;
-    loop {
-        end += plain_run(bytes.get(end..)?);
-        match bytes.get(end..)? {
-            [b'"', ..] => return bytes.get(..end),
-            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => end += 2,
-            [b'\\', b'u', a, b, c, d, ..] if [a, b, c, d].iter().all(|digit| digit.is_ascii_hexdigit()) => {
-                end += 6;
-            }
-            _ => return None,
-        }
-    }
+    let behind = whole::string(bytes, &mut ()).ok()?;
+    bytes.get(..bytes.len() - behind.len() - 1)
 }
 
 #[cfg(test)]

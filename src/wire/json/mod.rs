@@ -13,18 +13,19 @@ mod frame_template;
 mod index;
 mod raw;
 mod scanner;
+mod search;
 mod surrogates;
 mod whole;
 
 pub(crate) use encoder::Encoder;
 pub use escape::escape_into;
 pub(crate) use escape::{Unescaper, escape_str};
-use escape::{has_no_escapes, plain_run};
 pub use frame_template::FrameTemplate;
 pub(crate) use index::Index;
 use index::{Extent, LONG};
 pub use raw::Raw;
 pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner};
+use search::{has_no_escapes, plain_run};
 pub(crate) use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
@@ -343,15 +344,8 @@ fn string_end(bytes: &[u8]) -> usize {
 
 /// As [`string_end`]; `None` if the string does not end in `bytes`.
 fn quote(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    while let Some(rest) = bytes.get(at..) {
-        let run = plain_run(rest);
-        if rest.get(run) == Some(&b'"') {
-            return Some(at + run + 1);
-        }
-        at += run + 2;
-    }
-    None
+    let behind = search::body(bytes, |escaped| escaped.get(1..).ok_or(escaped)).ok()?;
+    Some(bytes.len() - behind.len())
 }
 
 #[cfg(test)]

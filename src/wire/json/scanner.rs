@@ -1,6 +1,6 @@
 //! [`Scanner`]: reads JSON as it arrives and reports where the value ends. Strict, one pass, no buffer.
 
-use super::escape::plain_run;
+use super::search::plain_run;
 
 /// The maximum nesting that any scanner allows.
 pub(crate) const MAX_DEPTH: usize = 128;

@@ -4,7 +4,7 @@
 //! Each function reads from the beginning of a text. `Ok`: the text after it. `Err`: the text after the last
 //! byte that could belong to JSON; empty if the text ends too early.
 
-use super::{MAX_DEPTH, escape::plain_run};
+use super::{MAX_DEPTH, search};
 
 /// The rest of a text.
 pub(super) type Rest<'a> = Result<&'a [u8], &'a [u8]>;
@@ -157,30 +157,20 @@ pub(super) fn space(rest: &[u8]) -> &[u8] {
 }
 
 /// A string, starting after its first quote.
-fn string<'a>(mut rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
-    loop {
-        rest = match rest.get(plain_run(rest)..).unwrap_or_default() {
-            [b'"', tail @ ..] => return Ok(tail),
-            [b'\\', tail @ ..] => escape(tail, marks)?,
-            rest => return Err(rest),
-        };
-    }
+#[inline]
+pub(super) fn string<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
+    search::body(rest, |tail| numbered(tail, marks))
 }
 
-/// The text after a backslash.
-fn escape<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
-    match rest {
-        [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', tail @ ..] => Ok(tail),
-        [b'u', tail @ ..] => {
-            if let [b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = tail {
-                marks.surrogate();
-            }
-            match tail.iter().take(4).take_while(|digit| digit.is_ascii_hexdigit()).count() {
-                4 => Ok(tail.get(4..).unwrap_or_default()),
-                digits => Err(tail.get(digits..).unwrap_or_default()),
-            }
-        }
-        _ => Err(rest),
+/// The text after a backslash, and after the number of a character.
+fn numbered<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
+    let [b'u', tail @ ..] = rest else { return Err(rest) };
+    if let [b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = tail {
+        marks.surrogate();
+    }
+    match tail.iter().take(4).take_while(|digit| digit.is_ascii_hexdigit()).count() {
+        4 => Ok(tail.get(4..).unwrap_or_default()),
+        digits => Err(tail.get(digits..).unwrap_or_default()),
     }
 }
 
@@ -215,4 +205,45 @@ fn literal<'a>(rest: &'a [u8], word: &[u8]) -> Rest<'a> {
         let same = rest.iter().zip(word).take_while(|(byte, letter)| byte == letter).count();
         rest.get(same..).unwrap_or_default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The last ones are none.
+    const ESCAPES: [&str; 16] = [
+        "",
+        r#"\""#,
+        r"\\",
+        r"\/",
+        r"\b",
+        r"\f",
+        r"\n",
+        r"\r",
+        r"\t",
+        r"\u00e9",
+        r"\ud83d\ude00",
+        r#"\\\""#,
+        r"\\\\",
+        r"\x",
+        r"\u12g4",
+        "\u{1}",
+    ];
+
+    proptest! {
+        #[test]
+        fn strings_are_read_as_by_serde_json_wherever_their_escapes_are(
+            pieces in prop::collection::vec((0..70_usize, prop::sample::select(&ESCAPES[..])), 0..8),
+            rest in 0..70_usize,
+        ) {
+            let plain = |length| "é=".repeat(length / 3) + &"a".repeat(length % 3);
+            let body: String = pieces.iter().map(|(length, escape)| plain(*length) + escape).collect();
+            let text = format!("\"{body}{}\"", plain(rest));
+            let read = value(text.as_bytes(), &mut ()).is_ok_and(<[u8]>::is_empty);
+            prop_assert_eq!(read, serde_json::from_str::<String>(&text).is_ok(), "{}", text);
+        }
+    }
 }
