@@ -101,6 +101,27 @@ test("a tool is switched, tried, and asked for", async (t) => {
   await end();
 });
 
+test("an upstream is measured from the page", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/measure");
+  const upstream = page.locator("input[list]");
+  await upstream.fill("nobody");
+  await page.getByRole("button", { name: "Run" }).click();
+  await page.getByText("it has scripted").waitFor();
+  await upstream.fill("scripted");
+  await page.getByLabel("Streams").fill("3");
+  await page.getByLabel("Tokens").fill("20");
+  await page.getByText("about 60 tokens").waitFor();
+  await page.getByRole("button", { name: "Run" }).click();
+  await page.getByText("3 of 3 streams are complete").waitFor();
+  await page.reload();
+  await page.getByText("3 of 3 streams are complete").waitFor();
+  await page.getByText("Last report").click();
+  await page.getByText(/^"?targets"?/).first().waitFor();
+  await end();
+});
+
 test("requests appear while they run, and the page comes back after the server", async (t) => {
   const own = await stand();
   t.after(() => own.close());

@@ -24,6 +24,7 @@ pub(crate) mod ratios;
 pub mod report;
 pub(crate) mod rounds;
 pub(crate) mod sample;
+pub(crate) mod served;
 pub(crate) mod slo;
 pub(crate) mod tally;
 pub(crate) mod target;

@@ -1,6 +1,10 @@
 //! [`Plan`]: what a run does. The command line creates it; rounds and ramp follow it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 
 use super::{Dialect, prompts::Prompts, ramp, slo::Slo, target::Target};
 use crate::observe::terminal::plural;
@@ -38,6 +42,8 @@ pub(crate) struct Plan {
     pub command: String,
     /// No progress bar.
     pub quiet: bool,
+    /// Where the run writes how far it is, in thousandths.
+    pub course: Arc<AtomicU32>,
 }
 
 /// A target with its processes.

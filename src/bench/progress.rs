@@ -1,6 +1,12 @@
 //! [`Progress`]: the progress bar on stderr. Results go to stdout.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -12,6 +18,8 @@ const STEPS: u64 = 100;
 pub(crate) struct Progress {
     bar: ProgressBar,
     steps: u64,
+    /// For others than who sees the bar, in thousandths.
+    course: Option<Arc<AtomicU32>>,
 }
 
 impl Progress {
@@ -23,12 +31,22 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{bar:24} {percent:>3} %  {msg}  {eta} left") {
             bar.set_style(style.progress_chars("━╸─"));
         }
-        Self { bar, steps }
+        Self { bar, steps, course: None }
+    }
+
+    /// Also writes how far the run is into `course`, in thousandths.
+    pub(crate) fn with_course(mut self, course: Arc<AtomicU32>) -> Self {
+        self.course = Some(course);
+        self
     }
 
     /// Shows the current step (`round 2 of 5, nginx`) and the progress of the whole run, 0 to 1.
     pub(crate) fn tick(&self, label: &str, fraction: f64) {
-        let position = (fraction.clamp(0.0, 1.0) * self.steps as f64) as u64;
+        let fraction = fraction.clamp(0.0, 1.0);
+        if let Some(course) = &self.course {
+            course.store((fraction * 1000.0) as u32, Ordering::Relaxed);
+        }
+        let position = (fraction * self.steps as f64) as u64;
         if self.bar.message() != label {
             self.bar.set_message(label.to_owned());
         }
@@ -67,6 +85,16 @@ mod tests {
         assert_eq!(progress.bar.position(), 1500);
         progress.tick("", f64::NAN);
         assert_eq!(progress.bar.position(), 0);
+    }
+
+    #[test]
+    fn course_follows_the_fraction() {
+        let course = Arc::new(AtomicU32::new(0));
+        let progress = Progress::new(3, true).with_course(Arc::clone(&course));
+        for (fraction, thousandths) in [(0.25, 250), (7.0, 1000), (f64::NAN, 0)] {
+            progress.tick("", fraction);
+            assert_eq!(course.load(Ordering::Relaxed), thousandths);
+        }
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl<'p> Bench<'p> {
         let runs = plan.targets.iter().chain(baseline).map(|contender| TargetRun::new(contender, plan));
         let runs: Vec<_> = runs.collect::<Result<_, _>>().map_err(RunError::Process)?;
         let turns = if plan.ramp.is_some() { runs.len() } else { runs.len().saturating_mul(plan.rounds) };
-        let progress = Progress::new(turns, plan.quiet);
+        let progress = Progress::new(turns, plan.quiet).with_course(Arc::clone(&plan.course));
         progress.steady();
         let has_baseline = baseline.is_some();
         Ok(Self { plan, runs, has_baseline, progress, turns: 0, started, own: (0, 0), ramps: Vec::new() })

@@ -120,6 +120,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
         baseline: baseline.map(|target| contender(target, &[], &headers)),
         command: command(env::args().skip(1)),
         quiet: args.output.quiet,
+        course: Arc::default(),
     };
     Ok((plan, own.children))
 }

@@ -20,6 +20,7 @@ use super::{
     systemd::{self, Notifier},
 };
 use crate::{
+    bench::served::UpstreamBench,
     config::{Config, FileWatch},
     proxy::{ServeError, Server, tap::Tap, terminated},
 };
@@ -68,6 +69,7 @@ async fn serve(
     let (systemd, sockets) = (Notifier::from_env(), systemd::sockets()?);
     let watch = FileWatch::new(&config).filter(|_| tap.is_none());
     let server = Server::bind_or_inherit(Arc::clone(&config), tap, sockets)?;
+    server.offer_bench(Arc::new(UpstreamBench));
     // A log is read by others, and later.
     let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
     let code = is_read_by_a_person.then(|| server.sign_in_code()).flatten();

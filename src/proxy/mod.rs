@@ -58,6 +58,7 @@ mod turn_states;
 mod upstream;
 mod worker;
 
+pub use admin::{Bench, BenchRun, BenchWish};
 pub use drain::terminated;
 #[cfg(feature = "cli")]
 pub(crate) use limits::Counts;

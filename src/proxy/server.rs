@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use super::{
+    admin::Bench,
     current::CurrentService,
     listen,
     reload::{Reloader, Reloads, reloads},
@@ -152,6 +153,11 @@ impl Server {
     /// needs no key.
     pub fn sign_in_code(&self) -> Option<String> {
         self.current.get().sign_in_code()
+    }
+
+    /// Lets the admin API measure upstreams with `bench`, if there is such an API.
+    pub fn offer_bench(&self, bench: Arc<dyn Bench>) {
+        self.current.get().offer_bench(bench);
     }
 
     /// Loads the configuration again while the server runs.

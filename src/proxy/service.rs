@@ -32,7 +32,7 @@ use crate::{
 };
 
 use super::{
-    admin::Admin,
+    admin::{Admin, Bench},
     answer::AnswerBody,
     asking::NewestModels,
     auth::{Caller, Keys},
@@ -196,6 +196,13 @@ impl Service {
     /// A new code with which a browser may sign in to the admin API once. `None`: no key is needed, or there is no such API.
     pub(super) fn sign_in_code(&self) -> Option<String> {
         self.admin.as_ref()?.issue_code()
+    }
+
+    /// Lets the admin API measure upstreams, if there is one.
+    pub(super) fn offer_bench(&self, bench: Arc<dyn Bench>) {
+        if let Some(admin) = &self.admin {
+            admin.offer_bench(bench);
+        }
     }
 
     /// The names of the hosted tools, and of the providers whose tools are not known yet.

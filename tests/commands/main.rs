@@ -7,6 +7,7 @@
     reason = "a failing test panics, wherever its helpers live"
 )]
 
+mod admin_bench;
 mod bench;
 mod calibrate;
 mod cli;

@@ -102,8 +102,18 @@ pub(crate) fn terminal() -> (File, OwnedFd) {
 
 /// Sends a request, a GET if the body is empty; returns status line and headers in lower case, and the body.
 pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (String, Vec<u8>) {
+    request(server, if body.is_empty() { "GET" } else { "POST" }, path, headers, body)
+}
+
+/// The same with any method.
+pub(crate) fn request(
+    server: &Server,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (String, Vec<u8>) {
     let mut socket = TcpStream::connect(&server.address).unwrap();
-    let method = if body.is_empty() { "GET" } else { "POST" };
     let length = body.len();
     write!(
         socket,

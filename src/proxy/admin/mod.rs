@@ -8,6 +8,7 @@
 //! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
 
 mod access;
+mod bench;
 mod code;
 mod error;
 mod exchanges;
@@ -30,9 +31,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
 use serde_json::{Value, json};
 
+pub use self::bench::{Bench, BenchRun, BenchWish};
 pub(super) use self::{access::SessionMark, error::AdminError, path::BASE};
 use self::{
     access::{Access as Door, Visitor},
+    bench::BenchPlace,
     feed::Feed,
     figures::StreamsFeed,
     path::AdminPath,
@@ -80,6 +83,8 @@ pub(super) struct Admin {
     /// Where they are collected.
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
+    config: Arc<Config>,
+    bench: Arc<BenchPlace>,
     /// The console's.
     chats: Arc<Chats>,
     metrics: Arc<Metrics>,
@@ -189,6 +194,8 @@ impl Admin {
                     keys: Arc::clone(keys),
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
+                    config: Arc::clone(config),
+                    bench: Arc::clone(&before.bench),
                     chats: Arc::clone(&before.chats),
                     metrics,
                     reloads,
@@ -204,6 +211,8 @@ impl Admin {
                 keys: Arc::clone(keys),
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
+                config: Arc::clone(config),
+                bench: Arc::default(),
                 chats: Arc::default(),
                 metrics,
                 reloads,
@@ -254,6 +263,11 @@ impl Admin {
     /// Ends the connections of all readers of events.
     pub(super) fn end_readers(&self) {
         self.feed.end_readers();
+    }
+
+    /// The program has this bench.
+    pub(super) fn offer_bench(&self, bench: Arc<dyn Bench>) {
+        self.bench.offer(bench);
     }
 
     /// The chats of the console.
@@ -335,6 +349,11 @@ impl Admin {
             AdminPath::Reload if *method == Method::POST => reload::reload(&self.reloads).await,
             AdminPath::Reload => Ok(reload::status(&self.reloads)),
             AdminPath::Metrics => figures::window(&self.metrics, head),
+            AdminPath::Bench => match *method {
+                Method::POST => self.bench.begin(&self.config, &object(&body)?),
+                Method::DELETE => self.bench.stop(),
+                _ => self.bench.state(),
+            },
             AdminPath::Streams => Ok(Said::json(figures::streams(&self.metrics))),
             AdminPath::Keys => Ok(Said::json(keys::list(&self.keys, unix_time()))),
             AdminPath::Settings if *method == Method::PATCH => {

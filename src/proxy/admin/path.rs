@@ -37,6 +37,7 @@ pub(super) enum AdminPath {
     Rule(String),
     Reload,
     Metrics,
+    Bench,
     Streams,
     Keys,
     Settings,
@@ -79,6 +80,7 @@ impl AdminPath {
             ["permissions", question, "extend"] => Self::ExtendQuestion(name(question)?),
             ["reload"] => Self::Reload,
             ["metrics"] => Self::Metrics,
+            ["bench"] => Self::Bench,
             ["streams"] => Self::Streams,
             ["keys"] => Self::Keys,
             ["settings"] => Self::Settings,
@@ -105,6 +107,7 @@ impl AdminPath {
             | Self::Streams
             | Self::Keys => "GET, HEAD, OPTIONS",
             Self::Reload => "GET, HEAD, POST, OPTIONS",
+            Self::Bench => "GET, HEAD, POST, DELETE, OPTIONS",
             Self::Settings => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::Tool(_) => "PATCH, OPTIONS",
             Self::AutoApprove => "PUT, OPTIONS",

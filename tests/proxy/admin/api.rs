@@ -248,3 +248,13 @@ async fn restart_replaces_the_process_of_an_mcp_server() {
     };
     soon("the end of the first process", gone).await;
 }
+
+#[tokio::test]
+async fn server_without_a_bench_says_so() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    for method in ["GET", "POST", "DELETE"] {
+        let (status, error) = Ask::new(&proxy, method, "/admin/bench").key(KEY).answer().await;
+        assert_eq!((status, &error["error"]["code"]), (404, &json!("no_bench")), "{method}: {error}");
+        assert!(error["error"]["message"].as_str().unwrap().contains("toolwire serve"), "{error}");
+    }
+}

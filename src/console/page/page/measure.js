@@ -15,7 +15,7 @@ const sum = (errors) => Object.values(errors ?? {}).reduce((all, own) => all + o
 const share = (own) => (own.requests ? sum(own.errors) / own.requests : NaN);
 
 export default function measure({ place, heading, route }) {
-  let data = null, problem = null, fetched = 0, run = null;
+  let data = null, problem = null, fetched = 0, run = null, refusal = null;
   const span = select([["15m", "last 15 minutes"], ["30m", "last 30 minutes"], ["1h", "last hour"]], route.query.get("window") ?? "1h", { "aria-label": "Window", onchange: chosen });
   const by = select(["model", "key", "upstream"], route.query.get("by") ?? "model", { onchange: chosen });
   const updated = h("span", { class: "small dim" });
@@ -107,7 +107,8 @@ export default function measure({ place, heading, route }) {
     try {
       run = await get("bench");
     } catch (error) {
-      run = error.status === 404 ? null : { error };
+      if (error.status === 404) run = null;
+      else refusal = error;
     }
     paintBench();
   }
@@ -121,13 +122,19 @@ export default function measure({ place, heading, route }) {
   const form = h("div", { class: "row" }, labelled("Upstream ", upstream), names, labelled("Streams ", streams), labelled("Tokens ", tokens), h("button", { class: "main", onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
 
   async function change(method, body) {
+    refusal = null;
     try {
       run = await call(method, "bench", body);
     } catch (error) {
-      run = { error };
+      refusal = error;
     }
     paintBench();
-    loadBench();
+  }
+
+  // The figures of a report in a line; its times are microseconds.
+  function summary({ targets: [{ all }] }) {
+    const time = (metric) => duration((all.metrics[metric]?.p50 ?? NaN) / 1000);
+    return h("p", null, `${count(all.good)} of ${count(all.streams)} streams are complete, TTFT p50 ${time("ttft")}, ${time("itl")} between tokens, ${tenth(all.tokens_per_second)} tokens/s in all`);
   }
 
   function paintBench() {
@@ -136,7 +143,8 @@ export default function measure({ place, heading, route }) {
       run === null ? h("p", { class: "dim" }, "This toolwire has no bench in its API. ", h("code", null, "toolwire bench"), " measures from the command line.") : isRunning
         ? h("div", { class: "row" }, h("progress", { max: 1, value: run.progress ?? 0, "aria-label": "Progress" }), percent(run.progress), h("button", { onclick: () => change("DELETE", {}) }, "Stop"))
         : form,
-      run?.error && note(run.error),
+      (refusal ?? run?.error) && note(refusal ?? run.error),
+      run?.report && summary(run.report),
       run?.report && h("details", { class: "fold" }, h("summary", null, "Last report"), h("div", null, json(run.report, "Report", 2))));
   }
 
