@@ -90,6 +90,19 @@ test("a page that is loaded again in the middle goes on with its answer", async 
   await end();
 });
 
+test("an answer that is stopped ends at once", async () => {
+  const release = own.hold();
+  const { page, end } = await visit("chat");
+  await send(page, "say it slowly");
+  await page.locator(".turn-model strong").getByText("say it slowly").waitFor();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("You stopped it.").waitFor();
+  await page.getByRole("link", { name: "open in Live" }).click();
+  await page.locator(".facts").getByText("Cancelled", { exact: false }).first().waitFor();
+  release();
+  await end();
+});
+
 test("an error of the model is a card", async () => {
   const { page, end } = await visit("chat");
   await send(page, "fail");

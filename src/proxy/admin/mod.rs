@@ -111,7 +111,7 @@ impl Admitted {
 
     /// Whether it attaches to one.
     pub(super) fn attaches_chat(&self) -> bool {
-        matches!(self.path, AdminPath::AttachChat(_))
+        matches!(self.path, AdminPath::OneChat(_))
     }
 
     /// Who sent it, as [`Chats`] tell visitors apart.
@@ -292,7 +292,7 @@ impl Admin {
             AdminPath::Streams if figures::wants_events(headers) => {
                 Some(Box::new(self.feed.ending(StreamsFeed::new(&self.metrics))))
             }
-            AdminPath::AttachChat(id) => {
+            AdminPath::OneChat(id) => {
                 let chat = self.chats.find(id, admitted.mark()).ok()?;
                 Some(self.reading(&chat))
             }
@@ -324,7 +324,10 @@ impl Admin {
             },
             // HEAD.
             AdminPath::Events => Ok(Said::event_stream()),
-            AdminPath::AttachChat(id) => self.chats.find(&id, visitor.mark()).map(|_| Said::event_stream()),
+            AdminPath::OneChat(id) if *method == Method::DELETE => {
+                self.chats.stop(&id, visitor.mark()).map(|()| Said::nothing())
+            }
+            AdminPath::OneChat(id) => self.chats.find(&id, visitor.mark()).map(|_| Said::event_stream()),
             // It is answered with the state that all requests share.
             AdminPath::Chat => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,

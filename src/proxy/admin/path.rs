@@ -14,7 +14,7 @@ pub(super) enum AdminPath {
     /// A chat of the console begins.
     Chat,
     /// A chat of the console, by the id of its exchange.
-    AttachChat(String),
+    OneChat(String),
     Events,
     Exchanges,
     Exchange(String),
@@ -51,7 +51,7 @@ impl AdminPath {
         if let Some(below) = path.strip_prefix(console::API) {
             return match below.split_once('/') {
                 None if below == "chat" => Some(Self::Chat),
-                Some(("chat", id)) => name(id).map(Self::AttachChat),
+                Some(("chat", id)) => name(id).map(Self::OneChat),
                 _ => None,
             };
         }
@@ -93,8 +93,8 @@ impl AdminPath {
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
+            Self::OneChat(_) => "GET, HEAD, DELETE, OPTIONS",
             Self::Events
-            | Self::AttachChat(_)
             | Self::Exchanges
             | Self::Exchange(_)
             | Self::ExchangeEvents(_)

@@ -35,7 +35,7 @@ pub(in crate::proxy) struct Chat {
     id: Arc<str>,
     mark: SessionMark,
     kept: Mutex<Kept>,
-    /// Wakes the task when readers come and go.
+    /// Wakes the task when readers come and go, and when the chat is stopped.
     moved: Notify,
 }
 
@@ -47,6 +47,7 @@ struct Kept {
     bytes: usize,
     readers: usize,
     is_over: bool,
+    is_stopped: bool,
     waiting: Vec<Waker>,
     summary: Summary,
 }
@@ -141,10 +142,20 @@ impl Chat {
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
     }
 
-    /// Returns when nobody has read for [`GRACE`].
+    /// Nobody wants more of it.
+    pub(super) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.moved.notify_one();
+    }
+
+    /// Returns when nobody has read for [`GRACE`], or the chat is stopped.
     pub(super) async fn abandoned(&self) {
         loop {
-            if self.lock().readers > 0 {
+            let Kept { is_stopped, readers, .. } = *self.lock();
+            if is_stopped {
+                return;
+            }
+            if readers > 0 {
                 self.moved.notified().await;
             } else if timeout(GRACE, self.moved.notified()).await.is_err() {
                 return;

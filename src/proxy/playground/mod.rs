@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The response has a task of its own, unlike those of other clients, since it outlives the page's connection: a page that is loaded
-//! again attaches to its chat, and gets everything from the beginning. When nobody has read for [`GRACE`], the client counts as gone.
+//! again attaches to its chat, and gets everything from the beginning. When nobody has read for [`GRACE`], or the page says so, the
+//! client counts as gone.
 
 mod drive;
 mod kept;
@@ -76,17 +77,29 @@ impl Chats {
     /// # Errors
     /// 404: there is none, or someone else began it; 410: not all of it is kept.
     pub(super) fn find(&self, id: &str, mark: SessionMark) -> Result<Arc<Chat>, AdminError> {
-        let chat = self.lock().get(id).filter(|chat| chat.mark() == mark).map(Arc::clone);
-        let chat = chat.ok_or_else(|| {
-            let message =
-                format!("there is no such chat: one can be read until {} s after its end", GRACE.as_secs());
-            AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
-        })?;
+        let chat = self.of(id, mark)?;
         if chat.is_whole() {
             return Ok(chat);
         }
         let message = "the beginning of this chat is not kept any more: it is too long";
         Err(AdminError::new(StatusCode::GONE, "reset", message))
+    }
+
+    /// Stops the chat of the exchange `id`, for who began it, and forgets it.
+    ///
+    /// # Errors
+    /// 404: there is none, or someone else began it.
+    pub(super) fn stop(&self, id: &str, mark: SessionMark) -> Result<(), AdminError> {
+        self.of(id, mark).map(|chat| chat.stop())
+    }
+
+    fn of(&self, id: &str, mark: SessionMark) -> Result<Arc<Chat>, AdminError> {
+        let chat = self.lock().get(id).filter(|chat| chat.mark() == mark).map(Arc::clone);
+        chat.ok_or_else(|| {
+            let message =
+                format!("there is no such chat: one can be read until {} s after its end", GRACE.as_secs());
+            AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Chat>>> {

@@ -132,6 +132,32 @@ async fn chat_goes_on_without_its_page_and_is_read_again_from_the_beginning() {
 }
 
 #[tokio::test]
+async fn chat_that_is_stopped_ends_at_the_upstream_and_for_its_readers() {
+    let upstream = Upstream::start(|mut exchange: Exchange| async move {
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        exchange.silent().await
+    });
+    let upstream = upstream.await;
+    let setup = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
+    let proxy = setup.start().await;
+    let mut page = begin(&proxy, &hello("chat")).await;
+    let begun = page.until("\"first\"}\n\n").await;
+    let path = format!("{PATH}/{}", exchange(&begun));
+    let stop = || Ask::new(&proxy, "DELETE", &path).key(KEY).send();
+    assert_eq!(stop().await.status(), 204);
+    assert_eq!(names(&events(&page.rest().await)), [""; 0]);
+    let row = row(&proxy, "state:cancelled").await;
+    assert_eq!(row["id"], exchange(&begun), "{row}");
+    let gone = async {
+        while stop().await.status() != 404 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the chat is forgotten", gone).await;
+}
+
+#[tokio::test]
 async fn chat_belongs_to_the_session_that_began_it() {
     let (_upstream, proxy) = proxy(WITH_KEY).await;
     let mut sessions = Vec::new();
@@ -159,6 +185,7 @@ async fn chat_belongs_to_the_session_that_began_it() {
     let attach = |cookie: &str| Ask::new(&proxy, "GET", &path).header("cookie", cookie);
     assert_eq!(attach(&own).send().await.status(), 200);
     assert_eq!(attach(&other).answer().await.0, 404);
+    assert_eq!(Ask::new(&proxy, "DELETE", &path).key(KEY).answer().await.0, 404);
     assert_eq!(Ask::new(&proxy, "GET", &path).key(KEY).answer().await.0, 404);
     assert_eq!(Ask::new(&proxy, "GET", &path).answer().await.0, 401);
     assert_eq!(Ask::new(&proxy, "POST", PATH).key("wrong").json(&hello("chat")).answer().await.0, 401);

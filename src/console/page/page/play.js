@@ -220,7 +220,11 @@ export default function play({ place, heading, route }) {
       if (!answer.isComplete && !isLeaving) answer.take("error", { error: { code: "unreachable", message: "The answer broke off.", retryable: true } });
     } catch (error) {
       if (isLeaving) return;
-      if (error.name === "AbortError") answer.take("error", { error: { code: "cancelled", message: "You stopped it." } });
+      if (error.name === "AbortError") {
+        answer.take("error", { error: { code: "cancelled", message: "You stopped it." } });
+        // Otherwise it would go on for a while, as after a reload.
+        if (turn.exchange) request("DELETE", consoleUrl(`api/chat/${part(turn.exchange)}`)).catch(() => {});
+      }
       else if (turn.running && [404, 410].includes(error.status)) answer.take("error", { error: { code: "lost", message: "The page was left while the answer arrived, and it is not kept any more.", retryable: true } });
       else answer.take("error", { error: { code: error.code ?? "unreachable", message: error.message, retryable: !(error instanceof ApiError) || error.status === 0 || error.status >= 500 || error.status === 429 } });
     }
