@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(archive.len(), 6 * BLOCK);
         assert!(archive.starts_with(b"folder/a.txt\0"));
         assert_eq!(&archive[124..136], b"00000000005\0");
-        assert_eq!(&archive[257..265], b"ustar\000");
+        assert_eq!(&archive[257..265], b"ustar\x0000");
         assert_eq!(&archive[BLOCK..BLOCK + 6], b"hello\0");
         let stored = std::str::from_utf8(&archive[148..154]).unwrap();
         let sum: u32 = archive[..BLOCK].iter().map(|byte| u32::from(*byte)).sum();
