@@ -100,10 +100,7 @@ fn escaped<'a>(rest: &'a [u8], escape: impl FnOnce(&'a [u8]) -> Rest<'a>) -> Res
 
 /// Whether a backslash and this letter are an escape.
 fn is_escape(letter: u8) -> bool {
-    // One bit for each letter: a jump by it would be mispredicted.
-    const ESCAPES: u128 =
-        1 << b'"' | 1 << b'\\' | 1 << b'/' | 1 << b'b' | 1 << b'f' | 1 << b'n' | 1 << b'r' | 1 << b't';
-    letter < 128 && ESCAPES >> letter & 1 == 1
+    matches!(letter, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
 /// One bit for each byte that must be escaped, that of the first byte lowest.
