@@ -102,7 +102,7 @@ impl Service {
         let asked = ChatRequest::read(&admin::object(sample::REQUEST.as_bytes())?)?;
         let chat = self.begin_chat((admin, admitted), (&asked, memory), request).await?;
         chat.reader().ended().await;
-        Ok(Said::json(json!({"exchange": chat.id()})))
+        Ok(Said::json(json!({"exchange": **chat.id()})))
     }
 
     /// Asks a model as a client would whose key has the name `console`. `request`: the id of the console's own request.
