@@ -122,6 +122,19 @@ test("an upstream is measured from the page", async (t) => {
   await end();
 });
 
+test("the sample of an empty list is shown event by event", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/live");
+  await page.getByText("No requests yet").waitFor();
+  await page.getByRole("button", { name: "Send a sample request" }).click();
+  await page.getByRole("button", { name: "‹ Close" }).waitFor();
+  await page.getByText("get_weather").first().waitFor();
+  await page.getByRole("row", { name: /sample/ }).first().waitFor();
+  await page.getByText("_call>").first().waitFor();
+  await end();
+});
+
 test("requests appear while they run, and the page comes back after the server", async (t) => {
   const own = await stand();
   t.after(() => own.close());

@@ -123,7 +123,7 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
 ///
 /// # Errors
 /// Every mistake that was found.
-#[cfg(feature = "cli")]
+#[cfg(feature = "proxy")]
 pub(crate) fn of_text(text: String) -> Result<Config, Problems> {
     of_source(&Source::made(None, text), None, &Overrides::default(), &|_| None).map(|loaded| loaded.config)
 }

@@ -165,7 +165,7 @@ impl Findings {
     }
 
     /// The messages alone, each with the offset of its place.
-    #[cfg(feature = "bench")]
+    #[cfg(feature = "proxy")]
     pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {
         let findings = self.0.into_inner().into_iter();
         findings.map(|found| (found.span.map(|span| span.start), found.message)).collect()

@@ -81,7 +81,7 @@ impl Source {
     }
 
     /// A text that the program made. Paths in it are those of `beside`, if it is given.
-    #[cfg(feature = "cli")]
+    #[cfg(feature = "proxy")]
     pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
         Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
     }

@@ -61,6 +61,8 @@ pub(super) struct Exchange<'a> {
     pub(super) keeper: Option<Keeper>,
     /// The newest message is a command, which is answered without the upstream.
     pub(super) command: Option<Command>,
+    /// The body of the upstream's response, if it is known without asking.
+    pub(super) made: Option<Bytes>,
 }
 
 /// What requests have in common.
@@ -161,6 +163,7 @@ pub(super) fn prepare<'c>(
         hosted,
         keeper,
         command,
+        made: None,
     })
 }
 

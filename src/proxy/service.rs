@@ -3,6 +3,7 @@
 mod assembly;
 mod generate;
 mod management;
+mod sample;
 
 use std::{
     collections::HashMap,

@@ -109,6 +109,11 @@ impl Admitted {
         self.path == AdminPath::Chat
     }
 
+    /// Whether it asks for the sample exchange.
+    pub(super) fn is_sample(&self) -> bool {
+        self.path == AdminPath::Sample
+    }
+
     /// Whether it attaches to one.
     pub(super) fn attaches_chat(&self) -> bool {
         matches!(self.path, AdminPath::OneChat(_))
@@ -329,7 +334,7 @@ impl Admin {
             }
             AdminPath::OneChat(id) => self.chats.find(&id, visitor.mark()).map(|_| Said::event_stream()),
             // It is answered with the state that all requests share.
-            AdminPath::Chat => Err(AdminError::not_found()),
+            AdminPath::Chat | AdminPath::Sample => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,

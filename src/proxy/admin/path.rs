@@ -38,6 +38,7 @@ pub(super) enum AdminPath {
     Reload,
     Metrics,
     Bench,
+    Sample,
     Streams,
     Keys,
     Settings,
@@ -81,6 +82,7 @@ impl AdminPath {
             ["reload"] => Self::Reload,
             ["metrics"] => Self::Metrics,
             ["bench"] => Self::Bench,
+            ["sample"] => Self::Sample,
             ["streams"] => Self::Streams,
             ["keys"] => Self::Keys,
             ["settings"] => Self::Settings,
@@ -113,6 +115,7 @@ impl AdminPath {
             Self::AutoApprove => "PUT, OPTIONS",
             Self::Rule(_) | Self::Setting(_) => "DELETE, OPTIONS",
             Self::Chat
+            | Self::Sample
             | Self::Analyze
             | Self::Teach
             | Self::RunTool(_)

@@ -5,7 +5,7 @@
 //!                                                   ▲ another model, if this one fails before any content
 //! ```
 
-use std::{mem, pin::Pin, sync::Arc, time::Instant};
+use std::{future::ready, mem, pin::Pin, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
@@ -40,7 +40,7 @@ use super::{
         request as checks,
         stored::{self, ResponseKeeper},
         tap::{Both, Opening, Watch},
-        upstream::Client,
+        upstream::{self, Client},
     },
     Refused, Rest, Service, admit, seed, unix_time,
 };
@@ -267,13 +267,13 @@ impl Service {
 
     /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
     /// later, so that these must be secret.
-    fn stamp(&self) -> Stamp {
+    pub(super) fn stamp(&self) -> Stamp {
         let seed = if self.execution.is_some() { secret_seed() } else { seed() };
         Stamp { seed, created: unix_time() }
     }
 
     /// Sends the request to the upstream, as a part of `trace`, then prepares what the response needs while the upstream works.
-    async fn open(
+    pub(super) async fn open(
         &self,
         exchange: Exchange<'_>,
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
@@ -292,11 +292,13 @@ impl Service {
             hosted,
             keeper,
             command,
+            made,
         } = exchange;
         let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
         let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
         // What no upstream was asked cannot be replayed.
-        let asks_upstream = command.is_none();
+        let has_upstream = command.is_none();
+        let asks_upstream = has_upstream && made.is_none();
         let report = self.audit.as_ref().map(|audit| {
             let opening = report::Opening {
                 exchange: id,
@@ -308,14 +310,13 @@ impl Service {
                 upstream_model: model.upstream_name(&conversation.model),
                 tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
             };
-            ExchangeReport::new((audit, self.exchanges.as_deref()), opening, asks_upstream)
+            ExchangeReport::new((audit, self.exchanges.as_deref()), opening, has_upstream)
         });
-        // What no upstream was asked cannot be replayed.
         let tap = self.tap.as_ref().filter(|_| asks_upstream);
         // Without its key, an encrypted response cannot be read again.
         let captures = report.as_ref().and_then(ExchangeReport::captures);
         let captures =
-            self.exchanges.as_ref().zip(captures.filter(|_| asks_upstream && request.key.is_none()));
+            self.exchanges.as_ref().zip(captures.filter(|_| has_upstream && request.key.is_none()));
         let watch = (tap.is_some() || captures.is_some()).then(|| {
             let opening = Opening {
                 id: &id.request,
@@ -344,14 +345,17 @@ impl Service {
         let begun = Instant::now();
         let (prefill, key) = (request.prefill.clone(), request.key.clone());
         let is_command = command.is_some();
-        let (opening, pipeline) = match command {
-            Some(command) => {
+        let (opening, pipeline) = match (command, made) {
+            (Some(command), _) => {
                 let pipeline = command::pipeline(model, dialect, &conversation, &answering);
                 (command.open(&client, seed()), pipeline)
             }
-            None => {
+            (None, made) => {
                 let context = attempt.as_ref().and_then(Attempt::context);
-                let opening = client.traced(context).begin(request).await;
+                let opening: upstream::Opening = match made {
+                    Some(body) => Box::pin(ready(Ok(client.made(body)))),
+                    None => client.traced(context).begin(request).await,
+                };
                 (opening, exchange::pipeline((model, &rules()), dialect, &conversation, &answering))
             }
         };

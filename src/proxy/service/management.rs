@@ -5,12 +5,14 @@ use std::{net::IpAddr, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, header, request};
 use hyper::body::Incoming;
+use serde_json::json;
 
-use super::{Rest, Service, unix_time};
+use super::{Rest, Service, sample, unix_time};
 use crate::{
     observe::{Access, Outcome},
     proxy::{
         admin::{self, Admin, AdminError, Admitted, Said},
+        answer::AnswerBody,
         budget::Reservation,
         console, drain,
         feed_body::FeedBody,
@@ -53,8 +55,15 @@ impl Service {
             }
             *rest = Rest::None;
         }
-        if let (true, Some(memory)) = (admitted.begins_chat(), memory) {
-            return self.chat((admin, &admitted), (head, read, memory), access).await;
+        if let Some(memory) = memory {
+            if admitted.begins_chat() {
+                return self.chat((admin, &admitted), (head, read, memory), access).await;
+            }
+            if admitted.is_sample() {
+                let said = self.sample((admin, &admitted), memory, access.id()).await;
+                return admin::response(said, access);
+            }
+            return admin::response(admin.answer(admitted, head, (read, peer)).await, access);
         }
         admin::response(admin.answer(admitted, head, (read, peer)).await, access)
     }
@@ -66,7 +75,12 @@ impl Service {
         (head, body, memory): (&request::Parts, Bytes, Reservation),
         access: Access,
     ) -> Response<ReplyBody> {
-        let chat = match self.begin_chat((admin, admitted), (body, memory), access.id()).await {
+        let asked = admin::object(&body).and_then(|asked| ChatRequest::read(&asked));
+        let begun = match asked {
+            Ok(asked) => self.begin_chat((admin, admitted), (&asked, memory), access.id()).await,
+            Err(error) => Err(error),
+        };
+        let chat = match begun {
             Ok(chat) => chat,
             Err(error) => return admin::response(Err(error), access),
         };
@@ -78,14 +92,26 @@ impl Service {
         admin::event_stream(events, self.config.limits.keep_alive, self.drain.when_cut(), access)
     }
 
+    /// A request for the sample exchange: a chat whose upstream is not asked. The answer comes at its end.
+    async fn sample(
+        self: &Arc<Self>,
+        (admin, admitted): (&Arc<Admin>, &Admitted),
+        memory: Reservation,
+        request: &str,
+    ) -> Result<Said, AdminError> {
+        let asked = ChatRequest::read(&admin::object(sample::REQUEST.as_bytes())?)?;
+        let chat = self.begin_chat((admin, admitted), (&asked, memory), request).await?;
+        chat.reader().ended().await;
+        Ok(Said::json(json!({"exchange": **chat.id()})))
+    }
+
     /// Asks a model as a client would whose key has the name `console`. `request`: the id of the console's own request.
     async fn begin_chat(
         self: &Arc<Self>,
         (admin, admitted): (&Arc<Admin>, &Admitted),
-        (body, memory): (Bytes, Reservation),
+        (asked, memory): (&ChatRequest, Reservation),
         request: &str,
     ) -> Result<Arc<Chat>, AdminError> {
-        let asked = ChatRequest::read(&admin::object(&body)?)?;
         if !self.drain.is_serving() {
             return Err(drain::refusal().into());
         }
@@ -104,8 +130,14 @@ impl Service {
         let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark()));
         // Before the upstream is asked: no call is missed.
         let bus = self.audit.as_ref().filter(|_| self.execution.is_some()).map(|audit| audit.subscribe());
-        let request = (&headers, asked.body(), exchange.clone());
-        let answer = self.begin_answer((asked.client, caller), request, memory, &mut access).await;
+        let answer: Result<Box<dyn FnOnce(Access) -> AnswerBody + Send>, _> = if admitted.is_sample() {
+            let answer = self.begin_sample(&caller, &exchange, memory, &mut access).await;
+            answer.map(|answer| Box::new(answer) as _)
+        } else {
+            let request = (&headers, asked.body(), exchange.clone());
+            let answer = self.begin_answer((asked.client, caller), request, memory, &mut access).await;
+            answer.map(|answer| Box::new(answer) as _)
+        };
         let answer = answer.map_err(|refused| {
             let failure = refused.into_failure().redacted(&*self.redactor);
             access.status(failure.status());
@@ -113,8 +145,8 @@ impl Service {
             AdminError::of_model(&failure)
         })?;
         let answer = Box::pin(answer(access));
-        chat.started(&asked, &exchange);
-        admin.chats().begin(&chat, Driven::new(&asked, exchange, answer, bus));
+        chat.started(asked, &exchange);
+        admin.chats().begin(&chat, Driven::new(asked, exchange, answer, bus));
         Ok(chat)
     }
 

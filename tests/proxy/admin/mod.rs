@@ -10,6 +10,7 @@ mod figures;
 mod formats;
 mod messages;
 mod programs;
+mod sample;
 mod settings;
 
 use bytes::Bytes;

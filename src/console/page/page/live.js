@@ -1,6 +1,6 @@
 // Live: the newest exchanges, and one of them event by event.
 
-import { adminUrl, ApiError, get, part, request, serverUrl, session } from "../core/api.js";
+import { adminUrl, ApiError, call, get, part, request, serverUrl, session } from "../core/api.js";
 import { copyText, save } from "../core/copy.js";
 import { fill, glyph, h, name, pref, setPref } from "../core/dom.js";
 import { Exchanges, filter, KEPT } from "../core/exchange.js";
@@ -181,7 +181,16 @@ function start() {
   return empty("No requests yet", error ? note(error) : null,
     h("p", { class: "dim" }, "Point a client at this server, or send a request:"),
     h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Command" }, command),
-    h("div", { class: "row" }, h("button", { onclick: async () => toast((await copyText(command)) ? "Copied" : "Copying is not allowed here") }, "Copy"), h("a", { href: href("play") }, "Open the playground")));
+    h("div", { class: "row" }, h("button", { onclick: async () => toast((await copyText(command)) ? "Copied" : "Copying is not allowed here") }, "Copy"), h("button", { onclick: sample }, "Send a sample request"), h("a", { href: href("play") }, "Open the playground")));
+}
+
+// An exchange that toolwire makes itself, without a key or an upstream.
+async function sample() {
+  try {
+    go(href("live", (await call("POST", "sample", {})).exchange));
+  } catch (failure) {
+    failed(failure);
+  }
 }
 
 // One exchange.
