@@ -55,17 +55,16 @@ impl Service {
             }
             *rest = Rest::None;
         }
-        if let Some(memory) = memory {
-            if admitted.begins_chat() {
+        let said = match memory {
+            Some(memory) if admitted.begins_chat() => {
                 return self.chat((admin, &admitted), (head, read, memory), access).await;
             }
-            if admitted.is_sample() {
-                let said = self.sample((admin, &admitted), memory, access.id()).await;
-                return admin::response(said, access);
+            Some(memory) if admitted.is_sample() => {
+                self.sample((admin, &admitted), memory, access.id()).await
             }
-            return admin::response(admin.answer(admitted, head, (read, peer)).await, access);
-        }
-        admin::response(admin.answer(admitted, head, (read, peer)).await, access)
+            _held => admin.answer(admitted, head, (read, peer)).await,
+        };
+        admin::response(said, access)
     }
 
     /// A request that begins a chat of the console.
