@@ -8,7 +8,7 @@ use std::{
 };
 
 use redis::{
-    Client, Cmd, FromRedisValue, IntoConnectionInfo, Pipeline, RedisResult, ScriptInvocation, TlsMode,
+    Client, FromRedisValue, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ScriptInvocation, TlsMode,
     aio::{ConnectionManager, ConnectionManagerConfig},
     sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
 };
@@ -25,10 +25,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long sentinels may take to say which server is the primary one.
 const FINDING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is written to see whether the server takes writes.
-const PROBE: &str = "toolwire:probe";
+/// What is written to see whether the server takes writes: `toolwire:probe:0` and so on. There are so many that one server of a cluster,
+/// which has only some of all keys, does not take each of them.
+const PROBES: usize = 16;
 
-/// Seconds that it stays there.
+/// Seconds that they stay there.
 const PROBE_TTL: u64 = 10;
 
 /// See the module. Many commands can be under way at once; their order is kept.
@@ -47,7 +48,7 @@ impl Link {
     /// The address is not that of a server.
     pub(super) fn new(address: &StoreAddress, limit: Duration, reach: Arc<ReachState>) -> io::Result<Self> {
         // An error must not repeat the URL.
-        let refused = |error: redis::RedisError| {
+        let refused = |error: RedisError| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
         };
         let sentinels = address.sentinels().map(|sentinels| watchers(sentinels, address));
@@ -98,9 +99,12 @@ impl Link {
             *self.place() = Some(found);
         }
         let Some(mut connection) = self.place().clone() else { return Err(self.unknown()) };
-        let mut write = Cmd::new();
-        write.arg("SET").arg(PROBE).arg(1).arg("EX").arg(PROBE_TTL);
-        self.within_limit(write.query_async(&mut connection)).await
+        let mut writes = Pipeline::new();
+        for number in 0..PROBES {
+            let key = format!("toolwire:probe:{number}");
+            writes.cmd("SET").arg(key).arg(1).arg("EX").arg(PROBE_TTL).ignore();
+        }
+        self.within_limit(writes.query_async(&mut connection)).await
     }
 
     /// The connection, unless the server is away.
@@ -136,8 +140,22 @@ impl Link {
             self.reach.failed(error);
             StoreError(error.to_string())
         };
-        timeout(limit, answer).await.map_err(|late| failed(&late))?.map_err(|error| failed(&error))
+        timeout(limit, answer).await.map_err(|late| failed(&late))?.map_err(|error| failed(&said(error)))
     }
+}
+
+/// What an error says.
+fn said(error: RedisError) -> String {
+    let (is_of_cluster, text) = (error.is_cluster_error(), error.to_string());
+    // The first of several commands says enough.
+    let errors = error.into_server_errors();
+    let text = errors.and_then(|errors| Some(errors.first()?.1.to_string())).unwrap_or(text);
+    if is_of_cluster {
+        return format!(
+            "it is one server of a cluster, which has only some of the keys ({text}); clusters are not supported"
+        );
+    }
+    text
 }
 
 /// A connection that is made with its first command. A command that finds none fails: the probe decides when there is one again.
