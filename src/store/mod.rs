@@ -34,6 +34,8 @@ use std::{
 
 use bytes::Bytes;
 
+#[cfg(feature = "redis")]
+pub(crate) use self::address::Sentinels;
 pub use self::address::StoreAddress;
 use self::{disk::Disk, memory::Memory};
 #[cfg(test)]

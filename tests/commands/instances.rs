@@ -12,10 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::redis_server::RedisServer;
+use self::redis_server::{RedisServer, free_port};
 use crate::support::{Server, run, toolwire};
 
 /// Longer than any response takes. A request that hangs fails the test.
@@ -80,6 +81,15 @@ fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
     let status = response.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     let body = response.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+/// Waits until an instance continues a conversation with the request `next`.
+fn continued(address: &str, next: &Value) {
+    let begun = Instant::now();
+    while post(address, "free", next).0 != 200 {
+        assert!(begun.elapsed() < PATIENCE, "the conversation is not continued");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// nginx, which sends each request to the next instance.
@@ -192,11 +202,8 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     let statuses = loading.join().unwrap();
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     store.restart().unwrap();
-    let begun = Instant::now();
-    while post(&nginx.address, "free", &next).0 != 200 {
-        assert!(begun.elapsed() < PATIENCE, "the conversation is not continued");
-        thread::sleep(Duration::from_millis(50));
-    }
+    continued(&first.address, &next);
+    continued(&second.address, &next);
     for server in [first, second] {
         let (status, log) = server.stop();
         assert_eq!(status, Some(0));
@@ -204,6 +211,54 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
             log.contains("the store cannot be used") && log.contains("the store can be used again"),
             "{log}"
         );
+    }
+}
+
+/// Writes an authority and a certificate of it for this machine, whose files begin with `name`. They are an authority, a certificate, its
+/// key.
+fn certificates(folder: &TempDir, name: &str) -> [String; 3] {
+    let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = params.self_signed(&authority).unwrap().pem();
+    let issuer = Issuer::new(params, authority);
+    let signed = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    [("authority", own), ("certificate", signed.pem()), ("key", key.serialize_pem())].map(|(what, pem)| {
+        let path = folder.path().join(format!("{name}-{what}.pem"));
+        fs::write(&path, pem).unwrap();
+        path.to_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn store_with_tls_shows_a_certificate_of_an_authority_of_ssl_cert_file() {
+    let folder = TempDir::new().unwrap();
+    let [authority, certificate, key] = certificates(&folder, "store");
+    let [stranger, ..] = certificates(&folder, "other");
+    let port = free_port().unwrap().to_string();
+    let tls = ["--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+    let options = [&tls[..], &["--tls-auth-clients", "no"]].concat();
+    let Some(_store) = RedisServer::start_with(&options).unwrap() else { return };
+    let file = folder.path().join("toolwire.toml");
+    fs::write(&file, configuration(&upstream())).unwrap();
+    let serve = ["serve", "--config", file.to_str().unwrap()];
+    let url = format!("rediss://127.0.0.1:{port}/0");
+    let start = |authority: &str| {
+        Server::start(toolwire(&serve).env("STORE_URL", &url).env("SSL_CERT_FILE", authority))
+    };
+    let (first, second, other) = (start(&authority), start(&authority), start(&stranger));
+
+    let (status, response) = post(&first.address, "free", &json!({"model": "m", "input": "one"}));
+    assert_eq!(status, 200, "{response}");
+    let next = json!({"model": "m", "input": "two", "previous_response_id": response["id"]});
+    continued(&second.address, &next);
+    let (status, refused) = post(&other.address, "free", &next);
+    assert_eq!((status, &refused["error"]["code"]), (503, &json!("store_unavailable")), "{refused}");
+    let (_, log) = other.stop();
+    assert!(log.contains("the store cannot be used") && log.contains("invalid peer certificate"), "{log}");
+    for server in [first, second] {
+        let (_, log) = server.stop();
+        assert!(!log.contains("the store cannot be used"), "{log}");
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct RedisServer {
     program: &'static str,
     child: Child,
     port: u16,
+    options: Vec<String>,
     folder: tempfile::TempDir,
 }
 
@@ -30,6 +31,14 @@ impl RedisServer {
     /// # Errors
     /// It does not start.
     pub(crate) fn start() -> io::Result<Option<Self>> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further options of its command line.
+    ///
+    /// # Errors
+    /// As [`RedisServer::start`].
+    pub(crate) fn start_with(options: &[&str]) -> io::Result<Option<Self>> {
         let is_there = |program: &&&str| {
             let version = Command::new(**program).arg("--version").stdout(Stdio::null()).status();
             version.is_ok_and(|status| status.success())
@@ -41,10 +50,10 @@ impl RedisServer {
             eprintln!("skipped: there is no redis-server on this machine");
             return Ok(None);
         };
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let folder = tempfile::tempdir()?;
-        let child = run(program, port, folder.path())?;
-        Ok(Some(Self { program, child, port, folder }))
+        let (port, folder) = (free_port()?, tempfile::tempdir()?);
+        let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
+        let child = run(program, port, &options, folder.path())?;
+        Ok(Some(Self { program, child, port, options, folder }))
     }
 
     /// Its URL.
@@ -66,7 +75,7 @@ impl RedisServer {
     /// # Errors
     /// It does not start.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
-        self.child = run(self.program, self.port, self.folder.path())?;
+        self.child = run(self.program, self.port, &self.options, self.folder.path())?;
         Ok(())
     }
 }
@@ -78,8 +87,16 @@ impl Drop for RedisServer {
     }
 }
 
+/// A port of this machine that nothing uses.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
 /// Starts the program, and waits until it answers.
-fn run(program: &str, port: u16, folder: &Path) -> io::Result<Child> {
+fn run(program: &str, port: u16, options: &[String], folder: &Path) -> io::Result<Child> {
     let port = port.to_string();
     let arguments = [
         "--bind",
@@ -94,7 +111,13 @@ fn run(program: &str, port: u16, folder: &Path) -> io::Result<Child> {
         "always",
     ];
     let mut command = Command::new(program);
-    command.args(arguments).arg("--dir").arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(arguments)
+        .args(options)
+        .arg("--dir")
+        .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let child = command.spawn()?;
     for _ in 0..PAUSES {
         if answers(&port).unwrap_or(false) {

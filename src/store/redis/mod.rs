@@ -24,7 +24,6 @@ use std::{
     time::Duration,
 };
 
-use redis::Client;
 use tokio::{
     runtime,
     sync::{Notify, oneshot, watch},
@@ -131,17 +130,13 @@ impl RedisServer {
             // redis-rs takes the process's provider. An error means that there is one.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
-        let client = Client::open(address.url()).map_err(|error| {
-            // The error must not repeat the URL.
-            io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
-        })?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let reach =
             Arc::new(ReachState { state: watch::Sender::new(Reach::There), lost: Notify::new(), on_change });
         let link = |limit| {
             let _here = handle.enter();
-            Link::new(client.clone(), limit, Arc::clone(&reach))
+            Link::new(&address, limit, Arc::clone(&reach))
         };
         let (pending, settlements) = (Pending::default(), Settlements::default());
         let (values, limits) = (link(VALUES_TIMEOUT)?, link(LIMITS_TIMEOUT)?);

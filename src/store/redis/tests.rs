@@ -16,6 +16,7 @@ use super::{
 
 #[path = "../../../tests/support/redis_server.rs"]
 mod redis_server;
+mod several;
 
 const OWNER: Owner = Owner([7; 32]);
 const HOUR: Duration = Duration::from_secs(3600);
