@@ -270,10 +270,14 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
     for kept in read(ids)?.into_iter().flatten() {
         match kept {
             Kept::Record(record) => records.push(record),
-            Kept::Under(first) if !ids.contains(&first) && !firsts.contains(&first) => firsts.push(first),
-            Kept::Under(_) => {}
+            Kept::Under(first) => firsts.push(first),
         }
     }
+    // A record is put before what points to it. So one that another instance puts while this one reads is found the second time.
+    let known: HashSet<&str> = records.iter().flat_map(Record::client_ids).collect();
+    firsts.retain(|first| !known.contains(first.as_str()));
+    firsts.sort_unstable();
+    firsts.dedup();
     let others = if firsts.is_empty() { Vec::new() } else { read(&firsts)? };
     records.extend(others.into_iter().flatten().filter_map(|kept| match kept {
         Kept::Record(record) => Some(record),

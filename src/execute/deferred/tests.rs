@@ -194,6 +194,45 @@ async fn large_record_of_many_calls_is_kept_once() {
 }
 
 /// The files are those of `fixtures/upgrade`. Their turns have expired, so they are read as of the beginning of time.
+/// A store into which another instance puts a turn while it is read.
+#[derive(Debug)]
+struct Overtaken {
+    store: Arc<dyn Store>,
+    /// What is put after the first key was read.
+    meanwhile: Mutex<Vec<(Key, Bytes)>>,
+}
+
+impl Store for Overtaken {
+    fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
+        let value = self.store.get(key, now);
+        for (key, value) in self.meanwhile.lock().unwrap().drain(..) {
+            self.store.put(key, value, now);
+        }
+        value
+    }
+
+    fn put(&self, key: Key, value: Bytes, now: u64) {
+        self.store.put(key, value, now);
+    }
+
+    fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
+        self.store.remove(key, now)
+    }
+}
+
+#[test]
+fn turn_that_is_put_while_it_is_looked_for_is_found_whole() {
+    let record = record(&["a", "b", "c"], &["a"]);
+    let meanwhile = vec![
+        (Key::new(OWNER, "b"), saved::write(&record).into()),
+        (Key::new(OWNER, "c"), saved::write_under("b").into()),
+    ];
+    let store = Stores::Embedded(None).open(Space::Deferred, (MAX_BYTES, TTL), Box::new(|_| ()));
+    let store = Overtaken { store, meanwhile: Mutex::new(meanwhile) };
+    let found = find(&store, OWNER, &["b".to_owned(), "c".to_owned()]).unwrap();
+    assert_eq!(found.records.len(), 2, "the record is read behind its pointer");
+}
+
 #[test]
 fn turns_that_older_versions_kept_are_read() {
     const VERSIONS: &[&str] = &["93faecc2"];
