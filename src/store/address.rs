@@ -12,6 +12,7 @@ pub struct StoreAddress {
     /// As it was written.
     written: SecretString,
     /// That of the server. With sentinels, its host is one of them.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks one"))]
     url: SecretString,
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks them"))]
     sentinels: Option<Sentinels>,

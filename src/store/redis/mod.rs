@@ -99,17 +99,28 @@ impl ReachState {
 
     /// Something failed, which is `error`.
     fn failed(&self, error: &dyn fmt::Display) {
-        if self.state.send_replace(Reach::Away) == Reach::There {
-            tracing::error!(%error, "the store cannot be used; it is tried again until it answers");
-            (self.on_change)(Reach::Away);
-        }
+        // The log says why before the first request is refused for it.
+        let why = || tracing::error!(%error, "the store cannot be used; it is tried again until it answers");
+        self.becomes(Reach::Away, why);
         self.lost.notify_one();
     }
 
     fn answered(&self) {
-        if self.state.send_replace(Reach::There) == Reach::Away {
-            tracing::info!("the store can be used again");
-            (self.on_change)(Reach::There);
+        self.becomes(Reach::There, || tracing::info!("the store can be used again"));
+    }
+
+    /// Calls `tell` if that is new, and only then lets others know.
+    fn becomes(&self, reach: Reach, tell: impl FnOnce()) {
+        let is_new = self.state.send_if_modified(|before| {
+            let is_new = *before != reach;
+            if is_new {
+                tell();
+                *before = reach;
+            }
+            is_new
+        });
+        if is_new {
+            (self.on_change)(reach);
         }
     }
 
