@@ -48,6 +48,20 @@ fn state(server: &Server) -> (u16, Value) {
     said(ask(server, "/admin/bench", KEY, ""))
 }
 
+/// The state at the end of the run whose state is `seen`.
+fn ended(server: &Server, mut seen: Value) -> Value {
+    for _ in 0..TRIES {
+        if seen["state"] != "running" {
+            break;
+        }
+        let progress = seen["progress"].as_f64().unwrap_or(f64::NAN);
+        assert!((0.0..=1.0).contains(&progress), "{seen}");
+        sleep(Duration::from_millis(50));
+        seen = state(server).1;
+    }
+    seen
+}
+
 fn stop(server: &Server) -> (u16, Value) {
     said(request(server, "DELETE", "/admin/bench", KEY, ""))
 }
@@ -60,16 +74,7 @@ fn upstream_is_measured_once_at_a_time() {
     assert_eq!(state(&server), (200, json!({"state": "idle"})));
     let (status, begun) = post(&server, &json!({"upstream": "local", "streams": 3, "tokens": 50}));
     assert_eq!(status, 200, "{begun}");
-    let mut seen = begun;
-    for _ in 0..TRIES {
-        if seen["state"] != "running" {
-            break;
-        }
-        let progress = seen["progress"].as_f64().unwrap();
-        assert!((0.0..=1.0).contains(&progress), "{seen}");
-        sleep(Duration::from_millis(50));
-        seen = state(&server).1;
-    }
+    let seen = ended(&server, begun);
     assert_eq!((&seen["state"], &seen["progress"]), (&json!("done"), &json!(1)), "{seen}");
     assert!(!seen.to_string().contains("sk-of-the-upstream"));
     let report: Report = serde_json::from_value(seen["report"].clone()).unwrap();
@@ -134,14 +139,7 @@ fn upstream_that_is_not_there_is_in_the_report() {
     let mock = mock("none");
     let server = server(&folder, &mock);
     let wish = json!({"upstream": "any", "streams": 2, "tokens": 1, "model": "x"});
-    let mut seen = post(&server, &wish).1;
-    for _ in 0..TRIES {
-        if seen["state"] != "running" {
-            break;
-        }
-        sleep(Duration::from_millis(50));
-        seen = state(&server).1;
-    }
+    let seen = ended(&server, post(&server, &wish).1);
     assert_eq!(seen["state"], "done", "{seen}");
     let all = &seen["report"]["targets"][0]["all"];
     assert_eq!((&all["streams"], &all["good"], &all["broken"]), (&json!(2), &json!(0), &json!(2)), "{seen}");

@@ -1,18 +1,20 @@
 //! [`AdminError`]: errors of the admin API, in their JSON form.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use crate::{
     failure::{Failure, Kind},
-    observe::kind_name,
+    observe::failure_name,
 };
 
 /// Why a request cannot be answered: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
 #[derive(Debug, Clone)]
 pub(in crate::proxy) struct AdminError {
     status: StatusCode,
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     /// The field of the request that is wrong.
     path: Option<String>,
@@ -23,9 +25,13 @@ pub(in crate::proxy) struct AdminError {
 }
 
 impl AdminError {
-    pub(in crate::proxy) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(in crate::proxy) fn new(
+        status: StatusCode,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         let (path, retry_after, allow) = (None, None, None);
-        Self { status, code, message: message.into(), path, retry_after, allow, more: None }
+        Self { status, code: code.into(), message: message.into(), path, retry_after, allow, more: None }
     }
 
     /// The body is wrong: 400.
@@ -86,7 +92,7 @@ impl AdminError {
 
     pub(super) fn json(&self) -> Value {
         let mut error = Map::from_iter([
-            ("code".to_owned(), self.code.into()),
+            ("code".to_owned(), (*self.code).into()),
             ("message".to_owned(), self.message.as_str().into()),
         ]);
         error.extend(self.path.as_deref().map(|path| ("path".to_owned(), path.into())));
@@ -111,7 +117,7 @@ impl AdminError {
     pub(super) fn failure(&self) -> Failure {
         Failure::new(Kind::Request, self.message.clone())
             .with_status(self.status.as_u16())
-            .with_code(self.code)
+            .with_code(&*self.code)
     }
 }
 
@@ -120,7 +126,7 @@ impl AdminError {
     pub(in crate::proxy) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
-        let error = Self::new(status, kind_name(failure.kind()), failure.message());
+        let error = Self::new(status, failure_name(failure).to_owned(), failure.message());
         Self { retry_after, path: failure.param().map(str::to_owned), ..error }
     }
 }

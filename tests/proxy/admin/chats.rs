@@ -263,7 +263,7 @@ async fn limits_of_a_key_named_console_hold() {
     let (_upstream, proxy) = proxy(&format!("{WITH_KEY}{limited}")).await;
     assert_eq!(begin(&proxy, &hello("chat")).await.status(), 200);
     let (status, body) = Ask::new(&proxy, "POST", PATH).key(KEY).json(&hello("chat")).answer().await;
-    assert_eq!((status, &body["error"]["code"]), (429, &json!("rate_limit")), "{body}");
+    assert_eq!((status, &body["error"]["code"]), (429, &json!("rate_limit_exceeded")), "{body}");
     assert!(body["error"]["retry_after_s"].is_u64(), "{body}");
     let mut other = hello("chat");
     other["model"] = json!("org/other");
