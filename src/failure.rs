@@ -34,8 +34,8 @@ pub enum Kind {
     Budget,
     /// The upstream currently has no capacity: 503.
     Overloaded,
-    /// What toolwire itself needs for the request is away, such as the store that instances share: 503.
-    Unavailable,
+    /// The store that instances share is away: 503, code `store_unavailable`.
+    StoreAway,
     /// The upstream was too slow, or reported a timeout: 504.
     Timeout,
     /// The upstream could not be reached: 502.
@@ -152,7 +152,7 @@ impl Failure {
             Kind::RateLimit | Kind::Budget => 429,
             Kind::Internal => 500,
             Kind::Connect | Kind::Protocol | Kind::Truncated | Kind::Upstream | Kind::Limit => 502,
-            Kind::Overloaded | Kind::Unavailable | Kind::Draining => 503,
+            Kind::Overloaded | Kind::StoreAway | Kind::Draining => 503,
             Kind::Timeout => 504,
         })
     }
@@ -171,7 +171,7 @@ impl Failure {
             Kind::RateLimit => Some("rate_limit_exceeded"),
             Kind::Budget => Some("insufficient_quota"),
             Kind::Overloaded => Some("overloaded"),
-            Kind::Unavailable => Some("unavailable"),
+            Kind::StoreAway => Some("store_unavailable"),
             Kind::Timeout => Some("timeout"),
             Kind::Connect => Some("upstream_unreachable"),
             Kind::Protocol => Some("upstream_protocol"),

@@ -30,7 +30,7 @@ fn error_type(kind: Kind) -> &'static str {
         Kind::RateLimit => "rate_limit_error",
         Kind::Budget => "insufficient_quota",
         Kind::Overloaded
-        | Kind::Unavailable
+        | Kind::StoreAway
         | Kind::Timeout
         | Kind::Connect
         | Kind::Protocol

@@ -764,7 +764,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
         Kind::RateLimit => "rate_limit",
         Kind::Budget => "budget",
         Kind::Overloaded => "overloaded",
-        Kind::Unavailable => "unavailable",
+        Kind::StoreAway => "store_away",
         Kind::Timeout => "timeout",
         Kind::Connect => "connect",
         Kind::Protocol => "protocol",

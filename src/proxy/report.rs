@@ -362,7 +362,7 @@ pub(super) fn failed(failure: &Failure) -> AuditEvent {
             failure.kind(),
             Kind::RateLimit
                 | Kind::Overloaded
-                | Kind::Unavailable
+                | Kind::StoreAway
                 | Kind::Timeout
                 | Kind::Connect
                 | Kind::Protocol

@@ -160,7 +160,7 @@ impl Responses {
 pub(super) fn away(error: &StoreError) -> Failure {
     tracing::warn!(%error, "a request needs the store, which is away");
     let message = "the store of this server cannot be reached, and the request depends on what is kept there; try again in a moment";
-    Failure::new(Kind::Unavailable, message).with_code("store_unavailable").with_retry_after("2")
+    Failure::new(Kind::StoreAway, message).with_retry_after("2")
 }
 
 /// The value under `key`. Another instance may be about to write it: a client can be faster than the store.

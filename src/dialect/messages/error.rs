@@ -25,7 +25,7 @@ fn error_type(kind: Kind) -> &'static str {
         Kind::Forbidden => "permission_error",
         Kind::RateLimit => "rate_limit_error",
         Kind::Budget => "billing_error",
-        Kind::Overloaded | Kind::Unavailable | Kind::Draining => "overloaded_error",
+        Kind::Overloaded | Kind::StoreAway | Kind::Draining => "overloaded_error",
         Kind::Timeout => "timeout_error",
         Kind::Connect | Kind::Protocol | Kind::Truncated | Kind::Upstream | Kind::Limit | Kind::Internal => {
             "api_error"

@@ -138,7 +138,7 @@ impl From<Failure> for AdminError {
             Kind::TooLarge => "too_large",
             Kind::Draining => "shutting_down",
             Kind::Overloaded => "overloaded",
-            Kind::Unavailable => "unavailable",
+            Kind::StoreAway => "store_unavailable",
             _ => "invalid_request",
         };
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_REQUEST);

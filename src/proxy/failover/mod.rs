@@ -254,7 +254,7 @@ fn is_of_the_target(kind: Kind) -> bool {
         | Kind::TooLarge
         | Kind::Budget
         | Kind::ContextLength
-        | Kind::Unavailable
+        | Kind::StoreAway
         | Kind::Limit
         | Kind::Draining
         | Kind::Internal => false,

@@ -60,7 +60,7 @@ fn nothing_is_asked_after_content_after_the_deadline_or_for_the_clients_fault() 
         attempts(&["a", "b"], 0, Settings { deadline: Duration::ZERO, ..Settings::default() });
     assert!(late.next(&down()).is_none());
     let (mut wrong, _) = attempts(&["a", "b"], 9, Settings::default());
-    for kind in [Kind::Request, Kind::TooLarge, Kind::Unavailable, Kind::Draining, Kind::Internal] {
+    for kind in [Kind::Request, Kind::TooLarge, Kind::StoreAway, Kind::Draining, Kind::Internal] {
         assert!(wrong.next(&Failure::new(kind, "no")).is_none(), "{kind:?}");
     }
 }

@@ -87,7 +87,7 @@ impl Limited {
             (wait, _) => {
                 let seconds = wait.map_or(0, |wait| rounded_up(wait, 1_000_000_000));
                 let kind = match exceeded {
-                    Exceeded::MonthUnknown(_) => Kind::Unavailable,
+                    Exceeded::MonthUnknown(_) => Kind::StoreAway,
                     _ => Kind::RateLimit,
                 };
                 Failure::new(kind, message + &format!("; try again in {seconds} s"))
