@@ -155,7 +155,7 @@ impl Server {
         self.current.get().sign_in_code()
     }
 
-    /// Lets the admin API measure upstreams with `bench`, if there is such an API.
+    /// Lets the admin API measure upstreams with `bench`, where there is such an API.
     pub fn offer_bench(&self, bench: Arc<dyn Bench>) {
         self.current.get().offer_bench(bench);
     }

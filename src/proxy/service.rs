@@ -33,7 +33,7 @@ use crate::{
 };
 
 use super::{
-    admin::{Admin, Bench},
+    admin::{Admin, Bench, BenchPlace},
     answer::AnswerBody,
     asking::NewestModels,
     auth::{Caller, Keys},
@@ -160,6 +160,8 @@ pub(super) struct Service {
     exchanges: Option<Arc<ExchangeLog>>,
     /// The admin API, if there is one.
     admin: Option<Arc<Admin>>,
+    /// What it measures upstreams with.
+    bench: Arc<BenchPlace>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -199,11 +201,9 @@ impl Service {
         self.admin.as_ref()?.issue_code()
     }
 
-    /// Lets the admin API measure upstreams, if there is one.
+    /// Lets the admin API measure upstreams, that of later configurations too.
     pub(super) fn offer_bench(&self, bench: Arc<dyn Bench>) {
-        if let Some(admin) = &self.admin {
-            admin.offer_bench(bench);
-        }
+        self.bench.offer(bench);
     }
 
     /// The names of the hosted tools, and of the providers whose tools are not known yet.

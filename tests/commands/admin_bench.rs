@@ -1,6 +1,6 @@
 //! `/admin/bench` of a running `toolwire serve`.
 
-use std::{fs, net::TcpStream, thread::sleep, time::Duration};
+use std::{fs, net::TcpStream, path::PathBuf, thread::sleep, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,19 +19,26 @@ fn mock(pace: &str) -> Server {
 
 /// A server whose upstreams are the mock, one that nobody can measure, and one without models that have names.
 fn server(folder: &TempDir, mock: &Server) -> Server {
-    let config = format!(
+    let (file, models) = configured(folder, mock);
+    fs::write(&file, models + ADMIN).unwrap();
+    Server::start(toolwire(&["serve", "--config"]).arg(&file))
+}
+
+const ADMIN: &str = "[admin]\napi_keys = [\"an-admin-key\"]\n";
+
+/// The file for it, and what stands there before the admin API.
+fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
+    let models = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n\
          [[upstreams]]\nname = \"local\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"\napi_key = \"sk-of-the-upstream\"\n\
          [[upstreams]]\nname = \"ollama\"\ndialect = \"ollama\"\nbase_url = \"http://127.0.0.1:1\"\n\
          [[upstreams]]\nname = \"any\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
          [[models]]\nname = \"m\"\nupstream = \"local\"\n[[models]]\nname = \"o\"\nupstream = \"ollama\"\n\
-         [[models]]\nname = \"*\"\nupstream = \"any\"\n[admin]\napi_keys = [\"an-admin-key\"]\n",
+         [[models]]\nname = \"*\"\nupstream = \"any\"\n",
         folder.path(),
         mock.address
     );
-    let file = folder.path().join("toolwire.toml");
-    fs::write(&file, config).unwrap();
-    Server::start(toolwire(&["serve", "--config"]).arg(&file))
+    (folder.path().join("toolwire.toml"), models)
 }
 
 /// The status, and the body.
@@ -143,4 +150,24 @@ fn upstream_that_is_not_there_is_in_the_report() {
     assert_eq!(seen["state"], "done", "{seen}");
     let all = &seen["report"]["targets"][0]["all"];
     assert_eq!((&all["streams"], &all["good"], &all["broken"]), (&json!(2), &json!(0), &json!(2)), "{seen}");
+}
+
+#[test]
+fn api_that_a_reload_brings_has_the_bench() {
+    let folder = TempDir::new().unwrap();
+    let mock = mock("none");
+    let (file, models) = configured(&folder, &mock);
+    fs::write(&file, &models).unwrap();
+    let server = Server::start(toolwire(&["serve", "--config"]).arg(&file));
+    assert_eq!(state(&server).0, 404);
+    fs::write(&file, models + ADMIN).unwrap();
+    let (mut status, mut seen) = state(&server);
+    for _ in 0..TRIES {
+        if seen["error"]["type"].is_null() {
+            break;
+        }
+        sleep(Duration::from_millis(50));
+        (status, seen) = state(&server);
+    }
+    assert_eq!((status, &seen), (200, &json!({"state": "idle"})));
 }

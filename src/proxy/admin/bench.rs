@@ -50,14 +50,14 @@ pub struct BenchWish {
 
 /// The bench of the program, if it has one, and the last run.
 #[derive(Debug, Default)]
-pub(super) struct BenchPlace {
+pub(in crate::proxy) struct BenchPlace {
     bench: OnceLock<Arc<dyn Bench>>,
     run: Mutex<Option<Box<dyn BenchRun>>>,
 }
 
 impl BenchPlace {
     /// The program has this bench.
-    pub(super) fn offer(&self, bench: Arc<dyn Bench>) {
+    pub(in crate::proxy) fn offer(&self, bench: Arc<dyn Bench>) {
         // There is one in a process.
         let _ = self.bench.set(bench);
     }

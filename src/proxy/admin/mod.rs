@@ -31,11 +31,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
 use serde_json::{Value, json};
 
+pub(super) use self::bench::BenchPlace;
 pub use self::bench::{Bench, BenchRun, BenchWish};
 pub(super) use self::{access::SessionMark, error::AdminError, path::BASE};
 use self::{
     access::{Access as Door, Visitor},
-    bench::BenchPlace,
     feed::Feed,
     figures::StreamsFeed,
     path::AdminPath,
@@ -176,7 +176,7 @@ impl Admin {
     pub(super) fn new(
         config: &Arc<Config>,
         (execution, bus): (Option<&Arc<Execution>>, Option<Bus<'_>>),
-        (keys, metrics): (&Arc<Keys>, &Arc<Metrics>),
+        (keys, metrics, bench): (&Arc<Keys>, &Arc<Metrics>, &Arc<BenchPlace>),
         reloads: Reloads,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
@@ -200,7 +200,7 @@ impl Admin {
                     runtime: Arc::clone(&before.runtime),
                     feed: Arc::clone(&before.feed),
                     config: Arc::clone(config),
-                    bench: Arc::clone(&before.bench),
+                    bench: Arc::clone(bench),
                     chats: Arc::clone(&before.chats),
                     metrics,
                     reloads,
@@ -217,7 +217,7 @@ impl Admin {
                 runtime: Arc::new(Runtime::start()?),
                 feed: Arc::default(),
                 config: Arc::clone(config),
-                bench: Arc::default(),
+                bench: Arc::clone(bench),
                 chats: Arc::default(),
                 metrics,
                 reloads,
@@ -268,11 +268,6 @@ impl Admin {
     /// Ends the connections of all readers of events.
     pub(super) fn end_readers(&self) {
         self.feed.end_readers();
-    }
-
-    /// The program has this bench.
-    pub(super) fn offer_bench(&self, bench: Arc<dyn Bench>) {
-        self.bench.offer(bench);
     }
 
     /// The chats of the console.

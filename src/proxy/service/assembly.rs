@@ -135,7 +135,9 @@ impl Service {
             None => listeners_tls(&config, &metrics)?,
         };
         let bus = audit.as_ref().zip(exchanges.as_ref());
-        let admin = Admin::new(&config, (started, bus), (&keys, &metrics), reloads.clone(), known);
+        let bench = earlier.map(|earlier| Arc::clone(&earlier.bench)).unwrap_or_default();
+        let shared = (&keys, &metrics, &bench);
+        let admin = Admin::new(&config, (started, bus), shared, reloads.clone(), known);
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
             None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl, &stores),
@@ -173,6 +175,7 @@ impl Service {
             vision: earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default(),
             audit,
             exchanges,
+            bench,
             metrics,
             tap,
             redactor,
@@ -213,6 +216,7 @@ impl Service {
             audit: self.audit.clone(),
             exchanges: self.exchanges.clone(),
             admin: self.admin.clone(),
+            bench: Arc::clone(&self.bench),
             budget: Arc::clone(&self.budget),
             reloads: self.reloads.clone(),
             tracer: self.tracer.clone(),
