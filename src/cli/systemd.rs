@@ -35,9 +35,37 @@ pub(super) fn sockets() -> Result<Vec<TcpListener>, String> {
     sockets.collect()
 }
 
+/// How long systemd, which reads the messages of all units, may take to have room for a message that must not be lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Tells systemd how the server is.
 #[derive(Debug)]
-pub(super) struct Notifier(Option<(UnixDatagram, SocketAddr)>);
+pub(super) struct Notifier(Option<Sockets>);
+
+/// The ways to systemd.
+#[derive(Debug)]
+struct Sockets {
+    address: SocketAddr,
+    /// For messages that must not be lost.
+    patient: UnixDatagram,
+    /// For messages that others follow: they must not delay anything.
+    hasty: UnixDatagram,
+}
+
+impl Sockets {
+    fn to(address: SocketAddr) -> io::Result<Self> {
+        let (patient, hasty) = (UnixDatagram::unbound()?, UnixDatagram::unbound()?);
+        patient.set_write_timeout(Some(PATIENCE))?;
+        hasty.set_nonblocking(true)?;
+        Ok(Self { address, patient, hasty })
+    }
+
+    fn send(&self, socket: &UnixDatagram, state: &str) {
+        if let Err(error) = socket.send_to_addr(state.as_bytes(), &self.address) {
+            tracing::debug!(%error, "systemd could not be notified");
+        }
+    }
+}
 
 impl Notifier {
     /// Notifies the socket that `NOTIFY_SOCKET` names, if it is set.
@@ -47,12 +75,8 @@ impl Notifier {
             Some((b'@', name)) => abstract_address(name),
             _ => SocketAddr::from_pathname(&name),
         };
-        match address.and_then(|address| Ok((UnixDatagram::unbound()?, address))) {
-            Ok((socket, address)) => {
-                // It must not delay anything.
-                let _ = socket.set_nonblocking(true);
-                Self(Some((socket, address)))
-            }
+        match address.and_then(Sockets::to) {
+            Ok(sockets) => Self(Some(sockets)),
             Err(error) => {
                 tracing::warn!(%error, "NOTIFY_SOCKET cannot be used");
                 Self(None)
@@ -62,7 +86,7 @@ impl Notifier {
 
     /// The server serves.
     pub(super) fn ready(&self, generation: u64) {
-        self.send(&format!("READY=1\nSTATUS=Serving, configuration {generation}"));
+        self.tell(&format!("READY=1\nSTATUS=Serving, configuration {generation}"));
     }
 
     /// The configuration is being loaded again. [`Notifier::ready`] follows.
@@ -70,17 +94,17 @@ impl Notifier {
         let now = clock_gettime(ClockId::Monotonic);
         let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
         let micros = seconds.unwrap_or_default() * 1_000_000 + nanos.unwrap_or_default() / 1000;
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=Loading the configuration"));
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=Loading the configuration"));
     }
 
     /// The server stops. Asks again and again for more time: it ends by itself.
     pub(super) async fn stopping(&self) {
         let extend = format!("EXTEND_TIMEOUT_USEC={}", (EXTENSION * 3).as_micros());
-        self.send(&format!("STOPPING=1\n{extend}\nSTATUS=Open streams may end"));
+        self.tell(&format!("STOPPING=1\n{extend}\nSTATUS=Open streams may end"));
         let mut ticks = interval(EXTENSION);
         loop {
             ticks.tick().await;
-            self.send(&extend);
+            self.tell(&extend);
         }
     }
 
@@ -93,14 +117,15 @@ impl Notifier {
         let mut ticks = interval(Duration::from_micros(limit / 2));
         loop {
             ticks.tick().await;
-            self.send("WATCHDOG=1");
+            if let Some(sockets) = &self.0 {
+                sockets.send(&sockets.hasty, "WATCHDOG=1");
+            }
         }
     }
 
-    fn send(&self, state: &str) {
-        let Some((socket, address)) = &self.0 else { return };
-        if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
-            tracing::debug!(%error, "systemd could not be notified");
+    fn tell(&self, state: &str) {
+        if let Some(sockets) = &self.0 {
+            sockets.send(&sockets.patient, state);
         }
     }
 }
@@ -114,4 +139,30 @@ fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
 #[cfg(not(target_os = "linux"))]
 fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn message_of_a_new_state_waits_for_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        systemd.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let sockets = Sockets::to(SocketAddr::from_pathname(&path).unwrap()).unwrap();
+        // More than a queue takes.
+        (0..1000).for_each(|_| sockets.send(&sockets.hasty, "WATCHDOG=1"));
+        let notifier = Notifier(Some(sockets));
+        let told = thread::spawn(move || notifier.ready(1));
+        thread::sleep(Duration::from_millis(20));
+        let mut message = [0; 64];
+        while !message.starts_with(b"READY=1") {
+            systemd.recv(&mut message).unwrap();
+        }
+        told.join().unwrap();
+    }
 }
