@@ -213,9 +213,9 @@ test("the list is used by keys, and filters stay in the address", async () => {
   await page.getByRole("row", { name: /lumo-max/ }).waitFor();
   await page.keyboard.press("/");
   await page.keyboard.type("state:error");
-  await page.getByRole("row", { name: /local-8b/ }).waitFor();
-  assert.equal(await page.locator(".item").count(), 1);
-  assert.ok(page.url().endsWith("#/live?q=state%3Aerror"));
+  await page.waitForURL(/#\/live\?q=state%3Aerror$/);
+  await page.locator(".item").nth(1).waitFor({ state: "detached" });
+  assert.match(await page.locator(".item").innerText(), /local-8b/);
   await page.getByLabel("Filter").fill("nope:1");
   await page.getByText("there is no nope").waitFor();
   await page.getByLabel("Filter").fill("");
@@ -305,7 +305,8 @@ test("an answer is shown piece by piece, kept, exported and forgotten", async ()
 test("a failed answer says what to do, and one that is stopped ends", async () => {
   const base = withQuestion(answers());
   let tries = 0;
-  own.state.answers = { ...base, "POST /console/api/chat": (_, response) => {
+  const stopped = [];
+  own.state.answers = { ...base, "DELETE /console/api/chat/ex_chat": (_, response) => (stopped.push(1), response.writeHead(204).end()), "POST /console/api/chat": (_, response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     if (tries++) return response.write(sse(CHAT.slice(0, 12)));
     response.end(sse([...CHAT.slice(0, 9), ["error", { exchange: "ex_chat", error: { code: "timeout", message: HOSTILE, retryable: true } }]]));
@@ -315,8 +316,10 @@ test("a failed answer says what to do, and one that is stopped ends", async () =
   await page.getByRole("button", { name: "Try again" }).waitFor();
   await check(page, "failed answer");
   await page.getByRole("button", { name: "Try again" }).click();
-  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("The newest stable release").waitFor();
+  await Promise.all([page.waitForResponse((response) => response.request().method() === "DELETE"), page.getByRole("button", { name: "Stop" }).click()]);
   await page.getByText("You stopped it.").waitFor();
+  assert.deepEqual(stopped, [1]);
   await end();
   own.state.answers = base;
 });
