@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -98,6 +98,7 @@ fn file(folder: &TempDir) -> String {
 fn ask(address: &str) -> Result<String, ErrorKind> {
     let asked = || {
         let mut socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
         socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
         let mut reply = String::new();
         socket.read_to_string(&mut reply)?;
@@ -125,11 +126,14 @@ fn restart_with_an_inherited_socket_loses_no_connection() {
     };
     thread::scope(|scope| {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(load)).collect();
+        // Clients run until `is_over` is set, so no assertion may come before that.
+        let mut statuses = Vec::new();
         for _ in 0..3 {
-            let before = answers.load(Ordering::SeqCst);
-            assert_eq!(launcher.restart(), "stopped 0");
-            // The new program serves.
-            while answers.load(Ordering::SeqCst) < before + 50 {
+            statuses.push(launcher.restart());
+            // The new program serves, so it can be stopped: more answers came than the last one can have left behind.
+            let stopped_at = answers.load(Ordering::SeqCst);
+            let deadline = Instant::now() + Duration::from_secs(120);
+            while answers.load(Ordering::SeqCst) < stopped_at + 50 && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(5));
             }
         }
@@ -137,6 +141,7 @@ fn restart_with_an_inherited_socket_loses_no_connection() {
         for client in clients {
             assert_eq!(client.join().unwrap(), [], "all requests are answered");
         }
+        assert_eq!(statuses, ["stopped 0"; 3]);
     });
 }
 
