@@ -65,6 +65,13 @@ pub(super) struct Exchange<'a> {
     pub(super) made: Option<Bytes>,
 }
 
+impl Exchange<'_> {
+    /// Whether an upstream is asked for the response.
+    pub(super) fn asks_upstream(&self) -> bool {
+        self.command.is_none() && self.made.is_none()
+    }
+}
+
 /// What requests have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'c, 's> {

@@ -280,6 +280,13 @@ impl Service {
         body: &Bytes,
         (id, trace): (&ExchangeId, Option<&Parent>),
     ) -> Begun {
+        let report = self.report(&exchange, &client, (id, caller));
+        let watch = self.watch(&exchange, &client, (body, id), report.as_ref());
+        let attempt = exchange.asks_upstream().then(|| {
+            let upstream_model = exchange.model.upstream_name(&exchange.conversation.model);
+            let about = (&exchange.conversation.sampling, exchange.request.stream);
+            Attempt::begin(trace, (client.upstream(), upstream_model), about)
+        });
         let Exchange {
             model,
             dialect,
@@ -294,54 +301,6 @@ impl Service {
             command,
             made,
         } = exchange;
-        let rules = || exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
-        let hosted_rules = hosted.as_ref().map(|hosted| hosted.rules());
-        // What no upstream was asked cannot be replayed.
-        let has_upstream = command.is_none();
-        let asks_upstream = has_upstream && made.is_none();
-        let report = self.audit.as_ref().map(|audit| {
-            let opening = report::Opening {
-                exchange: id,
-                model: &conversation.model,
-                key: caller.label(),
-                client: dialect,
-                upstream: &client.upstream().name,
-                upstream_dialect: client.upstream().dialect().name(),
-                upstream_model: model.upstream_name(&conversation.model),
-                tools: hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
-            };
-            ExchangeReport::new((audit, self.exchanges.as_deref()), opening, has_upstream)
-        });
-        let tap = self.tap.as_ref().filter(|_| asks_upstream);
-        // Without its key, an encrypted response cannot be read again.
-        let captures = report.as_ref().and_then(ExchangeReport::captures);
-        let captures =
-            self.exchanges.as_ref().zip(captures.filter(|_| has_upstream && request.key.is_none()));
-        let watch = (tap.is_some() || captures.is_some()).then(|| {
-            let opening = Opening {
-                id: &id.request,
-                body,
-                conversation: &conversation,
-                model,
-                dialect,
-                upstream: client.upstream(),
-                request: &request,
-                rules: &rules(),
-                hosted: hosted_rules.as_ref(),
-                answering: &answering,
-            };
-            let capture = captures.map(|(log, record)| log.capture(record, &opening, &self.redactor));
-            match (tap.and_then(|tap| tap.begin(&opening)), capture) {
-                (Some(tap), Some(capture)) => Some(Box::new(Both(tap, capture)) as Box<dyn Watch>),
-                (tap, capture) => tap.or(capture),
-            }
-        });
-        let watch = watch.flatten();
-        let attempt = asks_upstream.then(|| {
-            let upstream_model = model.upstream_name(&conversation.model);
-            let about = (&conversation.sampling, request.stream);
-            Attempt::begin(trace, (client.upstream(), upstream_model), about)
-        });
         let begun = Instant::now();
         let (prefill, key) = (request.prefill.clone(), request.key.clone());
         let is_command = command.is_some();
@@ -356,15 +315,16 @@ impl Service {
                     Some(body) => Box::pin(ready(Ok(client.made(body)))),
                     None => client.traced(context).begin(request).await,
                 };
-                (opening, exchange::pipeline((model, &rules()), dialect, &conversation, &answering))
+                let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
+                (opening, exchange::pipeline((model, &rules), dialect, &conversation, &answering))
             }
         };
         let mut pipeline = pipeline.redacting(self.redactor.clone());
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key.filter(|_| !is_command));
         pipeline.leaves_out(&left_out);
-        if let Some(rules) = hosted_rules {
-            pipeline.host(rules);
+        if let Some(hosted) = &hosted {
+            pipeline.host(hosted.rules());
             pipeline.keep_state(model.wants_back());
         } else if let Some(keeper) = &keeper {
             pipeline.keep_state(keeper.wants());
@@ -376,6 +336,66 @@ impl Service {
         }
         let stage = Stage::Opening(opening);
         Begun { client, begun, attempt, stage, hops, store, keeper, pipeline, watch, report }
+    }
+
+    /// What reports the exchange to the event feed and the audit file, if anyone hears of it.
+    fn report(
+        &self,
+        exchange: &Exchange<'_>,
+        client: &Client,
+        (id, caller): (&ExchangeId, &Caller),
+    ) -> Option<ExchangeReport> {
+        let audit = self.audit.as_ref()?;
+        let asked_name = exchange.conversation.model.as_str();
+        let opening = report::Opening {
+            exchange: id,
+            model: asked_name,
+            key: caller.label(),
+            client: exchange.dialect,
+            upstream: &client.upstream().name,
+            upstream_dialect: client.upstream().dialect().name(),
+            upstream_model: exchange.model.upstream_name(asked_name),
+            tools: exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
+        };
+        Some(ExchangeReport::new((audit, self.exchanges.as_deref()), opening, exchange.command.is_none()))
+    }
+
+    /// What gets the bytes of the exchange: a recording, the exchanges that are shown, or both.
+    fn watch(
+        &self,
+        exchange: &Exchange<'_>,
+        client: &Client,
+        (body, id): (&Bytes, &ExchangeId),
+        report: Option<&ExchangeReport>,
+    ) -> Option<Box<dyn Watch>> {
+        let tap = self.tap.as_ref().filter(|_| exchange.asks_upstream());
+        // What no upstream was asked cannot be replayed, and without its key, an encrypted response cannot be read again.
+        let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
+        let captures = report.and_then(ExchangeReport::captures).filter(|_| is_readable);
+        let captures = self.exchanges.as_ref().zip(captures);
+        if tap.is_none() && captures.is_none() {
+            return None;
+        }
+        let Exchange { model, conversation, answering, starts_in_reasoning, .. } = exchange;
+        let rules = exchange::rules(model, &conversation.model, answering, *starts_in_reasoning);
+        let hosted = exchange.hosted.as_ref().map(|hosted| hosted.rules());
+        let opening = Opening {
+            id: &id.request,
+            body,
+            conversation,
+            model,
+            dialect: exchange.dialect,
+            upstream: client.upstream(),
+            request: &exchange.request,
+            rules: &rules,
+            hosted: hosted.as_ref(),
+            answering,
+        };
+        let capture = captures.map(|(log, record)| log.capture(record, &opening, &self.redactor));
+        match (tap.and_then(|tap| tap.begin(&opening)), capture) {
+            (Some(tap), Some(capture)) => Some(Box::new(Both(tap, capture))),
+            (tap, capture) => tap.or(capture),
+        }
     }
 }
 
