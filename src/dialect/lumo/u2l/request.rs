@@ -64,23 +64,26 @@ fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>
     Ok(())
 }
 
-/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL.
+/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL, which is then one of any bytes. Each has a mark of
+/// its own (docs/protocols/lumo.md#encryption).
 fn seal_part(
     part: &mut Map<String, Value>,
     seal: &mut impl FnMut(&[u8]) -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     if let Some(Value::String(text)) = part.get_mut("text") {
         *text = seal(text.as_bytes())?;
+        part.insert("encrypted".to_owned(), true.into());
     }
-    if let Some(Value::String(url)) = part.get_mut("image_url").and_then(|image| image.get_mut("url")) {
-        let (head, data) =
-            url.split_once(";base64,").filter(|(head, _)| head.starts_with("data:")).ok_or_else(|| {
-                let message =
-                    "an image that is only a link cannot be encrypted; send its bytes as a `data:` URL";
-                Failure::new(Kind::Request, message)
-            })?;
-        *url = format!("{head};base64,{}", seal(&image_bytes(data)?)?);
-    }
+    let Some(image) = part.get_mut("image_url").and_then(Value::as_object_mut) else { return Ok(()) };
+    let Some(url) = image.get("url").and_then(Value::as_str) else { return Ok(()) };
+    let data = url.split_once(";base64,").filter(|(head, _)| head.starts_with("data:")).map(|(_, data)| data);
+    let data = data.ok_or_else(|| {
+        let message = "an image that is only a link cannot be encrypted; send its bytes as a `data:` URL";
+        Failure::new(Kind::Request, message)
+    })?;
+    let sealed = format!("data:application/octet-stream;base64,{}", seal(&image_bytes(data)?)?);
+    image.insert("url".to_owned(), sealed.into());
+    image.insert("encrypted".to_owned(), true.into());
     Ok(())
 }
 

@@ -113,7 +113,10 @@ fn every_turn_of_a_request_is_encrypted() {
     );
     assert_eq!(messages[2]["content"][0]["type"], "text");
     let url = messages[2]["content"][1]["image_url"]["url"].as_str().unwrap();
-    assert_eq!(url.strip_prefix("data:image/png;base64,").unwrap().len(), 48);
+    assert_eq!(url.strip_prefix("data:application/octet-stream;base64,").unwrap().len(), 48);
+    // Beside the turn's mark, as in Proton's own client.
+    let marks = [&messages[2]["content"][0], &messages[2]["content"][1]["image_url"]];
+    assert!(marks.iter().all(|holder| holder["encrypted"] == true), "{sealed}");
     let text = sealed.to_string();
     assert!(!text.contains("secret") && !text.contains("c2VjcmV0"), "{text}");
     let id: Vec<_> = key.id().split('-').map(str::len).collect();
