@@ -114,13 +114,35 @@ impl Opened {
     }
 
     fn seal(&self, number: u8, plain: &str) -> String {
+        self.seal_as(number, plain, &format!("response.{}.chunk", self.id))
+    }
+
+    /// Encrypts a text for what the associated data says after `lumo.`.
+    fn seal_as(&self, number: u8, plain: &str, what: &str) -> String {
         let mut content = plain.as_bytes().to_vec();
-        let aad = Aad::from(format!("lumo.response.{}.chunk", self.id));
+        let aad = Aad::from(format!("lumo.{what}"));
         let nonce = [number; 12];
         self.cipher()
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut content)
             .unwrap();
         STANDARD.encode([nonce.to_vec(), content].concat())
+    }
+
+    /// A piece that is wrong in this way.
+    fn damaged(&self, how: &str) -> String {
+        let good = self.seal(9, "lost");
+        match how {
+            "aad" => self.seal_as(9, "lost", &format!("request.{}.turn", self.id)),
+            "id" => self.seal_as(9, "lost", "response.00000000-0000-4000-8000-000000000000.chunk"),
+            "base64" => good[..good.len() - 1].to_owned(),
+            "tag" => {
+                let mut bytes = STANDARD.decode(good).unwrap();
+                *bytes.last_mut().unwrap() ^= 1;
+                STANDARD.encode(bytes)
+            }
+            "short" => STANDARD.encode([0; 27]),
+            other => panic!("{other}"),
+        }
     }
 }
 
@@ -239,18 +261,33 @@ async fn first_version_is_encrypted() {
     assert_eq!(seen.lock().unwrap()[0].turns, ["hi"]);
 }
 
+/// Each switch of a server that does something wrong, as the first piece and as a later one. What comes after it is not passed on.
 #[tokio::test]
-async fn piece_for_another_request_fails_the_response() {
+async fn piece_that_cannot_be_decrypted_fails_the_response() {
     let (_upstream, setup, _seen) = stand(|opened| {
-        let other = Opened { id: "00000000-0000-4000-8000-000000000000".to_owned(), ..opened.clone() };
-        delta(&json!({"content": other.seal(1, "x"), "encrypted": true})) + END
+        let piece = |sealed: String| delta(&json!({"content": sealed, "encrypted": true}));
+        let (how, place) = opened.turns[0].split_once(' ').unwrap();
+        let before = if place == "later" { piece(opened.seal(1, "before")) } else { String::new() };
+        before + &piece(opened.damaged(how)) + &piece(opened.seal(2, "behind")) + END
     })
     .await;
     let proxy = setup.start().await;
-    let question = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
-    let reply = Client::new().chat(&proxy, question.to_string()).await;
-    assert_eq!(reply.status(), 502);
-    assert_eq!(reply.json().await["error"]["code"], "upstream_decrypt_failed");
+    for how in ["aad", "id", "base64", "tag", "short"] {
+        for (place, stream, status) in
+            [("first", false, 502), ("first", true, 502), ("later", false, 502), ("later", true, 200)]
+        {
+            let messages = json!([{"role": "user", "content": format!("{how} {place}")}]);
+            let question = json!({"model": "m", "messages": messages, "stream": stream});
+            let reply = Client::new().chat(&proxy, question.to_string()).await;
+            assert_eq!(reply.status(), status, "{question}");
+            let body = reply.rest().await;
+            assert!(
+                body.contains("upstream_decrypt_failed") && !body.contains("behind"),
+                "{question}: {body}"
+            );
+            assert_eq!(body.contains("before"), status == 200, "{question}: {body}");
+        }
+    }
 }
 
 /// Without a key, nothing is sent: not in plain text either.
