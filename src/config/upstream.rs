@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -349,7 +350,11 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                 options.settings(&mut Reading(table));
                 Some(())
             });
-            match options.prepare(&|path| fs::read_to_string(path), unix_time()) {
+            let read = |path: &Path| {
+                cell.context.files.note(path);
+                fs::read_to_string(path)
+            };
+            match options.prepare(&read, unix_time()) {
                 Ok(None) => {}
                 Ok(Some(warning)) => cell.warn(warning),
                 Err(problem) => _ = cell.wrong::<()>(problem),

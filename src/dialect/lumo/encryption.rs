@@ -81,8 +81,12 @@ impl Encryption {
         };
         let left = recipient.expires_at().map(|end| end.saturating_sub(now));
         let warning = left.filter(|left| *left < WARNED_BEFORE).map(|left| {
-            let (fingerprint, days) = (recipient.fingerprint(), left / 86_400);
-            format!("the key {fingerprint} expires in {days} days; set `u2l_key` to the server's new one")
+            let fingerprint = recipient.fingerprint();
+            let when = match left {
+                0 => "has expired".to_owned(),
+                left => format!("expires in {} days", left.div_ceil(86_400)),
+            };
+            format!("the key {fingerprint} {when}; set `u2l_key` to the server's new one")
         });
         self.recipient = Some(Arc::new(recipient));
         Ok(warning)
@@ -116,5 +120,26 @@ impl Encryption {
             return Ok(UpstreamRequest { body, key: Some(key), ..request });
         }
         Err(Failure::new(Kind::Internal, "there is no key to encrypt the request with"))
+    }
+}
+
+#[cfg(all(test, feature = "lumo-u2l", feature = "proxy"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_of_the_u2l_key_is_a_warning() {
+        let end = Recipient::lumo().unwrap().expires_at().unwrap();
+        let warning = |now: u64| {
+            let mut encryption = Encryption { is_on: true, ..Encryption::default() };
+            encryption.prepare(&|_| Err(io::ErrorKind::NotFound.into()), now).unwrap()
+        };
+        assert_eq!(warning(end - WARNED_BEFORE), None);
+        for (now, expected) in
+            [(end - 86_400, "expires in 1 days"), (end, "has expired"), (u64::MAX, "has expired")]
+        {
+            let said = warning(now).unwrap();
+            assert!(said.contains(expected) && said.contains("f032a116"), "{said}");
+        }
     }
 }
