@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::session::{Form, Session};
+use super::session::{Form, Session, is_usable};
 use crate::settings::{Field, Key, OneOf, Settings};
 
 /// Proton's own API, and where sessions in the form of tokens are refreshed (docs/protocols/lumo.md#refresh).
@@ -180,6 +180,12 @@ impl AccountSettings {
             || (self.refresh_token.is_some() && self.uid.is_none())
         {
             return Some("`uid` and `access_token` belong together");
+        }
+        if self.uid.as_deref().is_some_and(|uid| !is_usable(uid)) {
+            return Some("`uid` has characters that no id of a session has");
+        }
+        if self.secrets().any(|token| !is_usable(token.expose_secret())) {
+            return Some("a token has characters that no token has; of a cookie, take the value alone");
         }
         if self.refresh_token.is_some() && self.session.is_none() {
             return Some(

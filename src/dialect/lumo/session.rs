@@ -194,9 +194,10 @@ pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
     Some(brought)
 }
 
-/// Whether a text can be part of a header. No token is longer than a few hundred bytes.
-fn is_usable(text: &str) -> bool {
-    (1..=8 << 10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+/// Whether a text can be part of a header, and of a cookie (RFC 6265, section 4.1.1). No token is longer than a few hundred bytes.
+pub(super) fn is_usable(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
+    (1..=8 << 10).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 fn secret(text: &str) -> Result<HeaderValue, InvalidHeaderValue> {

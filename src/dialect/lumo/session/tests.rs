@@ -148,6 +148,8 @@ fn mistakes_in_a_file_are_named_without_its_secrets() {
         (r#"{"access_token":"secret"}"#, "`uid` is missing"),
         (r#"{"uid":"u","access_token":["secret"]}"#, "`access_token` is not a text"),
         (r#"{"uid":"u","access_token":"secret\nx: y"}"#, "`access_token` is not a text"),
+        (r#"{"uid":"u","access_token":"secret;x=y"}"#, "`access_token` is not a text"),
+        (r#"{"uid":"u;x=y","access_token":"secret"}"#, "`uid` is not a text"),
         (r#"{"uid":"u","access_token":"secret","form":"secret"}"#, "`form` is neither"),
         (r#"{"uid":"u","access_token":"secret","expires_at":"secret"}"#, "`expires_at` is not a time"),
     ] {
@@ -219,6 +221,8 @@ fn settings_that_contradict_each_other_are_reported() {
             false,
             false,
         ),
+        (AccountSettings { uid: Some("u\r\nx: y".to_owned()), access_token: token(), ..none() }, false, true),
+        (AccountSettings { uid: uid(), access_token: Some("AUTH-u=t; x=y".into()), ..none() }, false, true),
     ] {
         assert_eq!(settings.problem(has_key).is_some(), is_wrong, "{settings:?} {has_key}");
     }
