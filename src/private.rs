@@ -36,13 +36,21 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, |_| Ok(()))
 }
 
-/// The same even if the machine stops. Waits for the disk.
+/// The same even if the machine stops, and the new one is there as soon as this returns. Waits for the disk.
 pub(crate) fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    put(path, bytes, File::sync_all)
+    put(path, bytes, File::sync_all)?;
+    // The new name is on disk when the folder is. Where a folder cannot be written by itself, nothing better can be done.
+    #[cfg(unix)]
+    if let Some(folder) = path.parent() {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    }
+    Ok(())
 }
 
 fn put(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let fresh = path.with_extension("new");
+    // The whole name is kept: files that differ only after the dot may be replaced at the same time.
+    let fresh = path.with_added_extension("new");
     // An earlier attempt may have left it. Nothing is written through a link.
     if let Err(error) = fs::remove_file(&fresh)
         && error.kind() != io::ErrorKind::NotFound
@@ -61,4 +69,26 @@ fn dir_builder() -> DirBuilder {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_differ_after_the_dot_are_replaced_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["lumo.work", "lumo.home"].map(|name| folder.path().join(name));
+        std::thread::scope(|scope| {
+            for path in &paths {
+                scope.spawn(move || {
+                    let own = path.to_string_lossy().into_owned().repeat(200);
+                    for _ in 0..200 {
+                        replace(path, own.as_bytes()).unwrap();
+                        assert_eq!(fs::read_to_string(path).unwrap(), own);
+                    }
+                });
+            }
+        });
+    }
 }

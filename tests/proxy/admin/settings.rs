@@ -303,7 +303,7 @@ async fn what_cannot_be_written_is_not_said_to_be_saved() {
     let victim = target.path().join("victim");
     fs::write(&victim, "untouched").unwrap();
     let (_upstream, proxy) = start(other.path()).await;
-    std::os::unix::fs::symlink(&victim, other.path().join("settings.new")).unwrap();
+    std::os::unix::fs::symlink(&victim, other.path().join("settings.json.new")).unwrap();
     assert_eq!(patch(&proxy, &json!({"execution.max_calls": 3})).await.0, 200);
     assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
 }
