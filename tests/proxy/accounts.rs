@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use http::StatusCode;
@@ -181,6 +183,23 @@ async fn two_proxies_with_one_file_keep_the_session() {
     assert_eq!(kept(&file)["access_token"], "access-2");
 }
 
+/// The same if they know the file by different paths, and the link stays one.
+#[tokio::test]
+async fn session_behind_a_link_is_replaced_where_it_is() {
+    let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
+    let (inner, link) = (folder.path().join("inner"), folder.path().join("inner/link.json"));
+    fs::create_dir(inner).unwrap();
+    symlink("../lumo.json", &link).unwrap();
+    let proxies = [setup(&proton, &link).start().await, setup(&proton, &file).start().await];
+    let (first, second) = tokio::join!(ask(&proxies[0]), ask(&proxies[1]));
+    assert_eq!((first.0, second.0), (StatusCode::OK, StatusCode::OK), "{first:?} {second:?}");
+    let accounts = proton.accounts();
+    assert_eq!((accounts.refreshes, accounts.refused), (1, 0));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!((&kept(&file)["access_token"], kept(&link)), (&json!("access-2"), kept(&file)));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
 #[tokio::test]
 async fn token_is_renewed_before_it_expires_without_a_wait() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
@@ -348,7 +367,31 @@ async fn missing_and_broken_files_leave_the_upstream_logged_out() {
         let proxy = setup(&proton, &file).start().await;
         assert_eq!(refusal(&proxy).await.0, "upstream_logged_out", "{text:?}");
     }
+    // Reading a pipe would wait for a writer.
+    fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    assert_eq!(refusal(&setup(&proton, &file).start().await).await.0, "upstream_logged_out");
     assert_eq!(proton.accounts().heads.len(), 0);
+}
+
+/// Tokens that cannot be written are used from memory, and written when the proxy ends, unless there is a new login by then.
+#[tokio::test]
+async fn tokens_that_cannot_be_written_are_written_at_the_end() {
+    for is_new_login in [false, true] {
+        let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
+        let obstacle = folder.path().join("lumo.json.new");
+        fs::create_dir(&obstacle).unwrap();
+        let mut proxy = setup(&proton, &file).start().await;
+        assert_eq!(ask(&proxy).await.0, 200);
+        assert_eq!(kept(&file)["access_token"], "access-1");
+        fs::remove_dir(&obstacle).unwrap();
+        if is_new_login {
+            fs::write(&file, session(7, &json!({"uid": "u7"}))).unwrap();
+        }
+        proxy.stop();
+        proxy.ended().await;
+        assert_eq!(kept(&file)["access_token"], if is_new_login { "access-7" } else { "access-2" });
+    }
 }
 
 #[tokio::test]

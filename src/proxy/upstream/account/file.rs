@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -15,6 +15,9 @@ use crate::{dialect::Session, private};
 
 /// Bytes of a session's file. Sessions have less than 1 KiB.
 const MAX_FILE: u64 = 64 << 10;
+
+/// Links that are followed from the configured path, as in Linux.
+const MAX_LINKS: usize = 40;
 
 /// How long another process may hold the lock. It is longer than a refresh takes.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
@@ -36,7 +39,7 @@ impl SessionFile {
     /// # Errors
     /// Why that is not possible, in words.
     pub(super) fn lock(&self) -> Result<File, String> {
-        let path = self.0.with_added_extension("lock");
+        let path = self.place().with_added_extension("lock");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
@@ -85,7 +88,7 @@ impl SessionFile {
     pub(super) fn write(&self, session: &Session) -> Result<(), String> {
         let text = session.to_file(&self.text().unwrap_or_default());
         let cannot = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
-        private::replace_on_disk(&self.0, &text).map_err(cannot)
+        private::replace_on_disk(&self.place(), &text).map_err(cannot)
     }
 
     /// Removes the session.
@@ -94,7 +97,7 @@ impl SessionFile {
     /// Why that failed, in words.
     #[cfg(feature = "cli")]
     pub(super) fn remove(&self) -> Result<(), String> {
-        match fs::remove_file(&self.0) {
+        match fs::remove_file(self.place()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(format!("cannot remove {}: {error}", self.0.display()))
             }
@@ -106,10 +109,28 @@ impl SessionFile {
         &self.0
     }
 
-    fn text(&self) -> io::Result<Vec<u8>> {
-        if fs::metadata(&self.0)?.len() > MAX_FILE {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is larger than a session is"));
+    /// Where the session itself is: if the path is a link, where that leads. The link stays, and whoever uses the other path has the
+    /// same lock and sees the new tokens.
+    fn place(&self) -> PathBuf {
+        let mut place = self.0.clone();
+        for _ in 0..MAX_LINKS {
+            let Ok(target) = fs::read_link(&place) else { break };
+            place = place.parent().map(|folder| folder.join(&target)).unwrap_or(target);
         }
-        fs::read(&self.0)
+        place
+    }
+
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+        // Opening a pipe would wait for a writer.
+        if !fs::metadata(&self.0)?.is_file() {
+            return Err(wrong("it is not a regular file"));
+        }
+        let mut text = Vec::new();
+        File::open(&self.0)?.take(MAX_FILE + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_FILE {
+            return Err(wrong("it is larger than a session is"));
+        }
+        Ok(text)
     }
 }

@@ -130,8 +130,7 @@ impl Keeper {
     ) -> Result<Kept, Trouble> {
         let _lock = self.file.as_ref().map(SessionFile::lock).transpose().map_err(Trouble::passing)?;
         let session = match used {
-            // What is in the file is older.
-            Some(unsaved) if !unsaved.is_saved => self.saved(unsaved.session.clone()).session,
+            Some(unsaved) if self.is_older_than(unsaved) => self.saved(unsaved.session.clone()).session,
             _ => self.read().map_err(Trouble::logged_out)?,
         };
         let is_other = used.is_none_or(|used| !used.session.has_tokens_of(&session));
@@ -149,6 +148,21 @@ impl Keeper {
         Ok(self.saved(renewed.map_err(|error| Trouble::answered(&error, &session))?))
     }
 
+    /// Writes a session that could not be written before, at the end of the process or of the account's settings.
+    pub(super) fn save_again(&self, unsaved: &Kept) {
+        // Without the lock, the file is as it was.
+        let Ok(_lock) = self.file.as_ref().map(SessionFile::lock).transpose() else { return };
+        if self.is_older_than(unsaved) {
+            self.saved(unsaved.session.clone());
+        }
+    }
+
+    /// Whether what is in the file is older than a session, because that could not be written. A new login is not: it has another id.
+    fn is_older_than(&self, kept: &Kept) -> bool {
+        let stored = || self.file.as_ref().and_then(|file| file.read().ok().flatten());
+        !kept.is_saved && stored().is_none_or(|stored| stored.uid == kept.session.uid)
+    }
+
     /// Writes a session to the file.
     fn saved(&self, session: Session) -> Kept {
         let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&session));
@@ -157,7 +171,7 @@ impl Keeper {
             tracing::error!(
                 upstream,
                 error,
-                "the new tokens are only in memory, and the session ends with this process"
+                "the new tokens are only in memory; unless they can be written later, the session ends with this process"
             );
         }
         Kept { session, is_saved: written.is_ok() }

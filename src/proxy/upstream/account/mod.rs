@@ -340,11 +340,15 @@ impl State {
     }
 }
 
-/// Waits for an attempt, so that no tokens are lost.
+/// Waits for an attempt, and writes what could not be written before, so that no tokens are lost.
 impl Drop for Account {
     fn drop(&mut self) {
         let thread = self.shared.state().thread.take();
         // An error means that the thread panicked, and so has ended.
         let _ = thread.map(JoinHandle::join);
+        let live = self.shared.state().live.take();
+        if let Some(unsaved) = live.filter(|live| !live.kept.is_saved) {
+            self.shared.keeper.save_again(&unsaved.kept);
+        }
     }
 }
