@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Requests that have begun end with the service that they have ([`CurrentService`]). The execution stage of before ends
-//! with the last of them.
+//! with the last of them, and accounts of upstreams that have changed when their sessions are not being refreshed any more.
 
 use std::{
     convert::Infallible,
@@ -27,6 +27,7 @@ use tokio::{
 use super::{
     current::CurrentService,
     service::{Service, unix_time},
+    upstream::ReplacedAccount,
 };
 use crate::{
     config::{Changes, Config, Loaded, Problem, Problems, Severity},
@@ -46,7 +47,7 @@ const MAX_PROBLEMS: usize = 50;
 /// Bytes of the message of such a problem. Some repeat the value.
 const MAX_MESSAGE: usize = 500;
 
-/// How often it is checked whether a stage of before is still used.
+/// How often it is checked whether a stage or an account of before is still used.
 const RETIRING: Duration = Duration::from_millis(100);
 
 /// Why the configuration is loaded again.
@@ -201,7 +202,7 @@ pub(super) struct Reloader {
     pub(super) services: Vec<Arc<CurrentService>>,
     /// On which the server listens.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Stages that were replaced and are still used.
+    /// Stages and accounts that were replaced and are still used.
     pub(super) retiring: JoinSet<()>,
 }
 
@@ -278,6 +279,9 @@ impl Reloader {
         let (audit, stage) = (service.audit().cloned(), service.execution().cloned());
         let others = self.services.iter().skip(1);
         others.for_each(|other| other.replace(service.sibling(Some(&other.get()))));
+        for account in before.accounts_replaced_by(&service) {
+            self.retiring.spawn(retire_account(account));
+        }
         if let Some(first) = self.services.first() {
             first.replace(service);
             if let Some(replaced) = before.execution()
@@ -356,6 +360,13 @@ fn log(reason: ReloadReason, generation: u64, changes: &Changes, restart: &Chang
     tracing::info!(generation, reason, count, changed, "the configuration was reloaded");
     if !is_complete {
         tracing::warn!(settings = needs_restart, "these settings change with the next start");
+    }
+}
+
+/// Keeps an account until no request uses it and no attempt to refresh its session runs, so that no thread waits for that.
+async fn retire_account(account: ReplacedAccount) {
+    while account.is_busy() {
+        sleep(RETIRING).await;
     }
 }
 

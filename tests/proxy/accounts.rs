@@ -12,13 +12,17 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use toolwire::dialect::lumo::{AccountSettings, Credentials, Form};
+use toolwire::{
+    dialect::lumo::{AccountSettings, Credentials, Form},
+    proxy::ReloadReason,
+};
 
 use crate::support::{
     client::{Client, STREAM, WHOLE, chat_request},
     proton::{Proton, session},
     proxy::{Proxy, Setup},
     soon,
+    upstream::{Upstream, at_once},
 };
 
 /// A folder, the file of a session in it with these tokens and `members`, and an upstream whose tokens have the number `valid`.
@@ -246,6 +250,50 @@ async fn refresh_survives_the_client_and_the_server() {
     })
     .await;
     assert_eq!(proton.accounts().asked, 0);
+}
+
+/// The account of before is refreshed to the end, but nothing waits for that: neither the reload nor other upstreams' responses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn reload_does_not_wait_for_a_refresh() {
+    let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
+    proton.refreshable.forget_permits(usize::MAX);
+    let other = Upstream::start(at_once).await;
+    let text = |version: &str| {
+        let upstream = |name: &str, dialect: &str, base: String| {
+            format!(
+                "[[models]]\nname = \"{name}\"\nupstream = \"{name}\"\n[[upstreams]]\nname = \"{name}\"\ndialect = \"{dialect}\"\nbase_url = \"{base}\"\n"
+            )
+        };
+        "listen = \"127.0.0.1:0\"\nthreads = 1\nstore = \"off\"\n".to_owned()
+            + &upstream("m", "chat", format!("http://{}/v1", other.address))
+            + &upstream("lumo", "lumo", format!("http://{}/base", proton.address()))
+            + &format!("[upstreams.lumo]\nsession = \"{}\"\napp_version = \"{version}\"\n", file.display())
+    };
+    let config = folder.path().join("toolwire.toml");
+    fs::write(&config, text("one")).unwrap();
+    let proxy = Proxy::of_file(&config);
+    let client = Client::new();
+    tokio::select! {
+        reply = client.chat(&proxy, STREAM.replace("\"m\"", "\"lumo\"")) => panic!("{:?}", reply.status()),
+        () = soon("a refresh", async {
+            while proton.accounts().heads.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }) => {}
+    }
+    fs::write(&config, text("two")).unwrap();
+    soon("the reload", proxy.reloads.reload(ReloadReason::Signal)).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(soon("another response", Client::new().chat(&proxy, STREAM)).await.status(), 200);
+    }
+    assert_eq!(proton.accounts().refreshes, 0);
+    proton.refreshable.add_permits(100);
+    soon("the new token", async {
+        while kept(&file)["access_token"] != "access-2" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

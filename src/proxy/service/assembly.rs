@@ -35,7 +35,7 @@ use crate::{
         stored::Responses,
         tap::Tap,
         turn_states::TurnStates,
-        upstream::Client,
+        upstream::{Client, ReplacedAccount},
     },
     redact::Redactor,
     store::Stores,
@@ -186,6 +186,15 @@ impl Service {
             certificates,
             tls,
         })
+    }
+
+    /// The accounts of upstreams that `next`, which takes the place of this one on the same thread, asks through other clients.
+    pub(in crate::proxy) fn accounts_replaced_by(&self, next: &Self) -> Vec<ReplacedAccount> {
+        let stays = |name: &str, client: &Arc<Client>| {
+            next.clients.get(name).is_some_and(|next| Arc::ptr_eq(next, client))
+        };
+        let replaced = self.clients.iter().filter(|(name, client)| !stays(name, client));
+        replaced.filter_map(|(_, client)| client.replaced_account()).collect()
     }
 
     /// A service for another thread, with its own connections to upstreams and everything else shared. `before` is the service of that

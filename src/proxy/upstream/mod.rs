@@ -94,6 +94,18 @@ enum Authorization {
     Client(Arc<Redactor>),
 }
 
+/// The account of a client that another client has replaced. Dropping the last reference to an account waits for an attempt to
+/// refresh its session, and a thread with streams must not wait.
+#[derive(Debug)]
+pub(super) struct ReplacedAccount(Arc<Account>);
+
+impl ReplacedAccount {
+    /// Whether a request still has it, or its session is being refreshed.
+    pub(super) fn is_busy(&self) -> bool {
+        Arc::strong_count(&self.0) > 1 || self.0.is_renewing()
+    }
+}
+
 /// Address and headers of a request.
 #[derive(Debug)]
 struct Target {
@@ -214,6 +226,14 @@ impl Client {
     /// The queue.
     pub(super) fn queue(&self) -> &Arc<Queue> {
         &self.queue
+    }
+
+    /// Its account, if another client takes its place.
+    pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
+        match &self.authorization {
+            Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
+            Authorization::Target | Authorization::Client(_) => None,
+        }
     }
 
     /// The client for a request that carries this session of the client, which is needed only if the upstream takes one. It has

@@ -1,6 +1,7 @@
 //! An upstream with accounts, as Proton's: it issues tokens, rotates them, refuses old ones, and counts.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -74,6 +75,11 @@ impl Proton {
                 respond(exchange, &accounts, &refreshable, &file).await
             });
         Self { upstream: Arc::new(upstream.await), accounts, refreshable }
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.upstream.address
     }
 
     /// What it knows.

@@ -190,6 +190,11 @@ impl Account {
         }
     }
 
+    /// Whether an attempt runs, for which dropping the account would wait.
+    pub(super) fn is_renewing(&self) -> bool {
+        self.shared.state().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
+    }
+
     /// Begins an attempt, unless one runs. The result changes when it has ended.
     ///
     /// # Errors
