@@ -204,6 +204,21 @@ async fn session_behind_a_link_is_replaced_where_it_is() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// The tokens in use are seconds old, and yet those of `toolwire lumo refresh` or of another process are newer.
+#[tokio::test]
+async fn tokens_that_another_process_renews_at_once_are_taken() {
+    let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
+    let proxy = setup(&proton, &file).start().await;
+    assert_eq!(ask(&proxy).await.0, 200);
+    for valid in [5, 6] {
+        fs::write(&file, session(valid, &json!({}))).unwrap();
+        proton.accounts().valid = valid;
+        assert_eq!(ask(&proxy).await.0, 200, "{valid}");
+    }
+    let accounts = proton.accounts();
+    assert_eq!((accounts.refreshes, accounts.refused), (1, 0));
+}
+
 #[tokio::test]
 async fn token_is_renewed_before_it_expires_without_a_wait() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();

@@ -40,6 +40,18 @@ pub(super) struct Kept {
     pub(super) is_saved: bool,
 }
 
+/// Which session an attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One that is newer than the one in use: that of another process or of a new login, or else the one in use with new tokens.
+    Newer,
+    /// The same, but the tokens in use are too new to be refreshed.
+    Others,
+    /// The one that there is with new tokens, however old it is.
+    #[cfg(feature = "cli")]
+    Refreshed,
+}
+
 /// Why there is no newer session.
 #[derive(Debug, Clone)]
 pub(super) struct Trouble {
@@ -117,8 +129,7 @@ impl Keeper {
         }
     }
 
-    /// A session that is newer than `used`: that of another process which has refreshed it, or one with new tokens.
-    /// `is_forced`: `used` itself is to be refreshed, however old it is.
+    /// The session that is wanted. `used` is in use; the refresh token of `refused` is known to be spent.
     ///
     /// # Errors
     /// There are no new tokens.
@@ -126,7 +137,7 @@ impl Keeper {
         &self,
         used: Option<&Kept>,
         refused: Option<&Session>,
-        is_forced: bool,
+        wanted: Wanted,
     ) -> Result<Kept, Trouble> {
         let _lock = self.file.as_ref().map(SessionFile::lock).transpose().map_err(Trouble::passing)?;
         let session = match used {
@@ -135,8 +146,11 @@ impl Keeper {
         };
         let is_other = used.is_none_or(|used| !used.session.has_tokens_of(&session));
         let is_expired = session.expires_at.is_some_and(|end| end <= unix_time());
-        if is_other && !is_forced && !is_expired {
+        if is_other && !is_expired && matches!(wanted, Wanted::Newer | Wanted::Others) {
             return Ok(Kept { session, is_saved: true });
+        }
+        if !is_other && wanted == Wanted::Others {
+            return Err(Trouble::logged_out("the upstream refuses tokens that it has just issued"));
         }
         if refused.is_some_and(|refused| refused.has_tokens_of(&session)) {
             return Err(Trouble::logged_out("its refresh token was refused before"));

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Wanted};
 use crate::{config::Upstream, proxy::service::unix_time};
 
 /// The account of an upstream.
@@ -65,7 +65,7 @@ impl Managed {
     /// # Errors
     /// Why there are no new tokens.
     pub(crate) fn refresh(&self) -> Result<(), String> {
-        match self.0.renew(None, None, true) {
+        match self.0.renew(None, None, Wanted::Refreshed) {
             Ok(kept) if kept.is_saved => Ok(()),
             Ok(_) => {
                 Err("the new tokens could not be written, and the old ones are spent: log in again"

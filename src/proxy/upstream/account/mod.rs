@@ -24,7 +24,7 @@ use std::{
 use http::HeaderMap;
 use tokio::{sync::watch, time::Instant};
 
-use self::keeper::{Keeper, Kept, Trouble};
+use self::keeper::{Keeper, Kept, Trouble, Wanted};
 use crate::{
     config::Upstream,
     dialect::Session,
@@ -40,7 +40,8 @@ pub(crate) use manage::{Managed, Status};
 /// How long before its end a token is renewed. Requests go on with the old one meanwhile.
 const AHEAD: u64 = 600;
 
-/// A session that was just refreshed is not refreshed again for this long, whatever the clock and the upstream say.
+/// A session that was just refreshed is not refreshed again for this long, whatever the clock and the upstream say. Another process may
+/// have refreshed it meanwhile.
 const REST: Duration = Duration::from_secs(30);
 
 /// How long to wait after a failed attempt; doubled after each one more, up to the longest.
@@ -167,11 +168,6 @@ impl Account {
             let mut state = self.shared.state();
             match &state.live {
                 Some(live) if !Arc::ptr_eq(live, used) => return Ok(Arc::clone(live)),
-                _ if !state.is_running && state.is_resting() => {
-                    return Err(self
-                        .shared
-                        .failure("upstream_logged_out", "refuses tokens that it has just issued"));
-                }
                 _ => self.begin(&mut state)?,
             }
         };
@@ -211,10 +207,10 @@ impl Account {
         }
         let shared = Arc::clone(&self.shared);
         let (used, refused) = (state.live.clone(), state.refused.clone());
+        let wanted = if state.is_resting() { Wanted::Others } else { Wanted::Newer };
         let attempt = thread::Builder::new().name("toolwire-account".into()).spawn(move || {
-            let renewed =
-                shared.keeper.renew(used.as_ref().map(|used| &used.kept), refused.as_deref(), false);
-            shared.end(renewed);
+            let used = used.as_ref().map(|used| &used.kept);
+            shared.end(shared.keeper.renew(used, refused.as_deref(), wanted));
         });
         let no_thread = |error: io::Error| {
             Failure::new(Kind::Internal, format!("there is no thread to refresh the session: {error}"))
