@@ -24,9 +24,12 @@ const FILE: &str = "keys.toml";
 pub(crate) struct KeyFile {
     path: PathBuf,
     seen: Option<Version>,
+    /// What was found last, if it is not known yet whether someone is still writing it.
+    unsettled: Option<Version>,
 }
 
-/// What tells a version of the file from the one before. The file is replaced as a whole, never written in place.
+/// What tells a version of the file from the one before. `toolwire keys` replaces the file as a whole and never writes in place, but
+/// people's editors do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Missing,
@@ -36,7 +39,7 @@ enum Version {
 impl KeyFile {
     /// The file in this folder.
     pub(crate) fn in_folder(folder: &Path) -> Self {
-        Self { path: folder.join(FILE), seen: None }
+        Self { path: folder.join(FILE), seen: None, unsettled: None }
     }
 
     /// Its path.
@@ -55,13 +58,24 @@ impl KeyFile {
         }
     }
 
-    /// Its keys, if the file has changed since this was called last. The first call always reads it.
+    /// Its keys, if the file has changed since this was called last. The first call always reads it. A file that may be half
+    /// written, or gone for a moment only, counts when it was found twice: the half is often valid, too, and lacks keys.
     ///
     /// # Errors
     /// Every mistake that was found. They are reported once for each version of the file.
     pub(crate) fn changed(&mut self) -> Option<Result<Vec<ClientKey>, Problems>> {
         let version = self.version();
-        (self.seen.replace(version) != Some(version)).then(|| self.read())
+        let unsettled = self.unsettled.take();
+        if self.seen == Some(version) {
+            return None;
+        }
+        let may_be_unfinished = self.seen.is_some_and(|seen| version.may_be_unfinished_after(seen));
+        if (may_be_unfinished || unsettled.is_some()) && unsettled != Some(version) {
+            self.unsettled = Some(version);
+            return None;
+        }
+        self.seen = Some(version);
+        Some(self.read())
     }
 
     fn version(&self) -> Version {
@@ -76,6 +90,17 @@ impl KeyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Version::Missing,
             // Reading it says why.
             Err(_) => Version::Found { modified: None, len: 0, inode: 0 },
+        }
+    }
+}
+
+impl Version {
+    /// Whether someone may be writing this version, in place or after removing the one that was there.
+    fn may_be_unfinished_after(self, seen: Self) -> bool {
+        match (seen, self) {
+            (Self::Found { inode: before, .. }, Self::Found { inode, .. }) => before == inode,
+            (Self::Found { .. }, Self::Missing) => true,
+            (Self::Missing, _) => false,
         }
     }
 }

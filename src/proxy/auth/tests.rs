@@ -172,6 +172,24 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
         assert_eq!([knows("one"), knows("two")], known, "{content}");
     }
     assert!(!knows("anything"));
+    // An editor writes in place, in several steps, or removes the file first: what may be unfinished is not taken yet.
+    let path = folder.path().join("keys.toml");
+    let look = || {
+        keys.shared.tick(NOW);
+        [knows("one"), knows("two")]
+    };
+    for half in ["", &*entry("a", "two", "")] {
+        std::fs::write(&path, half).unwrap();
+        assert_eq!(look(), [true, true], "{half}");
+    }
+    std::fs::write(&path, &both).unwrap();
+    assert_eq!([look(), look(), look()], [[true, true]; 3]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(look(), [true, true]);
+    std::fs::write(&path, entry("a", "two", "")).unwrap();
+    assert_eq!([look(), look()], [[true, true], [false, true]]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!([look(), look()], [[false, true], [false, false]]);
     put(folder.path(), "[[keys");
     let other = Keys::new(&config, Ledger::new(config.state_dir.clone()), NOW).unwrap();
     assert!(other.identify(&HeaderMap::new(), None, NOW).is_err(), "it is not known which keys there are");
