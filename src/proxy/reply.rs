@@ -25,6 +25,9 @@ use super::{
 /// Identifies a request in the logs; a client may send its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The same for Anthropic's SDKs, which read no other name.
+const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
 /// The configuration's entry that has answered, for a model with alternatives.
 const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
 
@@ -169,6 +172,7 @@ pub(super) fn answer(
 /// Tells the client the id that identifies its request in the logs.
 pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(ANTHROPIC_REQUEST_ID, id.clone());
         headers.insert(REQUEST_ID, id);
     }
 }

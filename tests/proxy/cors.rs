@@ -114,7 +114,7 @@ fn assert_allowed(reply: Reply) {
     let status = reply.status();
     assert_eq!(reply.header("access-control-allow-origin"), Some(PAGE), "{status}");
     let exposed = reply.header("access-control-expose-headers").unwrap();
-    assert!(exposed.starts_with("x-request-id, retry-after, "), "{status}: {exposed}");
+    assert!(exposed.starts_with("x-request-id, request-id, retry-after, "), "{status}: {exposed}");
     assert_eq!(reply.header("vary"), Some("origin"), "{status}");
 }
 

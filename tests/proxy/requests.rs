@@ -234,9 +234,12 @@ async fn request_ids_are_kept_if_they_are_sane() {
         let given = reply.header("x-request-id").unwrap();
         assert_eq!(given == id, kept, "{id}");
         assert!(kept || given.starts_with("req_"));
+        // Anthropic's SDKs read the other name.
+        assert_eq!(reply.header("request-id"), Some(given));
     }
     let reply = client.chat(&proxy, STREAM).await;
     assert!(reply.header("x-request-id").unwrap().starts_with("req_"));
+    assert_eq!(reply.header("request-id"), reply.header("x-request-id"));
 }
 
 /// The client's own headers, and above all its key, stay here.
