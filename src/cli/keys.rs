@@ -1,6 +1,13 @@
 //! `toolwire keys`: makes keys for clients, lists and revokes them.
 
-use std::{env, error::Error, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    env,
+    error::Error,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -17,7 +24,7 @@ use crate::{
     },
     execute::http::HttpClient,
     observe::untrusted::escaped,
-    proxy::{Counts, unix_time},
+    proxy::{Counts, CountsByModel, unix_time},
 };
 
 /// How long a server may take to say what clients have used.
@@ -235,18 +242,22 @@ fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
         if args.json {
             return writeln!(out, "{said:#}");
         }
-        for Used { name, used, limits } in &keys {
-            let (Counts { requests, input_tokens: input, output_tokens: output }, tokens) =
-                (used, used.tokens());
-            let budget = limits.tokens_per_month.map_or_else(String::new, |budget| format!(" of {budget}"));
-            let name = escaped(name);
-            writeln!(
-                out,
-                "{name:width$}  {requests} requests, {tokens}{budget} tokens ({input} in, {output} out)"
-            )?;
-        }
-        Ok(())
+        keys.iter().try_for_each(|key| write_used(out, key, width))
     }))
+}
+
+/// Writes what a client has used, and below that of which models.
+fn write_used(out: &mut dyn Write, key: &Used, width: usize) -> io::Result<()> {
+    let Used { name, used, used_by_model, limits } = key;
+    let budget = limits.tokens_per_month.map_or_else(String::new, |budget| format!(" of {budget}"));
+    let facts = |used: &Counts, budget: &str| {
+        let Counts { requests, input_tokens: input, output_tokens: output } = used;
+        format!("{requests} requests, {}{budget} tokens ({input} in, {output} out)", used.tokens())
+    };
+    writeln!(out, "{:width$}  {}", escaped(name), facts(used, &budget))?;
+    used_by_model
+        .iter()
+        .try_for_each(|(model, used)| writeln!(out, "    {}  {}", escaped(model), facts(used, "")))
 }
 
 /// What `/admin/keys` says, as far as it is shown.
@@ -259,6 +270,7 @@ struct Report {
 struct Used {
     name: String,
     used: Counts,
+    used_by_model: CountsByModel,
     limits: Budget,
 }
 

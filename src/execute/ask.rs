@@ -34,8 +34,8 @@ pub(crate) trait Payer: fmt::Debug + Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// Takes tokens from what it may use: those of a question, and those of the answer. A limit is never too low for that.
-    fn pay(&self, tokens: (u64, u64));
+    /// Takes tokens of `model` from what it may use: those of a question, and those of the answer. A limit is never too low for that.
+    fn pay(&self, model: &str, tokens: (u64, u64));
 }
 
 /// What a model is asked.

@@ -213,6 +213,11 @@ impl Access {
         self.live.as_deref()
     }
 
+    /// The name of the configuration entry that the request is for, or went to last.
+    pub(crate) fn model(&self) -> Option<&str> {
+        Some(&*self.target.as_ref()?.model)
+    }
+
     /// Records the name of the client's key.
     pub(crate) fn shown_key(&mut self, name: Arc<str>) {
         self.key = Some(name);

@@ -61,7 +61,7 @@ mod worker;
 pub use admin::{Bench, BenchRun, BenchWish};
 pub use drain::terminated;
 #[cfg(feature = "cli")]
-pub(crate) use limits::Counts;
+pub(crate) use limits::{Counts, CountsByModel};
 #[cfg(feature = "cli")]
 pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]

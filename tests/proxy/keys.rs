@@ -288,6 +288,9 @@ async fn questions_to_other_models_count_for_the_client() {
         let used = json!({"requests": requests, "input_tokens": input, "output_tokens": output});
         assert_eq!(until_idle(&proxy).await["used"], used);
     }
+    let by_model = team(&proxy).await["used_by_model"].clone();
+    assert_eq!(by_model["m"], json!({"requests": 2, "input_tokens": 200, "output_tokens": 40}));
+    assert_eq!(by_model["org/other"], json!({"requests": 0, "input_tokens": 100, "output_tokens": 20}));
     let metrics = get(&proxy, "/metrics").await.rest().await;
     for line in [
         r#"toolwire_key_tokens_total{key="team",model="org/other",kind="input"} 100"#,

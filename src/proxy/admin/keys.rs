@@ -31,6 +31,7 @@ fn client(account: &Account, now: u64) -> Value {
             "tokens_per_month": tokens_per_month,
         },
         "used": {"requests": requests, "input_tokens": input_tokens, "output_tokens": output_tokens},
+        "used_by_model": account.used_by_model(now),
         "open": open,
     })
 }

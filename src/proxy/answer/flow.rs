@@ -660,7 +660,8 @@ impl Drop for ExchangeState {
                 true => count::spent(&self.pipeline, &tally, allowance.input()),
                 false => (0, 0),
             };
-            self.access.spent(allowance.settle(spent, unix_time()));
+            let spent = allowance.settle(self.access.model(), spent, unix_time());
+            self.access.spent(spent);
         }
         self.access.counted(tally);
     }

@@ -131,7 +131,7 @@ impl Drop for QuestionReport<'_> {
         self.record.end(hop_name(&self.subject, self.model, self.purpose), &end, &self.witness.metrics);
         self.witness.metrics.tokens(&self.model.name, upstream, &tally);
         if let Some(payer) = &self.payer {
-            payer.pay(self.spent);
+            payer.pay(&self.model.name, self.spent);
             self.witness.metrics.key_tokens(payer.name(), &self.model.name, self.spent);
         }
         if let Some(audit) = &self.witness.audit {

@@ -27,12 +27,12 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 
-pub(crate) use self::usage::Counts;
+pub(crate) use self::usage::{Counts, CountsByModel};
 use self::{
     bucket::{Bucket, Taken},
     refusal::{Exceeded, Levels},
     together::Held,
-    usage::{BudgetRefusal, Usage},
+    usage::{BudgetRefusal, MonthCounts, Usage},
 };
 pub(super) use self::{refusal::Limited, together::Together};
 use crate::{
@@ -115,8 +115,8 @@ impl Ledger {
     }
 
     /// The counts of a name in a month.
-    fn saved(&self, name: &str, month: Month) -> (Month, Counts) {
-        let CountsOf::Instance(store) = &self.counts else { return (month, Counts::default()) };
+    fn saved(&self, name: &str, month: Month) -> (Month, MonthCounts) {
+        let CountsOf::Instance(store) = &self.counts else { return (month, MonthCounts::default()) };
         let read = store.get(&key(name, month), 0).unwrap_or_else(|error| {
             tracing::error!(key = name, %error, "what the key has used cannot be read; it counts as nothing");
             None
@@ -176,7 +176,7 @@ impl Account {
     fn new(
         name: &str,
         grant: Grant,
-        (month, counts): (Month, Counts),
+        (month, counts): (Month, MonthCounts),
         together: Option<Arc<Together>>,
     ) -> Self {
         let empty = Self {
@@ -225,6 +225,11 @@ impl Account {
     /// What it has used in the month of `now`, and its responses in progress.
     pub(super) fn used(&self, now: u64) -> (Counts, u64) {
         (self.usage.current(now).0, self.usage.places())
+    }
+
+    /// The same by the models that its requests have reached. Of several instances, each knows its own requests.
+    pub(super) fn used_by_model(&self, now: u64) -> CountsByModel {
+        self.usage.models(now)
     }
 
     /// Whether the tokens that it may use are limited.
@@ -330,7 +335,7 @@ impl Payer for Account {
         &self.name
     }
 
-    fn pay(&self, (input, output): (u64, u64)) {
+    fn pay(&self, model: &str, (input, output): (u64, u64)) {
         let now = super::service::unix_time();
         if let Some(together) = &self.together {
             let spent = Spent { month: Month::of(now).name(), input, output };
@@ -340,6 +345,7 @@ impl Payer for Account {
             bucket.owe(input.saturating_add(output));
         }
         self.usage.add((input, output), 0, now);
+        self.usage.modelled(model, (0, (input, output)), now);
     }
 }
 
@@ -375,9 +381,12 @@ impl Allowance {
         levels.put(self.dialect.side().rate_style(), headers, now);
     }
 
-    /// The request has used these tokens: its own, and those of the response. Returns those that count.
-    pub(super) fn settle(mut self, used: (u64, u64), now: u64) -> (u64, u64) {
+    /// The request has used these tokens of `model`: its own, and those of the response. Returns those that count.
+    pub(super) fn settle(mut self, model: Option<&str>, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
+        if let Some(model) = model {
+            self.account.usage.modelled(model, (1, used), now);
+        }
         self.release(used, now);
         used
     }

@@ -35,8 +35,8 @@ async fn reservations_and_places_come_back() {
     type End = fn(Box<Allowance>);
     let ends: [(&str, End, u64); 4] = [
         ("dropped before anything was used", |own| drop(own), 0),
-        ("used less", |own| _ = own.settle((20, 30), NOW), 50),
-        ("used more", |own| _ = own.settle((100, 1900), NOW), 2000),
+        ("used less", |own| _ = own.settle(None, (20, 30), NOW), 50),
+        ("used more", |own| _ = own.settle(None, (100, 1900), NOW), 2000),
         (
             "panic",
             |own| {
@@ -96,7 +96,7 @@ async fn request_larger_than_the_limit_is_admitted_alone() {
     let account = account(KeyLimits { tokens_per_minute: Some(100), ..KeyLimits::default() });
     let own = admit(&account, wish(5000, 30_000)).unwrap();
     assert!(admit(&account, wish(1, 1)).is_err());
-    own.settle((5000, 10), NOW);
+    own.settle(None, (5000, 10), NOW);
     let limited = admit(&account, wish(1, 1)).unwrap_err();
     let (failure, headers) = limited.parts();
     // It owes more than a minute's tokens.
@@ -110,7 +110,7 @@ async fn learned_length_is_reserved_without_max_tokens() {
     let account = account(KeyLimits { tokens_per_minute: Some(10_000), ..KeyLimits::default() });
     let unknown = Wish { max_output: None, ..wish(0, 0) };
     for _ in 0..100 {
-        admit(&account, unknown).unwrap().settle((0, 100), NOW);
+        admit(&account, unknown).unwrap().settle(None, (0, 100), NOW);
         advance(Duration::from_secs(1)).await;
     }
     let before = account.levels().tokens.unwrap().remaining;
@@ -126,8 +126,8 @@ async fn used_up_budget_has_the_answer_of_its_dialect() {
     let other = admit(&account, wish(10, 100)).unwrap();
     let waiting = admit(&account, wish(1, 1)).unwrap_err();
     assert_eq!(waiting.parts().0.retry_after(), Some("5"), "responses in progress may need the rest");
-    first.settle((10, 10), NOW);
-    other.settle((10, 70), NOW);
+    first.settle(None, (10, 10), NOW);
+    other.settle(None, (10, 70), NOW);
     for (dialect, status, limit) in [
         (ClientDialect::Chat, 429, "x-ratelimit-limit-tokens"),
         (ClientDialect::Responses, 429, "x-ratelimit-limit-tokens"),
@@ -177,18 +177,24 @@ async fn counts_survive_a_restart() {
     };
     let ledger = || Ledger::new(Some(folder.path().to_owned()));
     let first = ledger();
-    admit(&first.account("team", &grant, NOW), wish(1, 1)).unwrap().settle((30, 30), NOW);
+    let account = first.account("team", &grant, NOW);
+    admit(&account, wish(1, 1)).unwrap().settle(Some("m"), (30, 29), NOW);
+    account.pay("eyes", (0, 1));
     first.save(NOW);
     drop(first);
     let second = ledger();
     let account = second.account("team", &grant, NOW);
     assert_eq!(account.used(NOW).0, Counts { requests: 1, input_tokens: 30, output_tokens: 30 });
+    let by_model = account.used_by_model(NOW);
+    assert_eq!(by_model["m"], Counts { requests: 1, input_tokens: 30, output_tokens: 29 });
+    assert_eq!(by_model["eyes"], Counts { requests: 0, input_tokens: 0, output_tokens: 1 });
     assert!(admit(&account, wish(1, 1)).is_err());
     assert_eq!(second.account("other", &grant, NOW).used(NOW).0, Counts::default());
     let next = Month::of(NOW).end();
     drop(account);
     drop(second);
-    assert_eq!(ledger().account("team", &grant, next).used(next).0, Counts::default());
+    let account = ledger().account("team", &grant, next);
+    assert_eq!((account.used(next).0, account.used_by_model(next).len()), (Counts::default(), 0));
 }
 
 /// The files are those of `fixtures/upgrade`.

@@ -1,8 +1,12 @@
 //! [`Usage`]: what a client has used: in this month, and now.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use serde::{Deserialize, Serialize};
@@ -27,24 +31,48 @@ impl Counts {
     pub(crate) fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
+
+    fn add(&mut self, (input, output): (u64, u64)) {
+        self.input_tokens = self.input_tokens.saturating_add(input);
+        self.output_tokens = self.output_tokens.saturating_add(output);
+    }
+}
+
+/// Counts by the name of the configuration entry.
+pub(crate) type CountsByModel = BTreeMap<String, Counts>;
+
+/// All that is counted in a month, as it is saved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MonthCounts {
+    #[serde(flatten)]
+    pub(super) all: Counts,
+    /// Of requests that have reached a model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) models: CountsByModel,
+}
+
+impl MonthCounts {
+    fn of_model(&mut self, name: &str) -> &mut Counts {
+        self.models.entry(name.to_owned()).or_default()
+    }
 }
 
 /// The counts of two months: a clock that is set back over the end of a month finds the counts of both.
 #[derive(Debug)]
 struct Months {
-    current: (Month, Counts),
-    other: Option<(Month, Counts)>,
+    current: (Month, MonthCounts),
+    other: Option<(Month, MonthCounts)>,
     /// Tokens that responses in progress may use.
     reserved: u64,
 }
 
 impl Months {
     /// The counts of the month `month`, which becomes the current one.
-    fn at(&mut self, month: Month) -> &mut Counts {
+    fn at(&mut self, month: Month) -> &mut MonthCounts {
         if self.current.0 != month {
-            let known = self.other.filter(|(other, _)| *other == month);
-            self.other = Some(self.current);
-            self.current = known.unwrap_or((month, Counts::default()));
+            let known = self.other.take().filter(|(other, _)| *other == month);
+            let next = known.unwrap_or_else(|| (month, MonthCounts::default()));
+            self.other = Some(mem::replace(&mut self.current, next));
         }
         &mut self.current.1
     }
@@ -70,7 +98,7 @@ pub(super) enum BudgetRefusal {
 
 impl Usage {
     /// With the counts of a month.
-    pub(super) fn new(month: Month, counts: Counts) -> Self {
+    pub(super) fn new(month: Month, counts: MonthCounts) -> Self {
         Self {
             streams: AtomicU64::new(0),
             mean_output: AtomicU64::new(FIRST_OUTPUT),
@@ -105,7 +133,7 @@ impl Usage {
     /// Nothing is left.
     pub(super) fn reserve(&self, tokens: u64, budget: u64, now: u64) -> Result<(), BudgetRefusal> {
         let mut months = self.months();
-        let used = months.at(Month::of(now)).tokens();
+        let used = months.at(Month::of(now)).all.tokens();
         if used >= budget {
             return Err(BudgetRefusal::Gone(Month::of(now).end()));
         }
@@ -118,7 +146,7 @@ impl Usage {
 
     /// Counts a request.
     pub(super) fn asked(&self, now: u64) {
-        self.months().at(Month::of(now)).requests += 1;
+        self.months().at(Month::of(now)).all.requests += 1;
         self.is_changed.store(true, Ordering::Release);
     }
 
@@ -136,30 +164,42 @@ impl Usage {
     pub(super) fn add(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         let mut months = self.months();
         months.reserved = months.reserved.saturating_sub(reserved);
-        let counts = months.at(Month::of(now));
-        counts.input_tokens = counts.input_tokens.saturating_add(input);
-        counts.output_tokens = counts.output_tokens.saturating_add(output);
+        months.at(Month::of(now)).all.add((input, output));
+        self.is_changed.store(true, Ordering::Release);
+    }
+
+    /// Counts tokens, and `requests`, for a model, too.
+    pub(super) fn modelled(&self, model: &str, (requests, tokens): (u64, (u64, u64)), now: u64) {
+        let mut months = self.months();
+        let counts = months.at(Month::of(now)).of_model(model);
+        counts.requests = counts.requests.saturating_add(requests);
+        counts.add(tokens);
         self.is_changed.store(true, Ordering::Release);
     }
 
     /// The counts of the month of `now`, and the tokens that responses in progress have reserved.
     pub(super) fn current(&self, now: u64) -> (Counts, u64) {
         let mut months = self.months();
-        (*months.at(Month::of(now)), months.reserved)
+        (months.at(Month::of(now)).all, months.reserved)
     }
 
-    /// The counts of a month are these, as another place knows.
+    /// The counts of the month of `now` by model.
+    pub(super) fn models(&self, now: u64) -> CountsByModel {
+        self.months().at(Month::of(now)).models.clone()
+    }
+
+    /// The counts of a month are these, as another place knows. It knows nothing of models.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
-        *self.months().at(month) = counts;
+        self.months().at(month).all = counts;
     }
 
     /// The counts that have changed since this was called last.
-    pub(super) fn changed(&self) -> Vec<(Month, Counts)> {
+    pub(super) fn changed(&self) -> Vec<(Month, MonthCounts)> {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
         let months = self.months();
-        [Some(months.current), months.other].into_iter().flatten().collect()
+        [Some(months.current.clone()), months.other.clone()].into_iter().flatten().collect()
     }
 
     fn months(&self) -> MutexGuard<'_, Months> {
@@ -176,7 +216,7 @@ mod tests {
     const MONTH: u64 = 31 * 86_400;
 
     fn usage() -> Usage {
-        Usage::new(Month::of(NOW), Counts::default())
+        Usage::new(Month::of(NOW), MonthCounts::default())
     }
 
     #[test]

@@ -35,7 +35,8 @@ impl Drop for PassedBody {
     fn drop(&mut self) {
         if let Some(allowance) = self.allowance.take() {
             let input = allowance.input();
-            self.access.spent(allowance.settle((input, 0), unix_time()));
+            let spent = allowance.settle(self.access.model(), (input, 0), unix_time());
+            self.access.spent(spent);
         }
     }
 }
