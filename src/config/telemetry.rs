@@ -61,7 +61,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
             "sample",
             "the share of the traces that begin here and are recorded, from 0 to 1. Of a client's trace that goes on, the client decides",
         )
-        .or("`$OTEL_TRACES_SAMPLER_ARG`, else 1"),
+        .or("`$OTEL_TRACES_SAMPLER` and `$OTEL_TRACES_SAMPLER_ARG`, else 1"),
         &mut draft.sample,
         |cell| share(cell).map(Some),
         |share| share.map(Value::Float),
@@ -171,6 +171,10 @@ impl Variables<'_> {
         let endpoint = draft.endpoint.or_else(|| {
             self.of("OTEL_EXPORTER_OTLP_ENDPOINT", "a URL such as `http://127.0.0.1:4318`", collector)
         })?;
+        // Nothing else is sent; its value does not matter further.
+        let _ = self.of("OTEL_EXPORTER_OTLP_PROTOCOL", "`http/protobuf`", |text| {
+            (text == "http/protobuf").then_some(())
+        });
         let headers = match draft.headers.is_empty() {
             true => self.of("OTEL_EXPORTER_OTLP_HEADERS", "`name=value`, separated by commas", headers),
             false => Some(draft.headers),
@@ -181,10 +185,7 @@ impl Variables<'_> {
         let named = named.map(|place| resource.remove(place).1);
         let own_name = |name: &str| Some(name.to_owned());
         let service_name = draft.service_name.or_else(|| self.of("OTEL_SERVICE_NAME", "a name", own_name));
-        let sample = draft.sample.or_else(|| {
-            let share = |text: &str| text.parse().ok().filter(|share| is_share(*share));
-            self.of("OTEL_TRACES_SAMPLER_ARG", "a number from 0 to 1", share)
-        });
+        let sample = draft.sample.or_else(|| self.sample());
         let interval = draft.metrics_interval.unwrap_or_else(|| self.metrics_interval());
         let delay = self.of("OTEL_BSP_SCHEDULE_DELAY", "milliseconds", millis);
         let timeout = self.of("OTEL_EXPORTER_OTLP_TIMEOUT", "milliseconds", millis);
@@ -199,6 +200,22 @@ impl Variables<'_> {
             batch_delay: delay.unwrap_or(Duration::from_secs(5)),
             timeout: timeout.unwrap_or(Duration::from_secs(10)),
         })
+    }
+
+    /// The share of traces that are recorded.
+    fn sample(&mut self) -> Option<f64> {
+        // Whether a client's trace goes on is a setting of its own, so both kinds of each name mean the same.
+        let fixed = |name: &str| match name.strip_prefix("parentbased_").unwrap_or(name) {
+            "always_on" => Some(Some(1.0)),
+            "always_off" => Some(Some(0.0)),
+            "traceidratio" => Some(None),
+            _ => None,
+        };
+        let expected = "`traceidratio`, `always_on` or `always_off`, also with `parentbased_`";
+        let share = |text: &str| text.parse().ok().filter(|share| is_share(*share));
+        self.of("OTEL_TRACES_SAMPLER", expected, fixed)
+            .flatten()
+            .or_else(|| self.of("OTEL_TRACES_SAMPLER_ARG", "a number from 0 to 1", share))
     }
 
     /// The time between two exports of metrics, if they are wanted.
@@ -333,6 +350,7 @@ mod tests {
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-resource,deployment.environment.name=test"),
             ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "1500"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
         ];
         let (settings, wrong) = complete(Draft::default(), &variables);
         let settings = settings.unwrap();
@@ -354,6 +372,21 @@ mod tests {
     }
 
     #[test]
+    fn sampler_of_the_environment_takes_precedence_over_its_argument() {
+        for (sampler, expected) in [
+            ("always_off", 0.0),
+            ("parentbased_always_off", 0.0),
+            ("always_on", 1.0),
+            ("parentbased_traceidratio", 0.25),
+        ] {
+            let variables = [ENDPOINT, ("OTEL_TRACES_SAMPLER", sampler), ("OTEL_TRACES_SAMPLER_ARG", "0.25")];
+            let (settings, wrong) = complete(Draft::default(), &variables);
+            assert!((settings.unwrap().sample - expected).abs() < f64::EPSILON, "{sampler}");
+            assert!(wrong.is_empty(), "{sampler}");
+        }
+    }
+
+    #[test]
     fn invalid_variables_count_as_not_set() {
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318"),
@@ -363,6 +396,8 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_HEADERS", "a"),
             ("OTEL_TRACES_SAMPLER_ARG", "1.5"),
             ("OTEL_TRACES_SAMPLER_ARG", "NaN"),
+            ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
             ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1"),
         ] {
