@@ -49,6 +49,15 @@ pub(crate) fn provider(upstream: &Upstream) -> &str {
     }
 }
 
+/// The word of the conventions for a finish reason of toolwire's (docs/protocols/telemetry.md#version).
+pub(super) fn finish_reason(own: String) -> String {
+    match own.as_str() {
+        "calls" => "tool_call".to_owned(),
+        "filter" => "content_filter".to_owned(),
+        _ => own,
+    }
+}
+
 /// Domains of providers.
 const PROVIDERS: [(&str, &str); 11] = [
     ("api.openai.com", "openai"),

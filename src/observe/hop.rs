@@ -208,7 +208,9 @@ impl HopRecord {
         }
         match end.error {
             Some(error) => trace.fail(error),
-            None => trace.set(gen_ai::FINISH_REASONS, || Value::Texts(vec![end.outcome.to_string()])),
+            None => trace.set(gen_ai::FINISH_REASONS, || {
+                Value::Texts(vec![gen_ai::finish_reason(end.outcome.to_string())])
+            }),
         }
         trace.end();
     }

@@ -30,8 +30,10 @@ async fn hosted_calls_and_hops_are_spans_without_contents() {
     let mut hops: Vec<_> = exported.spans.iter().filter(|span| span.name == "chat m").collect();
     hops.sort_by_key(|span| span.start_time_unix_nano);
     let [first, second] = hops.as_slice() else { panic!("{:?}", exported.spans) };
-    for (hop, number) in [(first, "1"), (second, "2")] {
+    for (hop, number, finish) in [(first, "1", "tool_call"), (second, "2", "stop")] {
         assert_eq!(hop.parent_span_id, server.span_id);
+        let reasons = attribute(&hop.attributes, "gen_ai.response.finish_reasons").unwrap();
+        assert!(reasons.contains(&format!("\"{finish}\"")), "{reasons}");
         assert_eq!(attribute(&hop.attributes, "toolwire.hop").as_deref(), Some(number));
         assert_eq!(attribute(&hop.attributes, "gen_ai.usage.input_tokens").as_deref(), Some("10"));
         assert_eq!(attribute(&hop.attributes, "gen_ai.usage.output_tokens").as_deref(), Some("3"));
