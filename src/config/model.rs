@@ -248,8 +248,8 @@ pub(super) fn selection(
         Key::new(
             "name",
             "the model name that clients send; `\"*\"` matches every name that no other entry has. For \
-             `\"*\"`, `/v1/models` lists the configured names and the models of a `chat` upstream, as its \
-             own list (`models` under its base URL) describes them. That list is cached for a minute",
+             `\"*\"`, `/v1/models` lists the configured names and the models of the upstream, as its \
+             own list describes them (Lumo's is not asked for). That list is cached for a minute",
         )
         .or(Key::REQUIRED),
         &mut draft.name,

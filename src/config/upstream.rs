@@ -83,6 +83,11 @@ impl Upstream {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
+    /// The URL of the list that a server and a key are checked with; `None` if there is none.
+    pub(crate) fn check_endpoint(&self) -> Option<Result<Uri, http::Error>> {
+        self.options.side().check_path().map(|path| self.below(path))
+    }
+
     /// The URL of a probe.
     ///
     /// # Errors

@@ -51,9 +51,14 @@ pub trait UpstreamSide {
         None
     }
 
-    /// The path of the list of models, below the base URL.
+    /// The path of the list of models, below the base URL. It may have a query.
     fn models_path(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The path of the list of models that says most of whether a server is of this dialect, and takes the key.
+    fn check_path(&self) -> Option<&'static str> {
+        self.models_path()
     }
 
     /// The request for `conversation`, to an upstream that knows the model as `model`.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::upstream::Listing;
-use crate::config::Upstream;
+use crate::{config::Upstream, dialect::Dialect};
 
 /// How long a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
@@ -58,7 +58,13 @@ impl Catalogue {
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
         let mut known = self.known.lock().await;
         if known.until.is_none_or(|until| until <= Instant::now()) {
-            match self.listing.fetch().await.map_err(|error| error.to_string()).and_then(|body| read(&body)) {
+            match self
+                .listing
+                .fetch()
+                .await
+                .map_err(|error| error.to_string())
+                .and_then(|body| read(&body, self.upstream.dialect()))
+            {
                 Ok(entries) => *known = Known { entries: Arc::new(entries), ..Known::default() },
                 Err(reason) => {
                     if !known.is_failing {
@@ -75,8 +81,11 @@ impl Catalogue {
 }
 
 /// The models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare array, or
-/// use `models`.
-pub(super) fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
+/// use `models`, as Gemini and Ollama do.
+///
+/// # Errors
+/// If that is not what a server of `dialect` sends, in words.
+pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> {
     let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
         Value::Array(list) => Some(list),
         Value::Object(mut answer) => {
@@ -88,15 +97,36 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<Entry>, String> {
         }
         _ => None,
     };
+    let list = list.ok_or("JSON without a list of models")?;
+    let is_empty = list.is_empty();
     let mut seen = HashSet::new();
-    let entries = list.ok_or("JSON without a list of models")?.into_iter().filter_map(|entry| match entry {
+    let entries = list.into_iter().filter_map(|entry| match entry {
         Value::Object(entry) => {
+            let entry = with_id(entry, dialect);
             let is_new = id(&entry).is_some_and(|id| seen.insert(id.to_owned()));
             is_new.then_some(entry)
         }
         _ => None,
     });
-    Ok(entries.collect())
+    let entries: Vec<Entry> = entries.collect();
+    match entries.is_empty() && !is_empty {
+        true => Err("a list whose entries do not name models".to_owned()),
+        false => Ok(entries),
+    }
+}
+
+/// The entry with the `id` that it has in OpenAI's lists. In Gemini's own, `name` is `models/NAME`
+/// (docs/protocols/gemini.md#models); in Ollama's own, it is the model's (docs/protocols/ollama.md#models).
+fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
+    let name = entry.get("name").and_then(Value::as_str);
+    let id = match dialect {
+        Dialect::Gemini => name.and_then(|name| name.strip_prefix("models/")),
+        Dialect::Ollama if !entry.contains_key("id") => name,
+        _ => return entry,
+    };
+    let id = id.map_or(Value::Null, Value::from);
+    entry.insert("id".to_owned(), id);
+    entry
 }
 
 /// The name that clients use for the model.
@@ -109,7 +139,11 @@ mod tests {
     use super::*;
 
     fn ids(body: &str) -> Result<Vec<String>, String> {
-        Ok(read(body.as_bytes())?.iter().filter_map(id).map(str::to_owned).collect())
+        ids_of(body, Dialect::Chat)
+    }
+
+    fn ids_of(body: &str, dialect: Dialect) -> Result<Vec<String>, String> {
+        Ok(read(body.as_bytes(), dialect)?.iter().filter_map(id).map(str::to_owned).collect())
     }
 
     #[test]
@@ -122,5 +156,19 @@ mod tests {
         for wrong in ["", "<html>", "7", "{}", r#"{"data":{}}"#, r#"{"error":{"message":"no"}}"#] {
             assert!(ids(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_list_of_another_dialect_is_rejected() {
+        let gemini = r#"{"models":[{"name":"models/a"},{"name":"models/b"},{"name":"c"}]}"#;
+        let ollama = r#"{"models":[{"name":"a","model":"a"},{"name":"b","model":"b"}]}"#;
+        let openai = r#"{"data":[{"id":"a"},{"id":"b"}]}"#;
+        let listed = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(ids_of(gemini, Dialect::Gemini), listed);
+        for body in [ollama, openai] {
+            assert_eq!(ids_of(body, Dialect::Ollama), listed);
+            assert!(ids_of(body, Dialect::Gemini).is_err(), "{body}");
+        }
+        assert!(ids(gemini).is_err() && ids(ollama).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Asks each upstream for its models, and says in one line what is wrong.
 //!
-//! Nothing is generated. An upstream whose dialect has no list of models is asked for its base URL, whose answer says at least that a
-//! server is there.
+//! Nothing is generated. An upstream without a list of models is asked for its base URL, whose answer says at least that a server is
+//! there.
 
 use std::{
     fmt, io,
@@ -22,10 +22,11 @@ use super::{
 };
 use crate::{
     config::{Config, Upstream},
+    dialect::Dialect,
     suggest::nearest_names,
 };
 
-/// How long one question may take.
+/// How long one question may take, and the search for a better base URL.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a name may take to resolve, and a server to accept a connection, when it is searched for what failed.
@@ -57,7 +58,7 @@ pub(crate) struct Diagnosis {
 pub(crate) enum Health {
     /// It lists so many models.
     Lists(usize),
-    /// It answered with this status. Its dialect has no list of models.
+    /// It answered with this status. It is not known to have a list of models.
     Reachable(StatusCode),
 }
 
@@ -66,10 +67,9 @@ impl fmt::Display for Health {
         match self {
             Self::Lists(1) => f.write_str("lists 1 model"),
             Self::Lists(count) => write!(f, "lists {count} models"),
-            Self::Reachable(status) => write!(
-                f,
-                "answers ({status}); its dialect has no list of models, so key and path were not checked"
-            ),
+            Self::Reachable(status) => {
+                write!(f, "answers ({status}); it has no list of models, so key and path were not checked")
+            }
         }
     }
 }
@@ -92,6 +92,8 @@ pub(crate) enum Part {
     Dns,
     /// No connection.
     Tcp,
+    /// The HTTP proxy on the way does not give one.
+    Proxy,
     /// No TLS on the connection.
     Tls,
     /// The server refuses the key.
@@ -110,6 +112,7 @@ impl fmt::Display for Part {
             Self::Settings => "settings",
             Self::Dns => "dns",
             Self::Tcp => "tcp",
+            Self::Proxy => "proxy",
             Self::Tls => "tls",
             Self::Key => "key",
             Self::Path => "path",
@@ -125,7 +128,12 @@ pub(crate) async fn examine(config: &Config) -> Vec<Diagnosis> {
 }
 
 async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
-    let list = upstream.models_endpoint().transpose();
+    let list = match (upstream.dialect(), &upstream.api_key) {
+        // The list takes a key. A session says nothing to it.
+        (Dialect::Lumo, None) => None,
+        _ => upstream.check_endpoint(),
+    };
+    let list = list.transpose();
     let address = list.as_ref().ok().cloned().flatten().unwrap_or_else(|| upstream.base_url.clone());
     let begun = Instant::now();
     let get = list.and_then(|list| Ok((Get::new(upstream, LIMIT, MAX_BODY)?, list)));
@@ -134,29 +142,42 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
         Err(error) => {
             Err(Fault { part: Part::Settings, message: format!("no request can be written: {error}") })
         }
-        Ok((get, Some(list))) => listed(&get, &list, upstream).await.map(|names| {
-            warnings = unlisted(&names, upstream, config);
-            Health::Lists(names.len())
-        }),
+        Ok((get, Some(list))) => match listed(&get, &list, upstream).await {
+            Ok(Listed::Names(names)) => {
+                warnings = unlisted(&names, upstream, config);
+                Ok(Health::Lists(names.len()))
+            }
+            Ok(Listed::Nothing(status)) => Ok(Health::Reachable(status)),
+            Err(fault) => Err(fault),
+        },
         Ok((get, None)) => reached(&get, upstream).await.map(Health::Reachable),
     };
     let took = begun.elapsed();
     Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
 }
 
-/// The names of the upstream's models.
-async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Vec<String>, Fault> {
+/// What is at the address of a list.
+enum Listed {
+    /// The names of the upstream's models.
+    Names(Vec<String>),
+    /// Nothing, which not every server of the dialect needs to have.
+    Nothing(StatusCode),
+}
+
+async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fault> {
+    let must_list = upstream.models_endpoint().is_some();
     match get.fetch(list.clone()).await {
-        Ok(body) => match catalogue::read(&body) {
-            Ok(entries) => Ok(entries.iter().filter_map(id).map(str::to_owned).collect()),
+        Ok(body) => match catalogue::read(&body, upstream.dialect()) {
+            Ok(entries) => Ok(Listed::Names(entries.iter().filter_map(id).map(str::to_owned).collect())),
             Err(why) => {
                 let message = format!("the answer is no list of models ({why}): is `dialect` right?");
                 Err(Fault { part: Part::Dialect, message })
             }
         },
+        Err(GetError::Status(status)) if !must_list && is_missing(status) => Ok(Listed::Nothing(status)),
         Err(GetError::Status(status)) => Err(refused(status, get, upstream).await),
         Err(GetError::Answer(why)) => Err(Fault { part: Part::Server, message: why }),
-        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
+        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, get, why).await),
     }
 }
 
@@ -165,21 +186,34 @@ async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     match get.fetch(upstream.base_url.clone()).await {
         Ok(_) | Err(GetError::Answer(_)) => Ok(StatusCode::OK),
         Err(GetError::Status(status)) => Ok(status),
-        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
+        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, get, why).await),
     }
+}
+
+/// Whether nothing is at the path.
+fn is_missing(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
 }
 
 /// What an error status means.
 async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
     let (part, message) = match status {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            (Part::Proxy, format!("the proxy wants a user and a password ({status})"))
+        }
+        StatusCode::BAD_REQUEST if upstream.dialect() == Dialect::Gemini => (
+            Part::Key,
+            format!("the upstream refuses the request ({status}), as it does if the key is not valid"),
+        ),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if upstream.api_key.is_none() => {
             (Part::Key, format!("the upstream wants a key ({status}): set `api_key`"))
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             (Part::Key, format!("the upstream refuses the key ({status})"))
         }
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-            let message = match other_base(get, upstream).await {
+        status if is_missing(status) => {
+            let other = timeout(LIMIT, other_base(get, upstream)).await.unwrap_or_default();
+            let message = match other {
                 Some(base) => {
                     format!(
                         "no list of models there ({status}), but at another path: set `base_url = \"{base}\"`"
@@ -213,9 +247,9 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
         if other.base_url.path().trim_end_matches('/') == path {
             continue;
         }
-        let list = other.models_endpoint()?.ok()?;
+        let list = other.check_endpoint()?.ok()?;
         let body = get.fetch(list).await;
-        if body.is_ok_and(|body| catalogue::read(&body).is_ok()) {
+        if body.is_ok_and(|body| catalogue::read(&body, upstream.dialect()).is_ok()) {
             return Some(other.base_url);
         }
     }
@@ -223,7 +257,20 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
 }
 
 /// Which step failed of the way to an upstream that does not answer. `why`: what the request's failure was.
-async fn unreachable(upstream: &Upstream, why: String) -> Fault {
+async fn unreachable(upstream: &Upstream, get: &Get, why: String) -> Fault {
+    if let Some(proxy) = &upstream.proxy {
+        // Only the proxy knows the way from there on.
+        let part = match timeout(STEP, get.connect()).await {
+            Ok(Ok(())) => Part::Server,
+            Ok(Err(why)) if why.contains("certificate") => Part::Tls,
+            _ => Part::Proxy,
+        };
+        return Fault { part, message: format!("{why} (through the proxy {proxy})") };
+    }
+    timeout(LIMIT, failed_step(upstream, get, &why)).await.unwrap_or(Fault { part: Part::Tcp, message: why })
+}
+
+async fn failed_step(upstream: &Upstream, get: &Get, why: &str) -> Fault {
     let address = &upstream.base_url;
     let is_tls = address.scheme() == Some(&Scheme::HTTPS);
     let host = address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -234,17 +281,46 @@ async fn unreachable(upstream: &Upstream, why: String) -> Fault {
     };
     let mut refused = None;
     for address in addresses {
-        match in_time(TcpStream::connect(address)).await {
-            Ok(_) => {
-                let hint =
-                    if is_tls { ": does this port speak TLS, and is its certificate trusted?" } else { "" };
-                let part = if is_tls { Part::Tls } else { Part::Server };
-                return Fault { part, message: format!("{why}{hint}") };
-            }
+        // Closed at once: the server may serve one connection at a time.
+        match in_time(TcpStream::connect(address)).await.map(drop) {
+            Ok(()) => return fault_behind_tcp(upstream, get, why).await,
             Err(error) => refused = Some(format!("no connection to {address}: {error}")),
         }
     }
-    Fault { part: Part::Tcp, message: refused.unwrap_or(why) }
+    Fault { part: Part::Tcp, message: refused.unwrap_or_else(|| why.to_owned()) }
+}
+
+/// What is wrong with a server that accepts connections and does not answer.
+async fn fault_behind_tcp(upstream: &Upstream, get: &Get, why: &str) -> Fault {
+    let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
+    if is_tls && !timeout(STEP, get.connect()).await.is_ok_and(|connected| connected.is_ok()) {
+        let message = format!("{why}: does this port speak TLS, and is its certificate trusted?");
+        return Fault { part: Part::Tls, message };
+    }
+    if !is_tls && speaks_tls(upstream).await {
+        let message = format!("{why}: the port speaks TLS: set `base_url` to an `https` URL");
+        return Fault { part: Part::Tls, message };
+    }
+    Fault { part: Part::Server, message: why.to_owned() }
+}
+
+/// Whether TLS is spoken at the port of a plain base URL, with whatever certificate.
+async fn speaks_tls(upstream: &Upstream) -> bool {
+    let mut other = upstream.clone();
+    let mut parts = upstream.base_url.clone().into_parts();
+    parts.scheme = Some(Scheme::HTTPS);
+    if upstream.base_url.port().is_none() {
+        let authority = upstream.base_url.host().and_then(|host| format!("{host}:80").parse().ok());
+        parts.authority = authority;
+    }
+    let Ok(url) = Uri::from_parts(parts) else { return false };
+    other.base_url = url;
+    let Ok(get) = Get::new(&other, STEP, MAX_BODY) else { return false };
+    match timeout(STEP, get.connect()).await {
+        Ok(Ok(())) => true,
+        Ok(Err(why)) => why.contains("certificate"),
+        Err(_) => false,
+    }
 }
 
 async fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -259,6 +335,13 @@ async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     timeout(STEP, step).await.unwrap_or_else(late)
 }
 
+/// Whether a model that is listed as `listed` may be asked for as `wanted`: Ollama adds a tag (docs/protocols/ollama.md#models), and
+/// Google may write `models/` first (docs/protocols/gemini.md#models).
+fn names_same(listed: &str, wanted: &str) -> bool {
+    let [listed, wanted] = [listed, wanted].map(|name| name.strip_prefix("models/").unwrap_or(name));
+    listed == wanted || listed.strip_suffix(":latest") == Some(wanted)
+}
+
 /// The configured models that the upstream does not list.
 fn unlisted(names: &[String], upstream: &Upstream, config: &Config) -> Vec<String> {
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -267,7 +350,8 @@ fn unlisted(names: &[String], upstream: &Upstream, config: &Config) -> Vec<Strin
         let own = model.upstream_name.as_deref();
         own.or_else(|| (!model.is_wildcard()).then_some(&*model.name))
     });
-    let missing = wanted.filter(|wanted| !known.is_empty() && !known.contains(wanted));
+    let is_known = |wanted: &str| known.iter().any(|known| names_same(known, wanted));
+    let missing = wanted.filter(|wanted| !known.is_empty() && !is_known(wanted));
     let told = missing.map(|wanted| match nearest_names(wanted, &known).first() {
         Some(nearest) => format!("it does not list the model `{wanted}`; the nearest name is `{nearest}`"),
         None => format!("it does not list the model `{wanted}`"),

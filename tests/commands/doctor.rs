@@ -4,11 +4,16 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
+    path::Path,
+    sync::Arc,
     thread,
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio_rustls::rustls::{
+    ServerConfig, ServerConnection, Stream, crypto::ring::default_provider, pki_types::PrivateKeyDer,
+};
 
 use crate::support::{run, toolwire};
 
@@ -44,12 +49,41 @@ fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> Str
     address
 }
 
+/// A server that speaks TLS, with a certificate for `name` that it puts into the file, and closes connections without an answer. Its
+/// port.
+fn silent_tls_server(name: &str, certificate: &Path) -> u16 {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    fs::write(certificate, made.cert.pem()).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let _ = Stream::new(&mut connection, &mut socket).read(&mut [0; 4096]);
+        }
+    });
+    port
+}
+
 /// The doctor's exit status and output for one upstream, whose entry ends with `more`.
 fn doctor(base_url: &str, more: &str, flags: &[&str]) -> (i32, String) {
+    doctor_of("chat", base_url, more, flags)
+}
+
+/// The same for an upstream of this dialect.
+fn doctor_of(dialect: &str, base_url: &str, more: &str, flags: &[&str]) -> (i32, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("toolwire.toml");
     let entry =
-        format!("[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"{base_url}\"\n{more}");
+        format!("[[upstreams]]\nname = \"up\"\ndialect = \"{dialect}\"\nbase_url = \"{base_url}\"\n{more}");
     let entry = if more.contains("[[models]]") {
         entry
     } else {
@@ -118,6 +152,46 @@ fn each_fault_is_one_line_that_says_what_is_wrong() {
 }
 
 #[test]
+fn faults_of_tls_differ_from_those_of_the_server_behind_it() {
+    let folder = TempDir::new().unwrap();
+    let certificate = folder.path().join("cert.pem");
+    let port = silent_tls_server("127.0.0.1", &certificate);
+    let trusting = format!("tls = {{ ca = {certificate:?} }}");
+    let (_, out) = doctor(&format!("https://127.0.0.1:{port}/v1"), &trusting, &[]);
+    assert!(out.starts_with("up: error: server: "), "{out}");
+    let (_, out) = doctor(&format!("https://127.0.0.1:{port}/v1"), "", &[]);
+    assert!(out.starts_with("up: error: tls: ") && out.contains("certificate"), "{out}");
+    let (_, out) = doctor(&format!("http://127.0.0.1:{port}/v1"), "", &[]);
+    assert!(out.starts_with("up: error: tls: ") && out.contains("an `https` URL"), "{out}");
+
+    let port = silent_tls_server("other.example", &certificate);
+    let (_, out) = doctor(&format!("https://127.0.0.1:{port}/v1"), &trusting, &[]);
+    assert!(out.starts_with("up: error: tls: ") && out.contains("not valid for name"), "{out}");
+}
+
+#[test]
+fn a_server_of_another_dialect_is_recognised() {
+    let address = server(&[
+        ("/v1beta/models", "200 OK", r#"{"models":[{"name":"models/gemini-x"}]}"#),
+        ("/v1/models", "200 OK", LIST),
+        ("/v1/models?pageSize=1000", "200 OK", LIST),
+        ("/ollama/api/tags", "200 OK", r#"{"models":[{"name":"small:latest"}]}"#),
+    ]);
+    let small = "[[models]]\nname = \"small\"\nupstream = \"up\"\n";
+    let cases = [
+        ("chat", "/v1beta", "", "error: dialect: the answer is no list of models"),
+        ("gemini", "/v1", "", "error: dialect: the answer is no list of models"),
+        ("ollama", "", "", "error: path: no list of models there (404"),
+        ("ollama", "/ollama", small, "ok: lists 1 model, in "),
+    ];
+    for (dialect, path, more, expected) in cases {
+        let (_, out) = doctor_of(dialect, &format!("http://{address}{path}"), more, &[]);
+        assert!(out.starts_with(&format!("up: {expected}")), "{dialect} {path}: {out}");
+        assert_eq!(out.lines().count(), 1, "{out}");
+    }
+}
+
+#[test]
 fn a_better_base_url_is_named_in_full() {
     let address = server(&[("/api/v1/models", "200 OK", LIST)]);
     let (_, out) = doctor(&format!("http://{address}"), "", &[]);
@@ -137,6 +211,48 @@ fn programs_get_json() {
         (&found["upstreams"][0]["name"], &found["upstreams"][0]["part"]),
         (&"up".into(), &"path".into())
     );
+}
+
+#[test]
+fn gemini_and_lumo_are_asked_with_the_key() {
+    let address = server(&[
+        ("/v1beta/models?pageSize=1000", "200 OK", r#"{"models":[{"name":"models/gemini-x"}]}"#),
+        ("/bad/v1beta/models?pageSize=1000", "400 Bad Request", "{}"),
+        ("/api/ai/v1/models", "200 OK", LIST),
+        ("/bad/ai/v1/models", "401 Unauthorized", "{}"),
+    ]);
+    let model = "api_key = \"env:KEY\"\n[[models]]\nname = \"gemini-x\"\nupstream = \"up\"\n";
+    let key = "api_key = \"env:KEY\"";
+    let cases = [
+        ("gemini", "/v1beta", model, "ok: lists 1 model, in "),
+        ("gemini", "/bad/v1beta", key, "error: key: the upstream refuses the request (400 Bad Request)"),
+        ("lumo", "/api", key, "ok: lists 2 models, in "),
+        ("lumo", "/bad", key, "error: key: the upstream refuses the key (401"),
+        // Not every server of Lumo's has a list, and a session is no key.
+        ("lumo", "/older", key, "ok: answers (404 Not Found); it has no list of models"),
+        ("lumo", "/api", "", "ok: answers (404 Not Found); it has no list of models"),
+    ];
+    for (dialect, path, more, expected) in cases {
+        let (_, out) = doctor_of(dialect, &format!("http://{address}{path}"), more, &[]);
+        assert!(out.starts_with(&format!("up: {expected}")), "{dialect} {path}: {out}");
+        assert_eq!(out.lines().count(), 1, "{out}");
+    }
+}
+
+#[test]
+fn a_proxy_that_is_away_is_named_instead_of_the_upstream() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = format!("proxy = \"http://user:{SECRET}@{closed}\"");
+    let (status, out) = doctor("https://no-such-host.invalid/v1", &proxy, &[]);
+    assert_eq!(status, 1, "{out}");
+    assert!(
+        out.starts_with("up: error: proxy: ") && out.contains(&format!("proxy http://{closed}")),
+        "{out}"
+    );
+    let refusing =
+        server(&[("http://no-such-host.invalid/v1/models", "407 Proxy Authentication Required", "")]);
+    let (_, out) = doctor("http://no-such-host.invalid/v1", &format!("proxy = \"http://{refusing}\""), &[]);
+    assert!(out.starts_with("up: error: proxy: the proxy wants a user and a password (407"), "{out}");
 }
 
 #[test]

@@ -126,6 +126,11 @@ impl UpstreamSide for Options {
         KeyHeader::Named("x-goog-api-key")
     }
 
+    /// One page has all models, see docs/protocols/gemini.md#models.
+    fn models_path(&self) -> Option<&'static str> {
+        Some("models?pageSize=1000")
+    }
+
     fn wants_back(&self) -> WantsBack {
         WantsBack::Signatures
     }

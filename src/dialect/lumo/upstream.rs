@@ -49,6 +49,11 @@ impl UpstreamSide for Options {
         self.version.path()
     }
 
+    /// That of the API with keys (docs/protocols/lumo.md#endpoints). Sessions are not known to have one, so clients get no list.
+    fn check_path(&self) -> Option<&'static str> {
+        Some("ai/v1/models")
+    }
+
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
         encode(conversation, model, self)
     }

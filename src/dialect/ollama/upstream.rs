@@ -100,6 +100,11 @@ impl UpstreamSide for Options {
         Some("v1/models")
     }
 
+    /// Other servers with OpenAI's API do not have Ollama's own list (docs/protocols/ollama.md#models).
+    fn check_path(&self) -> Option<&'static str> {
+        Some("api/tags")
+    }
+
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
         request::encode(conversation, model, self)
     }

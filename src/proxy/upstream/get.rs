@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
 use super::{
-    connector::Connector,
+    connector::{Connect, ConnectError, Connector},
+    innermost,
     small::{GetError, Small},
     standing_headers,
 };
@@ -17,6 +18,7 @@ use crate::config::Upstream;
 pub(in crate::proxy) struct Get {
     small: Small,
     headers: HeaderMap,
+    connector: Connector,
 }
 
 impl Get {
@@ -32,7 +34,20 @@ impl Get {
         let mut headers = standing_headers(upstream)?;
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        Ok(Self { small: Small::new(Connector::new(upstream), limit, max_body), headers })
+        let connector = Connector::new(upstream);
+        Ok(Self { small: Small::new(connector.clone(), limit, max_body), headers, connector })
+    }
+
+    /// Opens a connection, with TLS if the upstream has it, and closes it.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub(in crate::proxy) async fn connect(&self) -> Result<(), String> {
+        match self.connector.connect().await {
+            Ok(_) => Ok(()),
+            Err(ConnectError::TimedOut) => Err("no connection in time".to_owned()),
+            Err(ConnectError::Failed(error)) => Err(innermost(error.as_ref()).to_string()),
+        }
     }
 
     /// The body at `address`. Dropping the future aborts the exchange.
