@@ -1,4 +1,6 @@
-// Chromium as the tests use it.
+// Chromium as the tests use it, and pages in it.
+
+import assert from "node:assert/strict";
 
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
   // A name that is no loopback address for the browser, so its pages have no clipboard and no locks: as in a LAN without TLS.
@@ -13,4 +15,40 @@ export async function open(chromium) {
       if (!left || !error.message.includes("SIGSEGV")) throw error;
     }
   }
+}
+
+// A page of its own at `url`, in which nothing may go wrong: no error, no violation of the policy, no request to elsewhere.
+//
+// `allowed`: messages of the console that are expected.
+export async function visit(browser, url, { allowed = /^$/, ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"], ...options });
+  const page = await context.newPage();
+  const problems = [];
+  const { origin } = new URL(url);
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && !allowed.test(message.text()) && problems.push(message.text()));
+  page.on("pageerror", (error) => problems.push(error.stack));
+  page.on("dialog", (dialog) => problems.push(`dialog: ${dialog.message()}`));
+  page.on("request", (request) => request.url().startsWith("blob:") || new URL(request.url()).origin === origin || problems.push(`request to ${request.url()}`));
+  await page.addInitScript(() => document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
+  await page.goto(url);
+  await page.locator("h1").waitFor({ state: "attached" });
+  return {
+    page,
+    context,
+    async end() {
+      await context.close();
+      assert.deepEqual(problems, []);
+    },
+  };
+}
+
+// The state of the connection that the rail shows.
+export const state = (page) => page.locator(".rail .end .state");
+
+export const live = (page) => state(page).getByText("Live", { exact: true }).waitFor();
+
+// What a download has in it.
+export async function saved(page, act) {
+  const [download] = await Promise.all([page.waitForEvent("download"), act()]);
+  return { name: download.suggestedFilename(), path: await download.path() };
 }

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
-import { open } from "./browser.mjs";
-import { stand } from "./stand.mjs";
+import { live, open, state } from "./browser.mjs";
+import { ask, stand } from "./stand.mjs";
 
 const KEY = "admin-key-that-nobody-may-see";
 let browser;
@@ -14,11 +14,6 @@ before(async () => {
 });
 
 after(() => browser?.close());
-
-const live = (page) => page.locator(".rail .end .state").getByText("Live", { exact: true }).waitFor();
-
-// A request for a model, whose answer is "You said: …".
-const ask = (own) => fetch(`${own.direct}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ model: "echo", stream: true, messages: [{ role: "user", content: "Hello" }] }) }).then((response) => response.text());
 
 async function signIn(page) {
   await page.getByLabel("Admin key").fill(KEY);
@@ -40,13 +35,13 @@ test("seven tabs share one feed, and another takes it over", async (t) => {
     pages.push(page);
   }
   assert.equal(readers.length, 1);
-  assert.match(await ask(own), / said:/);
+  assert.match(await ask(own, "Hello"), / said:/);
   for (const page of pages) await page.getByRole("row", { name: /echo/ }).waitFor();
   await readers[0].close();
   const rest = pages.filter((page) => page !== readers[0]);
   assert.equal(rest.length, 6);
   for (const page of rest) await live(page);
-  assert.match(await ask(own), / said:/);
+  assert.match(await ask(own, "Hello"), / said:/);
   for (const page of rest) await page.getByRole("row", { name: /echo/ }).nth(1).waitFor();
   assert.equal(readers.length, 2);
   await context.close();
@@ -59,14 +54,14 @@ test("a server that died and is back is found again", async (t) => {
   const page = await context.newPage();
   await page.goto(`${own.url}#/live`);
   await live(page);
-  assert.match(await ask(own), / said:/);
+  assert.match(await ask(own, "Hello"), / said:/);
   await page.getByRole("row", { name: /echo/ }).waitFor();
   await own.kill();
-  await page.locator(".rail .end .state").getByText("Reconnecting").waitFor();
+  await state(page).getByText("Reconnecting").waitFor();
   await own.start();
-  await page.locator(".rail .end .state").getByRole("button", { name: "Now" }).click().catch(() => {});
+  await state(page).getByRole("button", { name: "Now" }).click().catch(() => {});
   await live(page);
-  assert.match(await ask(own), / said:/);
+  assert.match(await ask(own, "Hello"), / said:/);
   await page.getByRole("row", { name: /echo/ }).nth(1).waitFor();
   await context.close();
 });
@@ -82,7 +77,7 @@ test("an expired session is renewed in place, with what was typed", async (t) =>
   await context.clearCookies();
   own.drop();
   await page.getByLabel("Admin key").waitFor({ timeout: 60_000 });
-  await page.locator(".rail .end .state").getByText("Signed out").waitFor();
+  await state(page).getByText("Signed out").waitFor();
   await signIn(page);
   assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "A question that took long to write");
   await context.close();

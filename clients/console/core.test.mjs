@@ -1,14 +1,16 @@
 // The parts of the page that have no elements.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
+import { made } from "./bundle.mjs";
 
 const core = (file) => import(`../../src/console/page/core/${file}`);
 const { Parser } = await core("sse.js");
 const { effect, flush, signal } = await core("store.js");
 const { inline, parse, Stream } = await core("markdown.js");
 const { ago, absolute, backoff, bytes, count, duration, percent } = await core("time.js");
-const { cell, csv, curl, markdown, python, quoted } = await core("exports.js");
+const { cell, chatRows, csv, curl, markdown, python, quoted, typescript } = await core("exports.js");
 const { Exchanges, filter, folded, KEPT, kindOf, partsOf, Replay, textOf, written } = await core("exchange.js");
 const { hasSecret, imagePath, matches, safeUrl, visible } = await core("text.js");
 const { compact, pointer, read } = await core("tokens.js");
@@ -16,6 +18,13 @@ const { field, numberText } = await core("schema.js");
 const { joined, lastAt, until } = await core("analysis.js");
 const { href, parse: parseRoute } = await core("route.js");
 const { packed, unpacked } = await core("link.js");
+const { tallied } = await core("tally.js");
+
+test("the bundle is the one of the sources", async () => {
+  for (const [name, text] of Object.entries(await made())) {
+    assert.ok(text === (await readFile(new URL(`../../src/console/bundle/${name}`, import.meta.url), "utf8")), `${name} is old: node clients/console/bundle.mjs`);
+  }
+});
 
 test("events are the same for every split", () => {
   const text = ": hello\r\nid: 7\r\nevent: a\ndata: ü1\r\ndata:2\n\n\rdata\r\revent: b\ndata: {\"x\":1}\n\nid\0: no\ndata: last\r\n\r\ndata: never ended\n";
@@ -128,6 +137,7 @@ test("code names a variable in place of a key", () => {
     assert.match(curl("http://a.example/", dialect, "m", messages), /\$TOOLWIRE_API_KEY/);
     assert.ok(curl("http://a.example/", dialect, "m", messages).includes("it'\\''s $HOME"));
     assert.match(python("http://a.example", dialect, "m", messages), /os\.environ\["TOOLWIRE_API_KEY"\]/);
+    assert.match(typescript("http://a.example", dialect, "m", messages), /baseURL: "http:\/\/a\.example(\/v1)?", apiKey: process\.env\.TOOLWIRE_API_KEY/);
   }
   assert.match(curl("http://a.example/x/", "messages", "m", []), /'http:\/\/a\.example\/x\/v1\/messages'/);
 });
@@ -135,6 +145,25 @@ test("code names a variable in place of a key", () => {
 test("a chat becomes Markdown whose fences hold its calls", () => {
   const text = markdown({ title: "T", turns: [{ role: "user", text: "hi" }, { role: "model", model: "m", parts: [{ kind: "text", text: "yes" }, { kind: "call", name: "f", input: { a: "```" }, result: "r" }, { kind: "error", message: "no" }] }] });
   assert.ok(text.includes("## You\n\nhi") && text.includes("````json") && text.includes("> no"));
+});
+
+test("a chat becomes rows of what was said, called and returned", () => {
+  const chat = { turns: [{ role: "user", text: "=1+1" }, { role: "model", model: "m", exchange: "ex_1", parts: [{ kind: "reasoning", text: "hm" }, { kind: "text", text: "yes" }, { kind: "call", name: "f", input: { a: 1 }, result: "r", ms: 5 }, { kind: "error", code: "timeout", message: "no" }] }] };
+  const [head, ...rows] = chatRows(chat);
+  assert.deepEqual(head, ["turn", "role", "model", "kind", "name", "text", "result", "code", "ms", "exchange"]);
+  assert.deepEqual(rows.map((row) => row.slice(0, 9).map((own) => own ?? "")), [
+    [1, "user", "", "text", "", "=1+1", "", "", ""],
+    [2, "model", "m", "reasoning", "", "hm", "", "", ""],
+    [2, "model", "m", "text", "", "yes", "", "", ""],
+    [2, "model", "m", "call", "f", '{"a":1}', "r", "", 5],
+    [2, "model", "m", "error", "", "no", "", "timeout", ""],
+  ]);
+  assert.match(csv([rows[0]]), /'=1\+1/, "a spreadsheet runs nothing of it");
+});
+
+test("calls and failures of tools are read out of the metrics", () => {
+  const text = '# HELP x\ntoolwire_hosted_calls_total{tool="a",provider="p",code="ok"} 4\ntoolwire_hosted_calls_total{tool="a",provider="p",code="timeout"} 2\ntoolwire_hosted_calls_total{code="ok",tool="b\\"c"} 1\ntoolwire_other{tool="a"} 9\n';
+  assert.deepEqual([...tallied(text)], [["a", { calls: 6, failed: 2 }], ['b"c', { calls: 1, failed: 0 }]]);
 });
 
 test("exchanges follow the feed, newest first", () => {
@@ -151,6 +180,15 @@ test("exchanges follow the feed, newest first", () => {
   own.apply("error", { t: t + 50, exchange: "ex_2", error: { code: "cancelled" } });
   assert.equal(own.apply("permission_request", { exchange: "ex_3" }), false);
   const [two, one] = own.rows;
+  own.merge([{ id: "ex_u", t: 0, upstream: "known", upstream_dialect: "lumo" }]);
+  own.apply("message_start", { t: t + 2, exchange: "ex_k", model: "a", client: "chat", upstream: "known" });
+  own.apply("message_update", { t: t + 1002, exchange: "ex_k", bytes: 5, tokens: 2 });
+  own.apply("message_update", { t: t + 3002, exchange: "ex_k", bytes: 9, tokens: 40 });
+  assert.deepEqual([own.byId.get("ex_k").upstream_dialect, own.byId.get("ex_k").tokens_per_s], ["lumo", 20], "what the list has said of an upstream, and the speed so far");
+  for (const id of ["ex_k", "ex_u"]) {
+    own.rows.splice(own.rows.findIndex((row) => row.id === id), 1);
+    own.byId.delete(id);
+  }
   assert.deepEqual([one.id, one.state, one.hops, one.calls, one.ttft_ms, one.tokens_per_s, one.held], ["ex_1", "done", 1, 1, 100, 40, 0]);
   assert.deepEqual([two.id, two.state, two.code], ["ex_2", "cancelled", "cancelled"]);
   assert.equal(own.events.get("ex_1").find(({ kind }) => kind === "message_update").content, "abcd");
@@ -193,7 +231,6 @@ test("runs of text fold, and open again", () => {
   const rows = [...Array(8).fill(text), { out: [{ kind: "call_start" }] }, ...Array(3).fill(text)].map((own, n) => ({ ...own, n: n + 1 }));
   assert.deepEqual(folded(rows), [{ from: 0, to: 8 }, { at: 8 }, { at: 9 }, { at: 10 }, { at: 11 }]);
   assert.equal(folded(rows, new Set([1])).length, 12);
-  assert.deepEqual([kindOf(rows[8]), kindOf({ out: [], held: 3 }), kindOf({ out: [{ kind: "error" }] })], ["call", "held", "failed"]);
 });
 
 test("what a model wrote is put together by hops, and what was covered keeps its length", () => {
@@ -227,7 +264,9 @@ test("only pictures of this server are pictures", () => {
   const origin = "http://127.0.0.1:1";
   assert.equal(imagePath("/api/images/a_1.png", origin), "api/images/a_1.png");
   assert.equal(imagePath(`${origin}/api/images/a.png`, origin), "api/images/a.png");
-  for (const path of ["https://evil.example/api/images/a.png", "/api/images/../x", "/api/images/a/b.png", "/api/images/", "//evil/api/images/a.png"]) assert.equal(imagePath(path, origin), null, path);
+  const name = "20261123_081500_0123456789abcdef0123456789abcdef.png";
+  for (const base of ["http://127.0.0.1:8787", "https://tools.example/below/this"]) assert.equal(imagePath(`${base}/api/images/${name}`, origin), `api/images/${name}`, "this server is asked, behind whatever proxy");
+  for (const path of [`https://evil.example/?x=/api/images/${name}`, `ftp://evil.example/api/images/${name}`, "https://evil.example/api/images/a.png", "/api/images/../x", "/api/images/a/b.png", "/api/images/", "//evil/api/images/a.png"]) assert.equal(imagePath(path, origin), null, path);
 });
 
 test("keys in shared texts are noticed", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
-import { open } from "./browser.mjs";
+import { live, open, saved, visit as visitPage } from "./browser.mjs";
 import { stand } from "./stand.mjs";
 
 let browser, own;
@@ -19,22 +19,11 @@ after(async () => {
   await own?.close();
 });
 
-async function visit(client) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", permissions: ["clipboard-read", "clipboard-write"] });
-  const page = await context.newPage();
-  const problems = [];
-  page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
-  page.on("pageerror", (error) => problems.push(error.stack));
-  await page.goto(`${own.url}#/play`);
-  await page.getByText("Begin with a message").waitFor();
-  await page.getByLabel("Client dialect").selectOption(client);
-  return {
-    page,
-    async end() {
-      await context.close();
-      assert.deepEqual(problems, []);
-    },
-  };
+async function visit(client, options) {
+  const visited = await visitPage(browser, `${own.url}#/play`, options);
+  await visited.page.getByText("Begin with a message").waitFor();
+  await visited.page.getByLabel("Client dialect").selectOption(client);
+  return visited;
 }
 
 async function send(page, text) {
@@ -113,22 +102,90 @@ test("an error of the model is a card", async () => {
 });
 
 test("a chat is exported, and its code copied", async () => {
-  const { page, end } = await visit("messages");
+  const { page, end } = await visit("messages", { colorScheme: "dark" });
   await send(page, "please calc");
   await page.locator(".turn-model strong").getByText("42").waitFor();
   await page.getByRole("link", { name: "open in Live" }).waitFor();
   const exported = async (kind) => {
-    const [download] = await Promise.all([page.waitForEvent("download"), page.getByLabel("Export", { exact: true }).selectOption(kind)]);
-    return readFile(await download.path(), "utf8");
+    const { name, path } = await saved(page, () => page.getByLabel("Export", { exact: true }).selectOption(kind));
+    return { name, bytes: await readFile(path), text: await readFile(path, "utf8") };
   };
-  assert.match(await exported("Markdown"), /^# please calc\n\n## You\n\nplease calc\n\n## echo\n[^]*Tool `calc`[^]*You said: \*\*42\*\*/);
-  const { turns } = JSON.parse(await exported("JSON"));
+  assert.match((await exported("Markdown")).text, /^# please calc\n\n## You\n\nplease calc\n\n## echo\n[^]*Tool `calc`[^]*You said: \*\*42\*\*/);
+  const { turns } = JSON.parse((await exported("JSON")).text);
   assert.deepEqual(turns.map(({ role }) => role), ["user", "model"]);
-  await page.getByLabel("Code", { exact: true }).selectOption("curl");
-  await page.getByRole("dialog").getByRole("button", { name: "Copy" }).click();
-  await page.getByText("Copied", { exact: true }).waitFor();
-  const copied = await page.evaluate(() => navigator.clipboard.readText());
-  assert.match(copied, /^curl -N '[^']*\/v1\/messages'/);
-  assert.match(copied, /Bearer \$TOOLWIRE_API_KEY/);
+  const table = await exported("CSV");
+  assert.match(table.name, /^c_.*\.csv$/);
+  assert.match(table.text, /^turn,role,model,kind,.*\r\n1,user,,text,,please calc,.*\r\n2,model,echo,call,calc,"\{""expression"":""6\*7""\}",42,/);
+  const fixture = await exported("Fixture");
+  assert.match(fixture.name, /^ex_.*\.tar$/);
+  assert.equal(fixture.bytes.subarray(257, 262).toString(), "ustar");
+  for (const [language, expected] of [["curl", /^curl -N '[^']*\/v1\/messages'[^]*Bearer \$TOOLWIRE_API_KEY/], ["Python", /^import os\nfrom anthropic/], ["TypeScript", /^import Anthropic from[^]*process\.env\.TOOLWIRE_API_KEY/]]) {
+    await page.getByLabel("Code", { exact: true }).selectOption(language);
+    const dialog = page.getByRole("dialog", { name: "The same request" });
+    await dialog.getByLabel("Base URL").fill("https://ai.example");
+    await dialog.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied", { exact: true }).first().waitFor();
+    const code = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(code, expected);
+    assert.match(code, /https:\/\/ai\.example/);
+    await dialog.getByRole("button", { name: "Close" }).click();
+    await dialog.waitFor({ state: "detached" });
+  }
   await end();
+});
+
+test("images are made by a command, and paged through", async () => {
+  const { page, end } = await visit("chat");
+  await send(page, "/generate-image a red crab");
+  const carousel = page.locator("tw-carousel");
+  await carousel.getByText("1 / 2").waitFor();
+  const shown = () => carousel.locator(".slide.shown img");
+  const first = await shown().getAttribute("src");
+  await shown().evaluate((image) => image.decode());
+  assert.match(first, /\/api\/images\/[\w.-]+\.png$/);
+  await carousel.getByRole("button", { name: "Next image" }).click();
+  await carousel.getByText("2 / 2").waitFor();
+  const second = await shown().getAttribute("src");
+  assert.notEqual(second, first);
+  const { path } = await saved(page, () => carousel.getByRole("link", { name: "Download" }).click());
+  assert.equal((await readFile(path)).subarray(1, 4).toString(), "PNG");
+  // It wraps around at both ends, by buttons and by keys.
+  await carousel.getByRole("button", { name: "Next image" }).click();
+  await carousel.getByText("1 / 2").waitFor();
+  await page.keyboard.press("ArrowLeft");
+  await carousel.getByText("2 / 2").waitFor();
+  await page.getByLabel("Theme of the chat").selectOption("parchment");
+  const seal = carousel.getByRole("button", { name: "Next image" });
+  assert.deepEqual(await seal.evaluate((button) => { const { borderRadius, backgroundImage, width } = getComputedStyle(button); return [borderRadius, backgroundImage.split("(")[0], width]; }), ["50%", "radial-gradient", "44px"]);
+  assert.deepEqual(await page.locator(".parchment .chat").evaluate((chat) => { const { border, backgroundImage, width } = getComputedStyle(chat); return [border, backgroundImage, parseFloat(width) <= 600]; }), ["4px double rgb(125, 90, 61)", "linear-gradient(135deg, rgb(245, 238, 225), rgb(235, 225, 210))", true]);
+  await page.reload();
+  await page.locator("tw-carousel").getByText("1 / 2").waitFor();
+  await page.getByLabel("Theme of the chat").selectOption("plain");
+  await end();
+});
+
+test("a single image has no arrows, and one that is gone says so", async () => {
+  const { page, end } = await visit("chat", { allowed: /status of 404/ });
+  await send(page, "one\n\n![alone](/api/images/20261123_081500_0123456789abcdef0123456789abcdef.png)\n\nof them");
+  await page.locator("tw-carousel").getByText("This image has expired.").waitFor();
+  assert.equal(await page.locator("tw-carousel button").count(), 0);
+  await end();
+});
+
+test("a question of a chat is answered in place", async (t) => {
+  const asking = await stand({ permission: "ask" });
+  t.after(() => asking.close());
+  for (const [colorScheme, given, result] of [["light", "Allow once", "42"], ["dark", "Deny", "denied"]]) {
+    const { page, end } = await visitPage(browser, `${asking.url}#/play`, { colorScheme });
+    await live(page);
+    await send(page, "please calc");
+    const card = page.locator("details.card");
+    await card.getByText("waits for permission").waitFor();
+    await page.locator(".question").getByRole("button", { name: "Review" }).click();
+    await page.locator("dialog button:not([aria-disabled])").filter({ hasText: given }).click();
+    await page.getByRole("link", { name: "open in Live" }).waitFor();
+    await card.getByText(result === "42" ? "ok" : "denied", { exact: true }).waitFor();
+    if (result === "42") await page.locator(".turn-model strong").getByText("42").waitFor();
+    await end();
+  }
 });

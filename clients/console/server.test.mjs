@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
-import { open } from "./browser.mjs";
-import { stand } from "./stand.mjs";
+import { live, open, saved, state, visit as visitPage } from "./browser.mjs";
+import { ask, stand } from "./stand.mjs";
 
 const KEY = "admin-key-that-nobody-may-see";
 let browser;
@@ -15,22 +15,12 @@ before(async () => {
 
 after(() => browser?.close());
 
-async function visit(own, hash) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
-  const page = await context.newPage();
-  const problems = [];
-  page.on("console", (message) => message.type() === "error" && !/status of 4(0[14]|22)|ERR_/.test(message.text()) && problems.push(message.text()));
-  page.on("pageerror", (error) => problems.push(error.stack));
-  await page.goto(own.url + hash);
-  return {
-    page,
-    context,
-    async end() {
-      await context.close();
-      assert.deepEqual(problems, []);
-    },
-  };
-}
+// Statuses that are expected, and what a lost connection leaves behind.
+const ALLOWED = /status of 4(0[0149]|22)|ERR_/;
+const visit = (own, hash, options) => visitPage(browser, own.url + hash, { allowed: ALLOWED, ...options });
+
+// Answers the question that is open. Its buttons wait a moment.
+const answer = (page, name) => page.locator("dialog button:not([aria-disabled])").filter({ hasText: new RegExp(`^${name}$`) }).click();
 
 test("a session begins and ends in place, behind a prefix that is stripped", async (t) => {
   const own = await stand({ key: KEY, prefix: "/tools/x" });
@@ -43,7 +33,7 @@ test("a session begins and ends in place, behind a prefix that is stripped", asy
   await field.fill(KEY);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByLabel("api_key").waitFor();
-  await page.locator(".rail .end .state").getByText("Live").waitFor();
+  await live(page);
   const cookies = await context.cookies();
   assert.ok(cookies.every(({ name, httpOnly, sameSite, path }) => name.startsWith("toolwire_") && httpOnly && sameSite === "Strict" && path.startsWith("/tools/x/")), JSON.stringify(cookies));
   assert.ok(!(await page.content()).includes(KEY), "the key of the provider is the admin key here");
@@ -65,7 +55,7 @@ test("settings are saved, refused and reset", async (t) => {
   const field = page.getByLabel("max_results");
   await field.fill("700");
   await page.getByRole("button", { name: "Save", exact: true }).click();
-  await page.locator(".setting .wrong").waitFor();
+  await page.locator(".setting .wrong:not([hidden])").waitFor();
   await field.fill("7");
   await page.getByRole("button", { name: "Save", exact: true }).click();
   await page.getByRole("button", { name: "Reset providers.serper.max_results" }).waitFor();
@@ -88,12 +78,11 @@ test("a tool is switched, tried, and asked for", async (t) => {
   await page.getByRole("button", { name: "Run" }).click();
   await page.getByText("A whole number").waitFor();
   await page.getByLabel("digits").fill("");
-  await page.locator(".rail .end .state").getByText("Live").waitFor();
+  await live(page);
   await page.getByRole("button", { name: "Run" }).click();
   await page.locator(".question").getByRole("button", { name: "Review" }).click();
   await page.getByText("6*7").waitFor();
-  await page.waitForTimeout(600);
-  await page.getByRole("button", { name: "Allow once" }).click();
+  await answer(page, "Allow once");
   await page.getByText("42").waitFor();
   const on = page.getByRole("switch", { name: "On" });
   await on.uncheck();
@@ -140,17 +129,149 @@ test("requests appear while they run, and the page comes back after the server",
   t.after(() => own.close());
   const { page, end } = await visit(own, "#/live");
   await page.getByText("No requests yet").waitFor();
-  await page.locator(".rail .end .state").getByText("Live").waitFor();
-  const ask = () => fetch(`${own.direct}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ model: "echo", stream: true, messages: [{ role: "user", content: "please calc" }] }) }).then((response) => response.text());
-  assert.match(await ask(), /42/);
+  await live(page);
+  assert.match(await ask(own, "please calc"), /42/);
   const row = page.getByRole("row", { name: /echo/ });
   await row.waitFor();
   await row.click();
   await page.getByRole("button", { name: "‹ Close" }).waitFor();
   own.state.isDown = true;
   own.drop();
-  await page.locator(".rail .end .state").getByText("Reconnecting").waitFor();
+  await state(page).getByText("Reconnecting").waitFor();
   own.state.isDown = false;
-  await page.locator(".rail .end .state").getByText("Live", { exact: true }).waitFor();
+  await live(page);
+  await end();
+});
+
+test("an exchange is watched while it runs, event by event", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const release = own.hold();
+  const { page, end } = await visit(own, "#/live", { colorScheme: "dark" });
+  await live(page);
+  const answered = ask(own, "say it slowly");
+  await page.getByRole("row", { name: /echo.*chat < chat/ }).click();
+  const wire = page.getByRole("table", { name: "Events" });
+  const facts = page.locator(".facts");
+  await facts.getByText("running", { exact: true }).waitFor();
+  // The newest piece is kept back until it is known that no secret begins in it.
+  await wire.getByText("**say").first().waitFor();
+  assert.equal(await wire.getByText("second half").count(), 0, "the model waits");
+  const seen = await page.getByLabel("Replay").getAttribute("max");
+  release();
+  await wire.getByText("second half").first().waitFor();
+  assert.match(await answered, /second half/);
+  await facts.getByText("complete", { exact: true }).waitFor();
+  await facts.getByText("stop", { exact: true }).waitFor();
+  assert.ok(Number(await page.getByLabel("Replay").getAttribute("max")) > Number(seen));
+  await end();
+});
+
+test("a paused list stays as it is", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/live");
+  await live(page);
+  await ask(own, "one");
+  await page.getByRole("row", { name: /echo/ }).waitFor();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await ask(own, "two");
+  await page.getByRole("button", { name: "Paused: show 1 new" }).waitFor();
+  assert.equal(await page.getByRole("row", { name: /echo/ }).count(), 1);
+  await page.getByRole("button", { name: "Paused: show 1 new" }).click();
+  await page.getByRole("row", { name: /echo/ }).nth(1).waitFor();
+  await end();
+});
+
+test("a key is tested before it is saved: a wrong one, a right one, and no server", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/settings/providers.serper");
+  const field = page.getByLabel("api_key", { exact: true });
+  const setting = page.locator(".setting").filter({ has: field });
+  await field.fill("wrong-key");
+  await setting.getByRole("button", { name: "Test" }).click();
+  await setting.getByText("The provider rejected this key. Copy it again.").waitFor();
+  await field.fill("right-key");
+  await setting.getByRole("button", { name: "Test" }).click();
+  await setting.getByText("The key is valid.").waitFor();
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByRole("button", { name: "Reset providers.serper.api_key" }).waitFor();
+  assert.equal(await field.inputValue(), "", "what was saved is not shown");
+  assert.ok(!(await page.content()).includes("right-key"));
+  own.closeUpstream();
+  await setting.getByRole("button", { name: "Test" }).click();
+  await page.getByText("The provider cannot be reached.").waitFor();
+  await end();
+});
+
+test("a provider is switched off, and its limits are said at the field", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/settings/providers.serper", { colorScheme: "dark" });
+  for (const [label, wrong, right, limits] of [["max_results", "21", "20", "It can be 1 to 20"], ["timeout", "121", "120", "It can be 5s to"]]) {
+    const field = page.getByLabel(label, { exact: true });
+    await field.fill(wrong);
+    await page.getByText(limits).waitFor();
+    assert.equal(await field.getAttribute("aria-invalid"), "true");
+    await field.fill(right);
+    await page.getByText(limits).waitFor({ state: "hidden" });
+  }
+  await page.getByRole("switch", { name: "On" }).uncheck();
+  await page.getByText("3 unsaved changes").waitFor();
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByRole("button", { name: "Reset providers.serper.deny" }).waitFor();
+  const offered = async () => (await (await fetch(`${own.direct}/admin/tools`)).json()).tools.map(({ name }) => name);
+  assert.ok(!(await offered()).includes("web_search"));
+  // It outlives a restart, and the file is as it was.
+  await own.kill();
+  await own.start();
+  assert.ok(!(await offered()).includes("web_search"));
+  await page.reload();
+  const on = page.getByRole("switch", { name: "On" });
+  await on.waitFor();
+  assert.equal(await on.isChecked(), false);
+  await on.check();
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText("No change is saved").or(page.locator(".foot[hidden]")).first().waitFor({ state: "attached" });
+  assert.ok((await offered()).includes("web_search"));
+  await end();
+});
+
+test("a remembered answer is a rule, and a click revokes it", async (t) => {
+  const own = await stand({ permission: "ask" });
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/tools");
+  await live(page);
+  const first = ask(own, "please calc");
+  await page.locator(".question").getByRole("button", { name: "Review" }).click();
+  await page.getByRole("dialog").getByText(/\d+ s left/).waitFor();
+  await answer(page, "Always");
+  assert.match(await first, /42/);
+  await page.getByText("allowed", { exact: true }).waitFor();
+  assert.match(await ask(own, "please calc"), /42/, "nobody is asked");
+  await page.getByRole("button", { name: "Forget the rule for calc" }).click();
+  await page.getByText("No rules are remembered.").waitFor();
+  const second = ask(own, "please calc");
+  await page.locator(".question").getByRole("button", { name: "Review" }).click();
+  await answer(page, "Deny");
+  assert.doesNotMatch(await second, /42/);
+  await page.getByRole("link", { name: /calc.*1 failed of 3/ }).waitFor();
+  await end();
+});
+
+test("an MCP server shows its state and its log, and starts again", async (t) => {
+  const own = await stand();
+  t.after(() => own.close());
+  const { page, end } = await visit(own, "#/tools?provider=files");
+  const shown = page.getByRole("region", { name: "Tool", exact: true });
+  await shown.getByText("ready").waitFor();
+  await shown.getByRole("link", { name: "files__echo" }).waitFor();
+  await shown.getByText(/^started .\[31mred.\[0m <b>bold<\/b>/).waitFor();
+  await shown.getByRole("button", { name: "Test" }).click();
+  await shown.getByText("The provider can be used.").waitFor();
+  await shown.getByRole("button", { name: "Restart" }).click();
+  await shown.getByText("files is restarted").waitFor();
+  await shown.getByText("ready").waitFor();
   await end();
 });

@@ -14,6 +14,18 @@ const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg
 
 export const listen = (server) => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server.address().port)));
 
+const json = (response, status, value) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+
+// One pixel, as Gemini sends pictures.
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkaPhfDwAEAAH/kFxk8QAAAABJRU5ErkJggg==";
+const picture = (response) => json(response, 200, { candidates: [{ content: { parts: [{ inlineData: { mimeType: "image/png", data: PIXEL } }] } }] });
+
+// A search, as Serper answers: keys that begin with `wrong` are refused.
+function search(request, response) {
+  if (request.headers["x-api-key"].startsWith("wrong")) return json(response, 403, { message: "Unauthorized.", statusCode: 403 });
+  json(response, 200, { organic: [{ title: "Rust <b>1.95</b>", link: "https://rust.example/", snippet: "New.", position: 1 }], balance: 100, rateLimit: 5 });
+}
+
 // A model in the dialect `chat`: it says what it was asked, and calls `calc` if that word is in it. Further words: `think` (it reasons),
 // `slowly` (its second half waits for the gate), `fail` (an error in place of an answer).
 async function model() {
@@ -21,6 +33,8 @@ async function model() {
   const server = http.createServer(async (request, response) => {
     let body = "";
     for await (const piece of request) body += piece;
+    if (request.url.includes(":generateContent")) return picture(response);
+    if (request.headers["x-api-key"]) return search(request, response);
     if (!request.url.endsWith("/chat/completions")) return response.writeHead(404).end("{}");
     const { messages } = JSON.parse(body);
     const last = messages.at(-1);
@@ -72,6 +86,16 @@ name = "serper"
 kind = "serper"
 api_key = "env:CONSOLE_KEY"
 base_url = "http://127.0.0.1:${upstream}"
+scrape_url = "http://127.0.0.1:${upstream}/scrape"
+[[providers]]
+name = "painter"
+kind = "images"
+api_key = "env:CONSOLE_KEY"
+base_url = "http://127.0.0.1:${upstream}/v1beta"
+[[providers]]
+name = "files"
+kind = "mcp"
+command = ["${process.execPath}", "${path.join(here, "mcp.mjs")}"]
 [[tools]]
 name = "calc"
 permission = "${permission}"
@@ -115,6 +139,11 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
     },
     // Ends all connections.
     drop: () => proxy.closeAllConnections(),
+    // Ends the model, and the services that are played with it.
+    closeUpstream() {
+      upstream.server.closeAllConnections();
+      upstream.server.close();
+    },
     // Ends toolwire as a crash would.
     async kill() {
       child.kill("SIGKILL");
@@ -128,14 +157,16 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
     async close() {
       child.kill();
       proxy.closeAllConnections();
-      upstream.server.closeAllConnections();
       proxy.close();
-      upstream.server.close();
+      this.closeUpstream();
       await ended(child);
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
+
+// A client's request to the model: the text of its stream.
+export const ask = (own, text) => fetch(`${own.direct}/v1/chat/completions`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ model: "echo", stream: true, messages: [{ role: "user", content: text }] }) }).then((response) => response.text());
 
 const ended = (child) => new Promise((resolve) => (child.exitCode === null && child.signalCode === null ? child.once("exit", resolve) : resolve()));
 

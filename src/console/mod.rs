@@ -27,61 +27,17 @@ pub(crate) struct Asset {
     pub(crate) is_compressed: bool,
 }
 
-/// Paths below `page/`, and contents.
-macro_rules! files {
-    ($($path:literal)*) => { &[$(($path, include_bytes!(concat!("page/", $path)))),*] };
-}
-
 const DOCUMENT: &str = include_str!("page/index.html");
 
 /// What stands in the document for the hash.
 const PLACEHOLDER: &str = "{{version}}";
 
-/// What the document loads.
-const FILES: &[(&str, &[u8])] = files![
-    "boot.js"
-    "core/analysis.js"
-    "core/api.js"
-    "core/copy.js"
-    "core/dom.js"
-    "core/exchange.js"
-    "core/exports.js"
-    "core/feed.js"
-    "core/history.js"
-    "core/keys.js"
-    "core/link.js"
-    "core/markdown.js"
-    "core/route.js"
-    "core/schema.js"
-    "core/sse.js"
-    "core/store.js"
-    "core/text.js"
-    "core/time.js"
-    "core/tokens.js"
-    "css/base.css"
-    "css/pages.css"
-    "css/parts.css"
-    "css/tokens.css"
-    "icon.svg"
-    "main.js"
-    "page/formats.js"
-    "page/live.js"
-    "page/measure.js"
-    "page/play.js"
-    "page/settings.js"
-    "page/tools.js"
-    "shell.js"
-    "view/card.js"
-    "view/carousel.js"
-    "view/form.js"
-    "view/json.js"
-    "view/list.js"
-    "view/marks.js"
-    "view/markdown.js"
-    "view/note.js"
-    "view/permission.js"
-    "view/spark.js"
-    "view/stream.js"
+/// What the document loads. `bundle/` is made of the modules and style sheets in `page/`, see clients/README.md.
+const FILES: &[(&str, &[u8])] = &[
+    ("boot.js", include_bytes!("bundle/boot.js")),
+    ("icon.svg", include_bytes!("page/icon.svg")),
+    ("main.css", include_bytes!("bundle/main.css")),
+    ("main.js", include_bytes!("bundle/main.js")),
 ];
 
 /// The folder of a version's files.

@@ -1,24 +1,23 @@
 // What is around every page: navigation, connection, questions, login, theme and keys.
 
-import { resume, session, signIn, signOut } from "./core/api.js";
-import { announce, fill, glyph, h, pref, select, setPref, svg } from "./core/dom.js";
+import { renew, resume, session, signIn, signOut } from "./core/api.js";
+import { announce, dialog, fill, glyph, h, pref, select, setPref, svg } from "./core/dom.js";
 import { connection, listen, retry, start, stop } from "./core/feed.js";
 import { enable, enabled, install, LIST } from "./core/keys.js";
 import { href, parse } from "./core/route.js";
 import { effect, signal } from "./core/store.js";
 import { zone } from "./core/time.js";
+import formats from "./page/formats.js";
+import live from "./page/live.js";
+import measure from "./page/measure.js";
+import play from "./page/play.js";
+import settings from "./page/settings.js";
+import tools from "./page/tools.js";
 import { note, toast } from "./view/note.js";
 import { bar, openFirst, questions, refresh } from "./view/permission.js";
 
 const NAMES = { live: "Live", formats: "Formats", tools: "Tools", settings: "Settings", play: "Playground", measure: "Measure" };
-const LOADERS = {
-  live: () => import("./page/live.js"),
-  formats: () => import("./page/formats.js"),
-  tools: () => import("./page/tools.js"),
-  settings: () => import("./page/settings.js"),
-  play: () => import("./page/play.js"),
-  measure: () => import("./page/measure.js"),
-};
+const PAGES = { live, formats, tools, settings, play, measure };
 
 // What waits for a person, by page.
 export const badges = signal({});
@@ -26,14 +25,14 @@ const running = new Set();
 
 const main = h("main", { id: "main", tabindex: -1 });
 const login = h("div");
-const page = h("div", { class: "stack" });
+const page = h("div.stack");
 let rail, links, current = {};
 const scrolls = new Map();
 
 export function begin() {
   const wire = svg("svg", { viewBox: "0 0 28 16", "aria-hidden": "true" }, svg("path", { d: "M0 8h6l3-6 6 12 3-6h10", fill: "none", stroke: "currentColor", "stroke-width": 2.5, "stroke-linecap": "round", "stroke-linejoin": "round" }));
   links = Object.fromEntries(Object.entries(NAMES).map(([key, label]) => [key, h("a", { href: href(key) }, label)]));
-  const toggle = h("button", { class: "menu", "aria-expanded": "false", "aria-controls": "nav", onclick: () => menu(!rail.classList.contains("open")) }, "Menu");
+  const toggle = h("button.menu", { "aria-expanded": "false", "aria-controls": "nav", onclick: () => menu(!rail.classList.contains("open")) }, "Menu");
   const theme = select([["auto", "System theme"], ["light", "Plain"], ["dark", "Dark"]], pref("theme", "auto"), { "aria-label": "Theme", onchange: () => {
     const root = document.documentElement;
     if (theme.value === "auto") delete root.dataset.theme;
@@ -47,21 +46,21 @@ export function begin() {
     // Every time on the page is made anew.
     show(true);
   } });
-  const states = [h("div", { class: "state" }), h("div", { class: "state short" })];
-  const version = h("div", { class: "faint" });
-  const leave = h("button", { class: "plain", hidden: true, onclick: () => signOut().catch((error) => toast(error.message, "failed")) }, "Sign out");
-  const keys = h("button", { class: "plain", onclick: help }, "Keys ?");
-  rail = h("header", { class: "rail" },
+  const states = [h("div.state"), h("div.state.short")];
+  const version = h("div.faint");
+  const leave = h("button.plain", { hidden: true, onclick: () => signOut().catch((error) => toast(error.message, "failed")) }, "Sign out");
+  const keys = h("button.plain", { onclick: help }, "Keys ?");
+  rail = h("header.rail",
     toggle,
-    h("div", { class: "brand" }, wire, "toolwire"),
+    h("div.brand", wire, "toolwire"),
     states[1],
     h("nav", { id: "nav", "aria-label": "Pages" }, Object.values(links)),
-    h("div", { class: "end" }, states[0], theme, h("label", null, utc, "Times in UTC"), h("div", { class: "row" }, keys, leave), version));
+    h("div.end", states[0], theme, h("label", utc, "Times in UTC"), h("div.row", keys, leave), version));
   main.append(login, page);
-  document.body.append(h("a", { class: "skip", href: "#main", onclick: (event) => {
+  document.body.append(h("a.skip", { href: "#main", onclick: (event) => {
     event.preventDefault();
     main.focus();
-  } }, "Skip to the page"), h("div", { class: "app" }, rail, h("div", null, bar(), main)));
+  } }, "Skip to the page"), h("div.app", rail, h("div", bar(), main)));
   document.body.dataset.settled = "";
   install({ help, question: openFirst });
   effect(() => states.forEach((element) => fill(element, connectionLine(connection.value))));
@@ -85,7 +84,10 @@ export function begin() {
   listen((kind, data) => {
     if (kind === "message_start") running.add(data.exchange);
     else if (["message_complete", "error"].includes(kind)) running.delete(data.exchange);
-    else if (kind === "reset") running.clear();
+    else if (kind === "reset") {
+      running.clear();
+      if (data.reason === "restarted") renew().then((isUpdated) => isUpdated && toast("toolwire was updated. Reload the page.", "failed")).catch(() => {});
+    }
     else if (kind === "config_loaded") {
       badges.value = { ...badges.peek(), settings: data.ok ? 0 : data.errors.length };
       toast(data.ok ? "The configuration was loaded" : "The configuration has errors; the one before holds", data.ok ? "done" : "failed");
@@ -106,36 +108,36 @@ const BADGES = { live: "running", tools: "waiting", settings: "invalid" };
 function paintBadges(counts) {
   for (const [key, link] of Object.entries(links)) {
     const count = counts[key];
-    fill(link, NAMES[key], count ? h("span", { class: "badge" }, String(count), h("span", { class: "only-read" }, ` ${BADGES[key] ?? ""}`)) : null);
+    fill(link, NAMES[key], count ? h("span.badge", String(count), h("span.only-read", ` ${BADGES[key] ?? ""}`)) : null);
   }
 }
 
 function connectionLine({ state, at }) {
   switch (state) {
     case "live":
-      return [glyph("live"), h("span", null, "Live")];
+      return [glyph("live"), h("span", "Live")];
     case "waiting":
-      return [glyph("error"), h("span", null, `Reconnecting in ${Math.max(0, Math.ceil((at - Date.now()) / 1000))} s`), h("button", { class: "plain", onclick: () => retry() }, "Now")];
+      return [glyph("error"), h("span", `Reconnecting in ${Math.max(0, Math.ceil((at - Date.now()) / 1000))} s`), h("button.plain", { onclick: () => retry() }, "Now")];
     case "signed out":
-      return [glyph("waiting"), h("span", null, "Signed out")];
+      return [glyph("waiting"), h("span", "Signed out")];
     case "refused":
-      return [glyph("error"), h("span", null, "Not allowed here")];
+      return [glyph("error"), h("span", "Not allowed here")];
     default:
-      return [glyph("waiting"), h("span", null, "Connecting")];
+      return [glyph("waiting"), h("span", "Connecting")];
   }
 }
 
 // The panel in place of nothing: what is on the page stays there.
 export function showLogin(error) {
-  const field = h("input", { type: "password", autocomplete: "current-password", required: "", id: "admin-key", class: "grow" });
+  const field = h("input.grow", { type: "password", autocomplete: "current-password", required: "", id: "admin-key" });
   const problem = h("div");
   if (error && error.status !== 401 || error?.code && error.message?.includes("code")) fill(problem, note(error));
   if (error && error.status !== 401 && error.status !== 429) {
-    fill(login, h("div", { class: "stack" }, problem, h("div", null, h("button", { onclick: () => resume().catch(showLogin) }, "Try again"))));
+    fill(login, h("div.stack", problem, h("div", h("button", { onclick: () => resume().catch(showLogin) }, "Try again"))));
     return;
   }
-  const submit = h("button", { class: "main" }, "Sign in");
-  const form = h("form", { class: "box stack", onsubmit: async (event) => {
+  const submit = h("button.main", "Sign in");
+  const form = h("form.box.stack", { onsubmit: async (event) => {
     event.preventDefault();
     submit.disabled = true;
     try {
@@ -148,15 +150,15 @@ export function showLogin(error) {
     }
     field.value = "";
   } },
-    h("h2", null, "Sign in"),
-    h("p", { class: "dim" }, "An admin key is needed: one of ", h("code", null, "api_keys"), " in the table ", h("code", null, "[admin]"), " of the configuration."),
-    h("div", { class: "row" }, h("label", { for: "admin-key" }, "Admin key"), field, submit),
+    h("h2", "Sign in"),
+    h("p.dim", "An admin key is needed: one of ", h("code", "api_keys"), " in the table ", h("code", "[admin]"), " of the configuration."),
+    h("div.row", h("label", { for: "admin-key" }, "Admin key"), field, submit),
     problem);
   fill(login, form);
 }
 
 // Shows the page of the address.
-async function show(isAnew) {
+function show(isAnew) {
   const route = parse(location.hash);
   if (!session.peek()) return;
   if (route.page === "login") return;
@@ -174,23 +176,12 @@ async function show(isAnew) {
   const isFirst = !current.page;
   current.view?.leave?.();
   current = { page: route.page, hash: location.hash, signedIn: session.peek().signed_in };
-  const own = current;
   fill(page);
   title(route);
-  try {
-    const made = await LOADERS[route.page]();
-    if (own !== current) return;
-    const heading = h("h1", { tabindex: -1 }, NAMES[route.page]);
-    own.view = made.default({ place: page, heading, route });
-    if (!isFirst && isAnew !== true) heading.focus({ preventScroll: true });
-    scrollTo(0, scrolls.get(location.hash) ?? 0);
-  } catch (error) {
-    if (own !== current) return;
-    // The files of another version are gone: a page never mixes two.
-    const isGone = error instanceof TypeError;
-    fill(page, note(isGone ? { code: "updated", message: "toolwire was updated. Reload the page." } : { code: "error", message: String(error.message) }), h("div", null, h("button", { onclick: () => location.reload() }, "Reload")));
-    if (!isGone) throw error;
-  }
+  const heading = h("h1", { tabindex: -1 }, NAMES[route.page]);
+  current.view = PAGES[route.page]({ place: page, heading, route });
+  if (!isFirst && isAnew !== true) heading.focus({ preventScroll: true });
+  scrollTo(0, scrolls.get(location.hash) ?? 0);
 }
 
 function title({ page: key, id }) {
@@ -199,13 +190,9 @@ function title({ page: key, id }) {
 }
 
 function help() {
-  const off = h("input", { type: "checkbox", checked: enabled(), onchange: () => enable(off.checked) });
-  const dialog = h("dialog", { "aria-labelledby": "keys-title" }, h("div", { class: "stack" },
-    h("h2", { id: "keys-title" }, "Keys"),
-    h("dl", null, LIST.map(([key, what]) => h("div", { class: "field" }, h("dt", null, h("kbd", null, key)), h("dd", null, what)))),
-    h("label", null, off, "Single letters work"),
-    h("div", null, h("button", { onclick: () => dialog.close() }, "Close"))));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
+  const on = h("input", { type: "checkbox", checked: enabled(), onchange: () => enable(on.checked) });
+  dialog("Keys", (close) => [
+    h("dl", LIST.map(([key, what]) => h("div.field", h("dt", h("kbd", key)), h("dd", what)))),
+    h("label", on, "Single letters work"),
+    h("div", h("button", { onclick: close }, "Close"))]);
 }

@@ -21,7 +21,16 @@ export class ApiError extends Error {
 let skew = 0;
 export const serverNow = () => Date.now() + skew;
 
-export async function request(method, url, { body, headers, signal: abort } = {}) {
+// Says anew who is signed in, without showing the page again. What has changed is the token, if toolwire began anew.
+export async function renew() {
+  const before = session.peek()?.version;
+  const now = await get("session");
+  if (session.peek()?.signed_in === now.signed_in) Object.assign(session.peek(), now);
+  else began(now);
+  return now.version !== before;
+}
+
+export async function request(method, url, { body, headers, signal: abort } = {}, isAgain = false) {
   const changes = method !== "GET";
   let response;
   try {
@@ -42,6 +51,11 @@ export async function request(method, url, { body, headers, signal: abort } = {}
     ({ error } = await response.json());
   } catch {
     // A proxy in front answered.
+  }
+  // It has done nothing, since its token is the one of a toolwire that has ended.
+  if (error?.code === "csrf" && !isAgain) {
+    await renew();
+    return request(method, url, { body, headers, signal: abort }, true);
   }
   if (response.status === 401 && session.peek()?.signed_in) session.value = { signed_in: false };
   throw new ApiError(response.status, error);

@@ -7,7 +7,7 @@ export async function copyText(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const area = h("textarea", { class: "only-read", "aria-hidden": "true", readOnly: true });
+    const area = h("textarea.only-read", { "aria-hidden": "true", readOnly: true });
     area.value = text;
     const focused = document.activeElement;
     (document.querySelector("dialog[open]") ?? document.body).append(area);

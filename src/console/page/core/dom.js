@@ -4,10 +4,13 @@ import { visible } from "./text.js";
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "selected", "indeterminate", "readOnly"]);
 
-export function h(tag, props, ...children) {
+// `h("div.row.small", { role: "group" }, ...children)`: an element with its classes. The properties may be left out.
+export function h(selector, ...rest) {
+  const [tag, ...classes] = selector.split(".");
   const element = document.createElement(tag);
-  set(element, props ?? {});
-  add(element, children);
+  element.classList.add(...classes);
+  if (rest[0]?.constructor === Object) set(element, rest.shift());
+  add(element, rest);
   return element;
 }
 
@@ -17,7 +20,8 @@ function set(element, props) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (PROPERTIES.has(name)) element[name] = value;
     else if (name === "vars") for (const [key, own] of Object.entries(value)) element.style.setProperty(key, own);
-    else element.setAttribute(name === "class" ? "class" : name, value === true ? "" : value);
+    else if (name === "class") element.classList.add(...value.split(" ").filter(Boolean));
+    else element.setAttribute(name, value === true ? "" : name === "title" || name === "aria-label" ? visible(value) : value);
   }
 }
 
@@ -36,10 +40,58 @@ export function fill(element, ...children) {
 }
 
 // A name from outside: its direction stays its own, and what is invisible is shown.
-export const name = (text) => h("bdi", null, visible(text ?? ""));
+export const name = (text) => h("bdi", visible(text ?? ""));
 
 // The same in monospace.
-export const code = (text) => h("code", null, h("bdi", null, visible(text ?? "")));
+export const code = (text) => h("code", h("bdi", visible(text ?? "")));
+
+// What may scroll in its box: the keyboard reaches it, and it has a name.
+export const region = (selector, label, ...children) => h(selector, { tabindex: 0, role: "region", "aria-label": label }, children);
+
+// Pairs of a name and its value. Those without a value are left out.
+export const facts = (pairs) => h("dl.facts", pairs.filter(([, value]) => value != null && value !== "").map(([key, value]) => h("div", h("dt", key), h("dd", name(value)))));
+
+// Figures in a line, each with what it counts.
+export const figures = (pairs) => pairs.map(([label, value]) => h("span.figure", h("b", String(value)), label));
+
+// What a state is called, behind its glyph.
+export const status = (state, ...children) => h("p.row", { role: "status" }, glyph(state), children);
+
+// Opens a dialog. `body(close)` makes what is in it.
+export function dialog(title, body) {
+  const id = fresh("title");
+  const element = h("dialog", { "aria-labelledby": id });
+  fill(element, h("div.stack", h("h2", { id }, title), body(() => element.close())));
+  element.addEventListener("close", () => element.remove());
+  document.body.append(element);
+  element.showModal();
+  return element;
+}
+
+// Tabs over `panel`: `entries` are keys with labels. `choose(key)` is called for each that is chosen, by hand or by `pick(key)`.
+export function tabs(label, entries, panel, choose) {
+  const pick = (key) => {
+    for (const tab of element.children) {
+      tab.setAttribute("aria-selected", tab.dataset.key === key);
+      tab.tabIndex = tab.dataset.key === key ? 0 : -1;
+      if (tab.dataset.key === key) panel.setAttribute("aria-labelledby", tab.id);
+    }
+    choose(key);
+  };
+  const move = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const all = [...element.children];
+    const next = all[(all.indexOf(event.currentTarget) + step + all.length) % all.length];
+    next.focus();
+    next.click();
+  };
+  panel.id ||= fresh("panel");
+  panel.setAttribute("role", "tabpanel");
+  const element = h("div.tabs", { role: "tablist", "aria-label": label }, entries.map(([key, text]) =>
+    h("button", { role: "tab", id: fresh("tab"), "aria-controls": panel.id, "data-key": key, onclick: () => pick(key), onkeydown: move }, text)));
+  return { element, pick };
+}
 
 export function svg(tag, props, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -88,7 +140,7 @@ export function select(options, value, props) {
 // A text that screen readers read aloud, apart from everything that only changes on the screen.
 let speaker;
 export function announce(text) {
-  speaker ??= document.body.appendChild(h("div", { class: "only-read", role: "status", "aria-live": "polite", id: "speaker" }));
+  speaker ??= document.body.appendChild(h("div.only-read", { role: "status", "aria-live": "polite", id: "speaker" }));
   speaker.textContent = text;
 }
 

@@ -9,6 +9,8 @@ const MAX_OWN_EVENTS = 400;
 export class Exchanges {
   rows = [];
   byId = new Map();
+  // The dialects of upstreams, which the feed does not name.
+  dialects = new Map();
   events = new Map();
   arrived = 0;
 
@@ -18,11 +20,12 @@ export class Exchanges {
     const row = this.byId.get(data.exchange) ?? this.#add({ id: data.exchange, request: data.request, t: data.t, state: "running", hops: 0, calls: 0, ms: null });
     switch (kind) {
       case "message_start":
-        Object.assign(row, { model: data.model, key: data.key, client: data.client, upstream: data.upstream, t: Math.min(row.t, data.t) });
+        Object.assign(row, { model: data.model, key: data.key, client: data.client, upstream: data.upstream, upstream_dialect: this.dialects.get(data.upstream), t: Math.min(row.t, data.t) });
         break;
       case "message_update":
         Object.assign(row, { bytes: data.bytes, tokens: data.tokens, held: data.held });
         row.ttft_ms ??= data.t - row.t;
+        row.tokens_per_s = speed({ ...row, ms: data.t - row.t });
         break;
       case "hop_start":
         if (!data.purpose) row.hops = Math.max(row.hops, data.hop);
@@ -51,6 +54,7 @@ export class Exchanges {
   // Takes rows of the server's list, which know more than the feed.
   merge(rows) {
     for (const row of rows) {
+      if (row.upstream && row.upstream_dialect) this.dialects.set(row.upstream, row.upstream_dialect);
       const known = this.byId.get(row.id);
       if (known) Object.assign(known, row);
       else this.#add({ ...row }, true);

@@ -42,6 +42,28 @@ export function python(base, dialect, model, messages) {
   return `import os\nfrom openai import OpenAI\n\nclient = OpenAI(${call(base, "/v1")})\nfor event in ${request}:\n    print(event)\n`;
 }
 
+export function typescript(base, dialect, model, messages) {
+  const [said, asked] = [JSON.stringify(messages), JSON.stringify(model)];
+  const client = (name, path) => `import ${name} from "${name.toLowerCase() === "openai" ? "openai" : "@anthropic-ai/sdk"}";\n\nconst client = new ${name}({ baseURL: ${JSON.stringify(base.replace(/\/$/, "") + path)}, apiKey: process.env.TOOLWIRE_API_KEY });\n`;
+  if (dialect === "messages") {
+    return `${client("Anthropic", "")}const stream = client.messages.stream({ model: ${asked}, max_tokens: 4096, messages: ${said} });\nstream.on("text", (text) => process.stdout.write(text));\nawait stream.finalMessage();\n`;
+  }
+  const request = dialect === "responses" ? `client.responses.create({ model: ${asked}, input: ${said}, stream: true })` : `client.chat.completions.create({ model: ${asked}, messages: ${said}, stream: true })`;
+  return `${client("OpenAI", "/v1")}const stream = await ${request};\nfor await (const event of stream) console.log(event);\n`;
+}
+
+// A chat as rows: what was said, called and returned, and what failed.
+export function chatRows(chat) {
+  const rows = [["turn", "role", "model", "kind", "name", "text", "result", "code", "ms", "exchange"]];
+  chat.turns.forEach(({ role, text, model, parts, exchange }, index) => {
+    const put = (kind, name, said, result, code, ms) => rows.push([index + 1, role, model, kind, name, said, result, code, ms, exchange]);
+    const plain = (value) => (value === undefined || typeof value === "string" ? value : JSON.stringify(value));
+    if (role === "user") put("text", null, text);
+    else for (const own of parts) own.kind === "call" ? put("call", own.name, plain(own.input), plain(own.result), own.code, own.ms) : put(own.kind, null, own.text ?? own.message, null, own.code);
+  });
+  return rows;
+}
+
 const fence = (text) => "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map((run) => run[0].length + 1)));
 
 // A chat as Markdown.

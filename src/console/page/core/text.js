@@ -20,11 +20,15 @@ export function safeUrl(text) {
   }
 }
 
-// The path of a generated image of this server, relative to the page. `null`: it is from elsewhere.
+// The names that images get from toolwire: a time and a random number, which nobody else makes by chance.
+const MADE = /^https?:\/\/[^\s?#]+?\/(api\/images\/\d{8}_\d{6}_[\da-f]{32}\.[a-z]{2,5})$/;
+
+// The path of a generated image of this server, relative to the page. `null`: it is from elsewhere. toolwire writes the URLs of its images
+// with the address at which it listens, which is another than the page's behind a proxy. Whatever the host, only this server is asked.
 export function imagePath(text, origin) {
   let path = String(text);
   if (origin && path.startsWith(`${origin}/`)) path = path.slice(origin.length);
-  return /^\/?api\/images\/[\w.-]{1,200}$/.test(path) ? path.replace(/^\//, "") : null;
+  return MADE.exec(path)?.[1] ?? (/^\/?api\/images\/[\w.-]{1,200}$/.test(path) ? path.replace(/^\//, "") : null);
 }
 
 // Whether a text looks as if it had a secret in it.

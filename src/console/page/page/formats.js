@@ -3,7 +3,7 @@
 import { joined, lastAt, until } from "../core/analysis.js";
 import { call, get, session } from "../core/api.js";
 import { save } from "../core/copy.js";
-import { fill, h, labelled, name, select } from "../core/dom.js";
+import { fill, h, labelled, name, region, select, tabs } from "../core/dom.js";
 import { packed, unpacked } from "../core/link.js";
 import { go, href } from "../core/route.js";
 import { hasSecret, utf8, visible } from "../core/text.js";
@@ -27,7 +27,8 @@ const MAX_TEXT = 256 << 10;
 export default function formats({ place, heading, route }) {
   let analysis = null, cut = null, shared = null, client = "chat", abort = null, known = [];
   const format = select([["auto", "auto"]], "auto", { onchange: changed });
-  const tools = h("input", { type: "text", class: "grow", value: "web_search", spellcheck: "false", oninput: changed });
+  const tools = h("textarea", { rows: 1, value: "web_search", spellcheck: "false", "aria-describedby": "tools-help", oninput: changed });
+  const toolsHelp = h("p.small.dim", { id: "tools-help" });
   const samples = select([["", "Samples"], ...Object.keys(SAMPLES).map((key) => [key, key])], "", { "aria-label": "Samples", onchange: () => {
     if (samples.value) text.value = SAMPLES[samples.value];
     samples.value = "";
@@ -38,38 +39,50 @@ export default function formats({ place, heading, route }) {
     cut = Number(slider.value);
     paint();
   } });
-  const where = h("p", { class: "small dim", role: "status" });
-  const marked = h("div", { class: "marked", tabindex: 0, role: "region", "aria-label": "The text with its parts marked" });
-  const what = h("ul", { class: "what" });
-  const why = h("ul", { class: "why" });
-  const clients = h("div", { class: "tabs", role: "tablist", "aria-label": "Client" });
-  const gets = h("pre", { class: "code", id: "gets", role: "tabpanel", tabindex: 0 });
-  const taught = h("div", { class: "stack" });
+  const where = h("p.small.dim", { role: "status" });
+  const marked = region("div.marked", "The text with its parts marked");
+  const what = h("ul.what");
+  const why = h("ul.why");
+  const gets = h("pre.code", { tabindex: 0 });
+  const clients = tabs("Client", CLIENTS.map((own) => [own, own]), gets, (own) => {
+    client = own;
+    paintClient();
+  });
+  const taught = h("div.stack");
   const problem = h("div");
   text.value = SAMPLES.hermes;
-  fill(place, h("div", { class: "formats stack" },
-    h("div", { class: "bar" }, heading, labelled("Format ", format), h("label", { class: "grow row" }, "Tools ", tools), samples, h("button", { onclick: share }, "Share")),
+  fill(place, h("div.formats.stack",
+    h("div.bar", heading, labelled("Format ", format), samples, h("button", { onclick: share }, "Share")),
+    h("div.declare", labelled("Tools ", tools), toolsHelp),
     problem,
-    h("div", { class: "sides" },
-      h("section", { class: "stack" }, h("h2", null, h("label", { for: "model-text" }, "Model output")), text, slider, where, h("h2", null, "How it is read"), marked),
-      h("section", { class: "stack" }, h("h2", null, "What it is"), what, h("h2", null, "Why"), why)),
-    h("section", { class: "panel stack" }, h("h2", null, "What the client gets"), clients, gets),
-    h("section", { class: "panel" }, taught)));
+    h("div.sides",
+      h("section.stack", h("h2", h("label", { for: "model-text" }, "Model output")), text, slider, where, h("h2", "How it is read"), marked),
+      h("section.stack", h("h2", "What it is"), what, h("h2", "Why"), why)),
+    h("section.panel.stack", h("h2", "What the client gets"), clients.element, gets),
+    h("section.panel", taught)));
 
-  function choose(key) {
-    client = key;
-    fill(clients, CLIENTS.map((own) => h("button", { role: "tab", id: `client-${own}`, "aria-controls": "gets", "aria-selected": String(own === client), tabindex: own === client ? 0 : -1, onclick: () => choose(own), onkeydown: (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: 2 }[event.key];
-      if (step) {
-        choose(CLIENTS[(CLIENTS.indexOf(own) + step) % 3]);
-        clients.querySelector("[aria-selected=true]").focus();
-      }
-    } }, own)));
-    gets.setAttribute("aria-labelledby", `client-${client}`);
-    gets.textContent = visible(analysis?.clients?.[client] ?? "") || "Nothing yet.";
+  const paintClient = () => (gets.textContent = visible(analysis?.clients?.[client] ?? "") || "Nothing yet.");
+
+  // Names, or declarations as JSON, as clients send them. Throws what is wrong with them.
+  function declared() {
+    const said = tools.value.trim();
+    if (!/^[[{]/.test(said)) return said.split(/[\s,]+/).filter(Boolean).map((own) => ({ type: "function", function: { name: own, parameters: { type: "object" } } }));
+    return [JSON.parse(said)].flat();
   }
 
-  const declared = () => tools.value.split(/[\s,]+/).filter(Boolean).map((own) => ({ type: "function", function: { name: own, parameters: { type: "object" } } }));
+  // `null`: it is said at the field what is wrong.
+  function declaredOrWrong() {
+    let list = null, wrong = "";
+    try {
+      list = declared();
+    } catch (error) {
+      wrong = `Not JSON: ${error.message}`;
+    }
+    toolsHelp.textContent = wrong || "Names, or a JSON list of declarations as clients send them.";
+    toolsHelp.classList.toggle("wrong", Boolean(wrong));
+    wrong ? tools.setAttribute("aria-invalid", "true") : tools.removeAttribute("aria-invalid");
+    return list;
+  }
 
   let timer;
   function changed() {
@@ -81,9 +94,10 @@ export default function formats({ place, heading, route }) {
     abort?.abort();
     abort = new AbortController();
     if (utf8(text.value).length > MAX_TEXT) return fill(problem, note({ code: "too_large", message: `At most ${bytes(MAX_TEXT)} are analysed.` }));
-    if (!session.peek()?.signed_in) return;
+    const list = declaredOrWrong();
+    if (!list || !session.peek()?.signed_in) return;
     try {
-      analysis = await call("POST", "formats/analyze", { text: text.value, format: format.value, tools: declared() }, { signal: abort.signal });
+      analysis = await call("POST", "formats/analyze", { text: text.value, format: format.value, tools: list }, { signal: abort.signal });
       fill(problem);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -93,22 +107,22 @@ export default function formats({ place, heading, route }) {
     cut = shared;
     shared = null;
     paint();
-    choose(client);
-    teach();
+    paintClient();
+    teach(list);
   }
 
-  async function teach() {
+  async function teach(list) {
     const wanted = format.value !== "auto" ? format.value : analysis?.spans?.find((span) => span.format)?.format;
     const own = known.find((entry) => entry.name === wanted);
-    if (!wanted || own?.taught === false) return fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, "Choose a format that can be taught."));
+    if (!wanted || own?.taught === false) return fill(taught, h("h2", "What a model is taught"), h("p.dim", "Choose a format that can be taught."));
     try {
-      const prompt = await call("POST", "formats/teach", { format: wanted, tools: declared() });
+      const prompt = await call("POST", "formats/teach", { format: wanted, tools: list });
       const shown = prompt.prompt;
-      fill(taught, h("div", { class: "row" }, h("h2", null, "What a model is taught: ", name(wanted)), h("span", { class: "dim" }, prompt.tokens == null ? "" : `about ${count(prompt.tokens)} tokens`), h("button", { class: "push", onclick: () => copied(shown) }, "Copy prompt")),
-        h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Taught prompt" }, visible(shown)),
-        (prompt.examples ?? []).length > 0 && h("details", { class: "fold" }, h("summary", null, `Turns of examples: ${prompt.examples.length}`), h("div", null, prompt.examples.map((own) => h("p", null, h("strong", null, own.role), h("span", { class: "mono" }, " ", visible(own.text)))))));
+      fill(taught, h("div.row", h("h2", "What a model is taught: ", name(wanted)), h("span.dim", prompt.tokens == null ? "" : `about ${count(prompt.tokens)} tokens`), h("button.push", { onclick: () => copied(shown) }, "Copy prompt")),
+        region("pre.code", "Taught prompt", visible(shown)),
+        (prompt.examples ?? []).length > 0 && h("details.fold", h("summary", `Turns of examples: ${prompt.examples.length}`), h("div", prompt.examples.map((own) => h("p", h("strong", own.role), h("span.mono", " ", visible(own.text)))))));
     } catch (error) {
-      fill(taught, h("h2", null, "What a model is taught"), h("p", { class: "dim" }, name(error.message)));
+      fill(taught, h("h2", "What a model is taught"), h("p.dim", name(error.message)));
     }
   }
 
@@ -122,18 +136,18 @@ export default function formats({ place, heading, route }) {
     const silent = Math.max(0, at - lastAt(events));
     where.textContent = `After ${count(at)} of ${count(size)} bytes: ${count(joined(events).length)} parts${silent > 0 && analysis ? `, the last ${count(silent)} bytes gave nothing yet` : ""}.`;
     fill(what, items(events));
-    if (!events.length) fill(what, h("li", null, h("span", { class: "faint" }, "nothing"), h("span", null, "Nothing has come out so far.")));
+    if (!events.length) fill(what, h("li", h("span.faint", "nothing"), h("span", "Nothing has come out so far.")));
     const spans = analysis?.spans ?? [];
     fill(why, legend(marked, spans),
-      (analysis?.rejected ?? []).slice(0, 40).map((own) => h("li", null, h("span", { class: "faint" }, own.range ? `${own.range[0]}–${own.range[1]}` : ""), h("span", { class: "dim" }, "Not ", name(own.format), ": ", name(own.why)))));
+      (analysis?.rejected ?? []).slice(0, 40).map((own) => h("li", h("span.faint", own.range ? `${own.range[0]}–${own.range[1]}` : ""), h("span.dim", "Not ", name(own.format), ": ", name(own.why)))));
     fill(marked, marks(utf8(text.value), spans, [at, at - silent], (from, to) => (from >= at ? "later" : cut !== null && from >= at - silent && to <= at ? "k-held" : "")));
   }
 
   const ENDS = { cut: "It was cut off, so it is never run.", broken: "Its arguments are not valid." };
-  const items = (events) => joined(events).map((own) => h("li", null, h("span", { class: "dim" }, own.kind === "call" ? `call ${own.number}` : own.kind),
+  const items = (events) => joined(events).map((own) => h("li", h("span.dim", own.kind === "call" ? `call ${own.number}` : own.kind),
     own.kind === "call"
-      ? h("div", null, h("strong", null, name(own.name)), json(own.text || "{}", `Arguments of ${own.name}`, 2), ENDS[own.end] && h("p", { class: "small dim" }, ENDS[own.end]))
-      : h("div", { class: "mono" }, visible(own.text))));
+      ? h("div", h("strong", name(own.name)), json(own.text || "{}", `Arguments of ${own.name}`, 2), ENDS[own.end] && h("p.small.dim", ENDS[own.end]))
+      : own.kind === "finish" ? h("div.dim", "The response ends.") : h("div.mono", visible(own.text))));
 
   async function share() {
     if (hasSecret(text.value)) toast("The text looks as if it had a key in it", "failed");
@@ -179,7 +193,7 @@ export default function formats({ place, heading, route }) {
     await open(route.query);
     analyse();
   })();
-  choose("chat");
+  clients.pick("chat");
   paint();
   return { route: ({ query }) => open(query).then(analyse), leave: () => (abort?.abort(), clearTimeout(timer)) };
 }

@@ -1,16 +1,18 @@
 // Live: the newest exchanges, and one of them event by event.
 
 import { adminUrl, ApiError, call, get, part, request, serverUrl, session } from "../core/api.js";
-import { copyText, save } from "../core/copy.js";
-import { fill, glyph, h, name, pref, setPref } from "../core/dom.js";
+import { save } from "../core/copy.js";
+import { facts, figures, fill, glyph, h, name, pref, region, setPref } from "../core/dom.js";
 import { Exchanges, filter, KEPT } from "../core/exchange.js";
 import { csv, curl } from "../core/exports.js";
 import { connection, listen, readEvents } from "../core/feed.js";
+import { saveFixture } from "../core/fixture.js";
 import { go, href } from "../core/route.js";
 import { effect } from "../core/store.js";
 import { absolute, ago, count, duration, percent, tenth, zone } from "../core/time.js";
 import "../view/list.js";
-import { empty, failed, note, remark, toast } from "../view/note.js";
+import { copied } from "../view/json.js";
+import { empty, failed, note, remark } from "../view/note.js";
 import { story, stream } from "../view/stream.js";
 
 // What the feed has told is kept while other pages are shown.
@@ -18,9 +20,18 @@ const exchanges = new Exchanges();
 let isDirty = true;
 let since = null, keep = KEPT;
 listen((kind, data) => {
-  if (kind === "reset") fetchList();
-  else if (exchanges.apply(kind, data)) isDirty = true;
+  if (kind === "reset") return void fetchList();
+  if (!exchanges.apply(kind, data)) return;
+  isDirty = true;
+  // The list says what the feed does not: which dialect an upstream has.
+  if (kind === "message_start" && data.upstream && !exchanges.dialects.has(data.upstream)) askList();
 });
+
+let asking = null;
+const askList = () => (asking ??= setTimeout(() => {
+  asking = null;
+  fetchList();
+}, 500));
 
 let error = null;
 async function fetchList() {
@@ -41,22 +52,23 @@ const timeOf = (row) => row.ms ?? (row.state === "running" ? Date.now() - row.t 
 const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
 
 export default function live({ place, heading, route }) {
-  let query = route.query.get("q") ?? "", paused = null, detail = null, test = () => true;
-  const figures = h("div", { class: "row" });
-  const search = h("input", { type: "search", class: "grow", "data-search": "", value: query, placeholder: "model:qwen* hops:>1 state:error", "aria-label": "Filter", spellcheck: "false", oninput: () => look(search.value) });
-  const wrong = h("p", { class: "small", role: "status" });
+  let query = route.query.get("q") ?? "", paused = null, arrived = 0, detail = null, test = () => true;
+  const glance = h("div.row");
+  const search = h("input.grow", { type: "search", "data-search": "", value: query, placeholder: "model:qwen* hops:>1 state:error", "aria-label": "Filter", spellcheck: "false", oninput: () => look(search.value) });
+  const wrong = h("p.small", { role: "status" });
   const pause = h("button", { "aria-pressed": "false", onclick: () => {
-    paused = paused ? null : [...exchanges.rows];
+    paused = paused ? null : exchanges.rows.map((row) => ({ ...row }));
+    arrived = exchanges.arrived;
     pause.setAttribute("aria-pressed", Boolean(paused));
-    pause.textContent = paused ? "Paused: continue" : "Pause";
     isDirty = true;
+    paint();
   } }, "Pause");
-  const kept = h("span", { class: "small faint" });
+  const kept = h("span.small.faint");
   const above = h("button", { hidden: true, onclick: () => list.top() });
   const list = h("tw-list");
-  const side = h("div", { class: "stack list" }, h("div", { class: "row" }, search, above, kept, h("button", { class: "plain", onclick: exportCsv }, "CSV")), wrong, list);
-  const opened = h("section", { class: "stack", "aria-label": "Exchange", hidden: true });
-  const root = h("div", { class: "live stack" }, h("div", { class: "bar" }, heading, figures, h("span", { class: "push" }, pause)), h("div", { class: "split" }, side, splitter(), opened));
+  const side = h("div.stack.list", h("div.row", search, above, kept, h("button.plain", { onclick: exportCsv }, "CSV")), wrong, list);
+  const opened = h("section.stack", { "aria-label": "Exchange", hidden: true });
+  const root = h("div.live.stack", h("div.bar", heading, glance, h("span.push", pause)), h("div.split", side, splitter(), opened));
   fill(place, root);
   list.setup({
     label: "Exchanges",
@@ -70,7 +82,7 @@ export default function live({ place, heading, route }) {
       above.hidden = !waiting;
       above.textContent = `${waiting} new: show`;
     },
-    none: () => (exchanges.rows.length ? h("p", null, "No exchange fits the filter. ", h("button", { onclick: () => look(search.value = "") }, "Clear it")) : start()),
+    none: () => (exchanges.rows.length ? h("p", "No exchange fits the filter. ", h("button", { onclick: () => look(search.value = "") }, "Clear it")) : start()),
   });
 
   function look(text) {
@@ -91,26 +103,28 @@ export default function live({ place, heading, route }) {
     const busy = exchanges.rows.filter((row) => row.state === "running").length;
     const first = recent.map((row) => row.ttft_ms).filter(Number.isFinite).sort((one, other) => one - other);
     const failed = recent.filter((row) => row.state === "error").length;
-    fill(figures, [["running", busy], ["a minute", count(recent.filter((row) => now - row.t < 60_000).length)], ["TTFT p50", duration(first[Math.floor(first.length / 2)])], ["errors", recent.length ? percent(failed / recent.length) : "–"]].map(([label, value]) => h("span", { class: "figure" }, h("b", null, String(value)), label)));
-    figures.classList.toggle("stale", connection.peek().state !== "live");
+    fill(glance, figures([["running", busy], ["a minute", count(recent.filter((row) => now - row.t < 60_000).length)], ["TTFT p50", duration(first[Math.floor(first.length / 2)])], ["errors", recent.length ? percent(failed / recent.length) : "–"]]));
+    glance.classList.toggle("stale", connection.peek().state !== "live");
     const rows = (paused ?? exchanges.rows).filter(test);
+    const waiting = exchanges.arrived - arrived;
+    pause.textContent = !paused ? "Pause" : waiting ? `Paused: show ${count(waiting)} new` : "Paused: continue";
     kept.textContent = `${count(exchanges.rows.length)} of ${count(keep)} kept`;
     list.rows = rows;
   }
 
   function cells(row) {
-    const via = `${row.client ?? ""} < ${row.upstream ?? row.upstream_dialect ?? ""}`;
+    const dialects = `${row.client ?? ""} < ${row.upstream_dialect ?? ""}`;
     const detail = row.code ?? `${row.calls} call${row.calls === 1 ? "" : "s"}`;
     return [
-      h("div", null, glyph(row.state, STATES[row.state] ?? row.state)),
-      h("div", { class: "cut" }, h("div", { class: "cut" }, name(row.model ?? "unknown")), h("div", { class: "two small dim cut" }, name(`${via}  ${detail}  ${duration(row.ttft_ms)}`))),
-      h("div", { class: "wide cut dim" }, name(via)),
-      h("div", { class: "wide num" }, count(row.hops)),
-      h("div", { class: "wide num" }, count(row.calls)),
-      h("div", { class: "wide num" }, duration(row.ttft_ms)),
-      h("div", { class: "wide num" }, tenth(row.tokens_per_s)),
-      h("div", { class: "wide num" }, duration(timeOf(row))),
-      h("div", { class: "num dim", title: absolute(row.t) }, ago(row.t, Date.now())),
+      h("div", glyph(row.state, STATES[row.state] ?? row.state)),
+      h("div.cut", h("div.cut", name(row.model ?? "unknown")), h("div.two.small.dim.cut", name(`${dialects}  ${detail}  ${duration(row.ttft_ms)}`))),
+      h("div.wide.cut.dim", { title: row.upstream }, name(dialects), h("span.faint", " ", name(row.upstream))),
+      h("div.wide.num", count(row.hops)),
+      h("div.wide.num", count(row.calls)),
+      h("div.wide.num", duration(row.ttft_ms)),
+      h("div.wide.num", tenth(row.tokens_per_s)),
+      h("div.wide.num", duration(timeOf(row))),
+      h("div.num.dim", { title: absolute(row.t) }, ago(row.t, Date.now())),
     ];
   }
 
@@ -156,7 +170,7 @@ export default function live({ place, heading, route }) {
 }
 
 function splitter() {
-  const element = h("div", { class: "splitter", role: "separator", "aria-label": "Size of the list", "aria-orientation": "horizontal", "aria-valuemin": 15, "aria-valuemax": 75, tabindex: 0 });
+  const element = h("div.splitter", { role: "separator", "aria-label": "Size of the list", "aria-orientation": "horizontal", "aria-valuemin": 15, "aria-valuemax": 75, tabindex: 0 });
   const set = (size) => {
     const value = Math.max(15, Math.min(75, Math.round(size)));
     document.documentElement.style.setProperty("--split", value);
@@ -179,9 +193,9 @@ function splitter() {
 function start() {
   const command = curl(serverUrl().href, "chat", "MODEL", [{ role: "user", content: "Hello" }]);
   return empty("No requests yet", error ? note(error) : null,
-    h("p", { class: "dim" }, "Point a client at this server, or send a request:"),
-    h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Command" }, command),
-    h("div", { class: "row" }, h("button", { onclick: async () => toast((await copyText(command)) ? "Copied" : "Copying is not allowed here") }, "Copy"), h("button", { onclick: sample }, "Send a sample request"), h("a", { href: href("play") }, "Open the playground")));
+    h("p.dim", "Point a client at this server, or send a request:"),
+    region("pre.code", "Command", command),
+    h("div.row", h("button", { onclick: () => copied(command) }, "Copy"), h("button", { onclick: sample }, "Send a sample request"), h("a", { href: href("play") }, "Open the playground")));
 }
 
 // An exchange that toolwire makes itself, without a key or an upstream.
@@ -196,22 +210,16 @@ async function sample() {
 // One exchange.
 function exchange(place, { id, query }, close) {
   const abort = new AbortController();
-  const facts = h("dl", { class: "facts" });
-  const body = h("div", { class: "stack" });
+  const known = h("div");
+  const body = h("div.stack");
   let viewer = null;
-  const download = h("button", { class: "plain", onclick: async () => {
-    try {
-      const response = await request("GET", adminUrl(`exchanges/${part(id)}/fixture`));
-      save(`${id}.tar`, await response.arrayBuffer(), "application/x-tar");
-    } catch (error) {
-      failed(error);
-    }
+  const download = h("button.plain", { onclick: async () => {
+    await saveFixture(id).catch(failed);
   } }, "Save as fixture");
-  fill(place, h("div", { class: "row" }, h("button", { class: "plain", onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span", { class: "push" }, download)), facts, body);
+  fill(place, h("div.row", h("button.plain", { onclick: close }, "‹ Close"), h("h2", { tabindex: -1 }, name(id)), h("span.push", download)), known, body);
 
-  function paintFacts(row = {}, more = {}) {
-    const pairs = [["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)], ...Object.entries(more)];
-    fill(facts, pairs.filter(([, value]) => value != null && value !== "").map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, name(value)))));
+  function paintFacts(row = {}) {
+    fill(known, facts([["State", STATES[row.state] ?? row.state], ["Model", row.model], ["Client", row.client], ["Upstream", [row.upstream, row.upstream_dialect].filter(Boolean).join(", ")], ["Key", row.key], ["Request", row.request], ["Hops", row.hops], ["Calls", row.calls], ["TTFT", row.ttft_ms == null ? null : duration(row.ttft_ms)], ["Tokens/s", row.tokens_per_s == null ? null : tenth(row.tokens_per_s)], ["Time", row.ms == null ? null : duration(row.ms)], ["Finish", row.finish], ["Began", row.t && absolute(row.t)]]));
   }
 
   function tell(message) {
@@ -220,21 +228,22 @@ function exchange(place, { id, query }, close) {
   }
 
   async function load() {
-    const known = exchanges.byId.get(id);
-    paintFacts(known);
+    const told = exchanges.byId.get(id);
+    paintFacts(told);
     let whole = null;
     try {
       whole = await get(`exchanges/${part(id)}`, { signal: abort.signal });
-      paintFacts({ ...known, ...whole.exchange });
+      exchanges.merge([whole.exchange]);
+      paintFacts({ ...whole.exchange, ...exchanges.byId.get(id) });
     } catch (failure) {
       if (failure.name === "AbortError") return;
-      if (failure.status === 404 && !known) {
+      if (failure.status === 404 && !told) {
         download.hidden = true;
-        return tell(remark("Not kept any more", h("p", null, `The last ${count(keep)} exchanges are kept, since ${absolute(failure.since ?? since)}.`)));
+        return tell(remark("Not kept any more", h("p", `The last ${count(keep)} exchanges are kept, since ${absolute(failure.since ?? since)}.`)));
       }
       if (failure.status !== 404) return tell(note(failure, { retry: load }));
     }
-    const error = whole?.exchange?.error ?? known?.error;
+    const error = whole?.exchange?.error ?? told?.error;
     try {
       await events(error);
     } catch (failure) {
@@ -242,8 +251,17 @@ function exchange(place, { id, query }, close) {
       download.hidden = true;
       const isMissing = failure instanceof ApiError && failure.status === 404;
       const isOff = session.peek()?.capture === "off";
-      tell([error && note(error), isMissing ? remark("Its events were not kept", h("p", null, isOff ? "Nothing of contents is captured: " : "What the feed told of it is below. ", isOff && h("a", { href: href("settings", "admin.capture") }, "see the setting"))) : note(failure, { retry: load })]);
+      tell([error && note(error), isMissing ? remark("Its events were not kept", h("p", isOff ? "Nothing of contents is captured: " : "What the feed told of it is below. ", isOff && h("a", { href: href("settings", "admin.capture") }, "see the setting"))) : note(failure, { retry: load })]);
     }
+  }
+
+  async function finished(grown) {
+    grown();
+    const { exchange: row } = await get(`exchanges/${part(id)}`, { signal: abort.signal });
+    exchanges.merge([row]);
+    isDirty = true;
+    paintFacts(row);
+    if (row.error) body.prepend(note(row.error));
   }
 
   async function events(error) {
@@ -257,28 +275,34 @@ function exchange(place, { id, query }, close) {
     if (response.headers.get("content-type")?.startsWith("text/event-stream")) {
       const rows = [], calls = [];
       begin(rows, calls);
-      let isWaiting = false;
+      let waiting = null, isReset = false;
+      const grown = () => {
+        waiting = null;
+        viewer.grown();
+      };
       await readEvents(response, (kind, data) => {
         if (kind === "row") rows.push(data);
         else if (kind === "call") calls.push(data);
-        else return;
-        if (isWaiting) return;
-        isWaiting = true;
-        requestAnimationFrame(() => {
-          isWaiting = false;
-          viewer.grown(true);
-        });
+        else isReset ||= kind === "reset";
+        waiting ??= setTimeout(grown, 100);
       });
-      return;
+      clearTimeout(waiting);
+      // It is over, so more is known of it; or what was shown holds no more.
+      return isReset ? load() : finished(grown);
     }
     const kept = await response.json();
     begin(kept.rows, kept.calls ?? []);
-    if (kept.cut) body.prepend(remark("Not all of it was kept", h("p", null, "Its later events were more than the limit.")));
+    if (kept.cut) body.prepend(remark("Not all of it was kept", h("p", "Its later events were more than the limit.")));
   }
 
+  const timer = setInterval(() => {
+    const row = exchanges.byId.get(id);
+    if (row?.state === "running") paintFacts({ ...row, ms: timeOf(row) });
+  }, 1000);
   load();
   return {
     leave() {
+      clearInterval(timer);
       abort.abort();
       viewer?.stop();
     },

@@ -1,7 +1,7 @@
 // Measure: the last hour in figures, and the bench.
 
 import { call, get, namesOf, session } from "../core/api.js";
-import { fill, fresh, h, labelled, name, select } from "../core/dom.js";
+import { figures, fill, fresh, h, labelled, name, region, select } from "../core/dom.js";
 import { csv } from "../core/exports.js";
 import { connection, listen } from "../core/feed.js";
 import { save } from "../core/copy.js";
@@ -18,11 +18,11 @@ export default function measure({ place, heading, route }) {
   let data = null, problem = null, fetched = 0, run = null, refusal = null;
   const span = select([["15m", "last 15 minutes"], ["30m", "last 30 minutes"], ["1h", "last hour"]], route.query.get("window") ?? "1h", { "aria-label": "Window", onchange: chosen });
   const by = select(["model", "key", "upstream"], route.query.get("by") ?? "model", { onchange: chosen });
-  const updated = h("span", { class: "small dim" });
-  const figures = h("div");
-  const bench = h("section", { class: "panel stack" });
-  const current = h("div", { class: "row", role: "group", "aria-label": "Now" });
-  fill(place, h("div", { class: "bar" }, heading, span, labelled("by", by), updated, h("span", { class: "push row" }, h("button", { onclick: () => copied(JSON.stringify(data, null, 2)) }, "Copy as JSON"), h("button", { onclick: exportCsv }, "CSV"))), current, figures, bench);
+  const updated = h("span.small.dim");
+  const past = h("div");
+  const bench = h("section.panel.stack");
+  const current = h("div.row", { role: "group", "aria-label": "Now" });
+  fill(place, h("div.bar", heading, span, labelled("by", by), updated, h("span.push.row", h("button", { onclick: () => copied(JSON.stringify(data, null, 2)) }, "Copy as JSON"), h("button", { onclick: exportCsv }, "CSV"))), current, past, bench);
 
   function chosen() {
     go(href("measure", "", { window: span.value, by: by.value }), { replace: true });
@@ -44,27 +44,27 @@ export default function measure({ place, heading, route }) {
   // The last minute, which the feed tells every second.
   function paintNow() {
     const { now = {} } = data ?? {};
-    fill(current, [["running", count(now.running)], ["requests a second", tenth(now.requests_per_s)], ["tokens a second", tenth(now.output_tokens_per_s)], ["TTFT p50", duration(now.ttft_ms?.p50)]].map(([label, value]) => h("span", { class: "figure" }, h("b", null, value), label)), h("span", { class: "small faint" }, "in the last minute"));
+    fill(current, figures([["running", count(now.running)], ["requests a second", tenth(now.requests_per_s)], ["tokens a second", tenth(now.output_tokens_per_s)], ["TTFT p50", duration(now.ttft_ms?.p50)]]), h("span.small.faint", "in the last minute"));
   }
 
   // How a figure compares with the window before.
   function versus(now, before, isShare) {
     if (!Number.isFinite(now) || !Number.isFinite(before) || !before && !isShare) return "";
     const change = isShare ? (now - before) * 100 : ((now - before) / before) * 100;
-    return `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(Math.abs(change) < 10 ? 1 : 0)} ${isShare ? "points" : "%"} to before`;
+    return `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(Math.abs(change) < 10 ? 1 : 0)} ${isShare ? "points" : "%"} vs before`;
   }
 
   function key(label, value, unit, note) {
-    return h("div", null, h("dt", null, label), h("dd", null, value, unit && h("small", null, ` ${unit}`), h("div", { class: "vs" }, note || " ")));
+    return h("div", h("dt", label), h("dd", value, unit && h("small", ` ${unit}`), h("div.vs", note || " ")));
   }
 
   function paint() {
-    if (problem) return fill(figures, note(problem, { retry: load }));
+    if (problem) return fill(past, note(problem, { retry: load }));
     if (!data) return;
     paintNow();
     const { totals, before, rows, series, step_s: step = 60 } = data;
     if (!totals.requests) {
-      fill(figures, empty(`No requests in the ${span.selectedOptions[0].textContent}`, h("p", { class: "dim" }, "Figures are kept in memory since toolwire started. "), h("div", null, h("a", { href: href("play") }, "Open the playground"))));
+      fill(past, empty(`No requests in the ${span.selectedOptions[0].textContent}`, h("p.dim", "Figures are kept in memory since toolwire started. "), h("div", h("a", { href: href("play") }, "Open the playground"))));
       return;
     }
     const [first, unit] = duration(totals.ttft_ms.p50).split(" ");
@@ -73,18 +73,18 @@ export default function measure({ place, heading, route }) {
     const line = (of) => times.map((t) => (byTime.has(t) ? of(byTime.get(t)) : null));
     const errors = Object.entries(totals.errors).map(([kind, number]) => `${kind.replaceAll("_", " ")} ${number}`).join(", ");
     const busiest = (number) => rows.reduce((all, own) => all + own.totals[number], 0);
-    fill(figures, h("div", { class: "stack" },
-      h("dl", { class: "keys" },
+    fill(past, h("div.stack",
+      h("dl.keys",
         key("Requests", count(totals.requests), "", versus(totals.requests, before.requests)),
         key("TTFT p50", first, unit, `p95 ${duration(totals.ttft_ms.p95)}`),
         key("Tokens a second", tenth(totals.tokens_per_s), "", versus(totals.tokens_per_s, before.tokens_per_s)),
         key("Errors", percent(share(totals)), "", errors || versus(share(totals), share(before), true)),
         key("Tokens", count(totals.input_tokens + totals.output_tokens), "", `${count(totals.input_tokens)} in, ${count(totals.output_tokens)} out`),
         key("Calls", count(busiest("calls")), "", `${count(busiest("retries"))} retries`)),
-      h("div", { class: "charts" },
+      h("div.charts",
         spark("Requests a minute", [times.map((t) => byTime.get(t)?.requests ?? 0)], count),
         spark("TTFT: p50, and p95 dashed", [line((own) => own.ttft_ms.p50), line((own) => own.ttft_ms.p95)], duration)),
-      h("div", { class: "wide-table", tabindex: 0, role: "region", "aria-label": `By ${data.by}` }, table(rows))));
+      region("div.wide-table", `By ${data.by}`, table(rows))));
   }
 
   const COLUMNS = [
@@ -92,9 +92,9 @@ export default function measure({ place, heading, route }) {
     ["Tok/s", (own) => own.tokens_per_s, tenth], ["Tokens", (own) => own.input_tokens + own.output_tokens, count], ["Calls", (own) => own.calls, count], ["Retries", (own) => own.retries, count],
   ];
 
-  const table = (rows) => h("table", { class: "plain" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, data.by), COLUMNS.map(([label]) => h("th", { scope: "col", class: "num" }, label)))),
-    h("tbody", null, [...rows].sort((one, other) => other.totals.requests - one.totals.requests).map((row) => h("tr", null, h("th", { scope: "row" }, h("a", { href: href("live", "", { q: `${data.by}:${/\s/.test(row.name) ? JSON.stringify(row.name) : row.name}` }) }, h("span", { class: "clamp" }, name(row.name)))), COLUMNS.map(([, of, show]) => h("td", { class: "num" }, show(of(row.totals))))))));
+  const table = (rows) => h("table.plain",
+    h("thead", h("tr", h("th", { scope: "col" }, data.by), COLUMNS.map(([label]) => h("th.num", { scope: "col" }, label)))),
+    h("tbody", [...rows].sort((one, other) => other.totals.requests - one.totals.requests).map((row) => h("tr", h("th", { scope: "row" }, h("a", { href: href("live", "", { q: `${data.by}:${/\s/.test(row.name) ? JSON.stringify(row.name) : row.name}` }) }, h("span.clamp", name(row.name)))), COLUMNS.map(([, of, show]) => h("td.num", show(of(row.totals))))))));
 
   function exportCsv() {
     if (!data) return;
@@ -115,11 +115,11 @@ export default function measure({ place, heading, route }) {
 
   const names = h("datalist", { id: fresh("upstreams") });
   const upstream = h("input", { type: "text", list: names.id }), streams = h("input", { type: "text", inputmode: "numeric", value: "50", size: 5 }), tokens = h("input", { type: "text", inputmode: "numeric", value: "200", size: 5 });
-  const cost = h("span", { class: "small dim" });
+  const cost = h("span.small.dim");
   const estimate = () => (cost.textContent = `about ${count(Number(streams.value) * Number(tokens.value) || 0)} tokens`);
   [streams, tokens].forEach((field) => field.addEventListener("input", estimate));
   estimate();
-  const form = h("div", { class: "row" }, labelled("Upstream ", upstream), names, labelled("Streams ", streams), labelled("Tokens ", tokens), h("button", { class: "main", onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
+  const form = h("div.row", labelled("Upstream ", upstream), names, labelled("Streams ", streams), labelled("Tokens ", tokens), h("button.main", { onclick: () => change("POST", { upstream: upstream.value, streams: Number(streams.value), tokens: Number(tokens.value) }) }, "Run"), cost);
 
   async function change(method, body) {
     refusal = null;
@@ -134,25 +134,25 @@ export default function measure({ place, heading, route }) {
   // The figures of a report in a line; its times are microseconds.
   function summary({ targets: [{ all }] }) {
     const time = (metric) => duration((all.metrics[metric]?.p50 ?? NaN) / 1000);
-    return h("p", null, `${count(all.good)} of ${count(all.streams)} streams are complete, TTFT p50 ${time("ttft")}, ${time("itl")} between tokens, ${tenth(all.tokens_per_second)} tokens/s in all`);
+    return h("p", `${count(all.good)} of ${count(all.streams)} streams are complete, TTFT p50 ${time("ttft")}, ${time("itl")} between tokens, ${tenth(all.tokens_per_second)} tokens/s in all`);
   }
 
   function paintBench() {
     const isRunning = run?.state === "running";
-    fill(bench, h("h2", null, "Bench"),
-      run === null ? h("p", { class: "dim" }, "This toolwire has no bench in its API. ", h("code", null, "toolwire bench"), " measures from the command line.") : isRunning
-        ? h("div", { class: "row" }, h("progress", { max: 1, value: run.progress ?? 0, "aria-label": "Progress" }), percent(run.progress), h("button", { onclick: () => change("DELETE", {}) }, "Stop"))
+    fill(bench, h("h2", "Bench"),
+      run === null ? h("p.dim", "This toolwire has no bench in its API. ", h("code", "toolwire bench"), " measures from the command line.") : isRunning
+        ? h("div.row", h("progress", { max: 1, value: run.progress ?? 0, "aria-label": "Progress" }), percent(run.progress), h("button", { onclick: () => change("DELETE", {}) }, "Stop"))
         : form,
       (refusal ?? run?.error) && note(refusal ?? run.error),
       run?.report && summary(run.report),
-      run?.report && h("details", { class: "fold" }, h("summary", null, "Last report"), h("div", null, json(run.report, "Report", 2))));
+      run?.report && h("details.fold", h("summary", "Last report"), h("div", json(run.report, "Report", 2))));
   }
 
   const timer = setInterval(() => {
     if (document.hidden) return;
     const age = Date.now() - fetched;
     updated.textContent = fetched ? `updated ${ago(fetched, Date.now())} ago` : "";
-    for (const part of [current, figures]) part.classList.toggle("stale", fetched > 0 && (age > 15_000 || connection.peek().state !== "live"));
+    for (const part of [current, past]) part.classList.toggle("stale", fetched > 0 && (age > 15_000 || connection.peek().state !== "live"));
     if (age > 10_000) load();
     if (run?.state === "running") loadBench();
   }, 1000);

@@ -2,19 +2,23 @@
 
 import { ApiError, consoleUrl, get, namesOf, part, request, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
-import { announce, fill, fresh, h, name, pref, select, setPref } from "../core/dom.js";
-import { curl, markdown, python } from "../core/exports.js";
-import { listen, readEvents } from "../core/feed.js";
+import { announce, dialog, fill, fresh, h, name, pref, region, select, setPref } from "../core/dom.js";
+import { chatRows, csv, curl, markdown, python, typescript } from "../core/exports.js";
+import { readEvents } from "../core/feed.js";
+import { saveFixture } from "../core/fixture.js";
 import * as kept from "../core/history.js";
 import { go, href } from "../core/route.js";
+import { effect } from "../core/store.js";
 import { visible } from "../core/text.js";
 import { absolute, count, duration } from "../core/time.js";
 import { card } from "../view/card.js";
 import { copied } from "../view/json.js";
 import { Prose, prose } from "../view/markdown.js";
-import { empty, note, toast } from "../view/note.js";
+import { empty, failed, note, toast } from "../view/note.js";
+import { questions } from "../view/permission.js";
 
 const CLIENTS = ["chat", "responses", "messages"];
+const THEMES = ["plain", "dark", "parchment"];
 const PROMPTS = {
   web_search: "Find the newest stable release of Rust and say what is new in it.",
   generate_images: "/generate-image a red crab on a beach, watercolour",
@@ -36,10 +40,11 @@ export default function play({ place, heading, route }) {
   const names = h("datalist", { id: fresh("models") });
   const model = h("input", { type: "text", list: names.id, value: pref("model", ""), placeholder: "Model", "aria-label": "Model", spellcheck: "false", onchange: () => setPref("model", model.value) });
   const client = select(CLIENTS, pref("client", "chat"), { "aria-label": "Client dialect", onchange: () => setPref("client", client.value) });
-  const theme = select([["plain", "plain"], ["parchment", "parchment"]], pref("chat-theme", "plain"), { "aria-label": "Theme of the chat", onchange: () => {
+  const theme = select(THEMES, pref("chat-theme", "plain"), { "aria-label": "Theme of the chat", onchange: () => {
     setPref("chat-theme", theme.value);
-    log.classList.toggle("parchment", theme.value === "parchment");
+    paintTheme();
   } });
+  const paintTheme = () => THEMES.forEach((own) => column.classList.toggle(own, own === theme.value));
   const take = (title, entries) => {
     const choice = select([["", title], ...Object.keys(entries).map((key) => [key, key])], "", { "aria-label": title, onchange: () => {
       entries[choice.value]?.();
@@ -47,14 +52,20 @@ export default function play({ place, heading, route }) {
     } });
     return choice;
   };
-  const code = take("Code", { curl: () => showCode(curl), Python: () => showCode(python) });
+  const code = take("Code", { curl: () => showCode(curl), Python: () => showCode(python), TypeScript: () => showCode(typescript) });
   const exports = take("Export", {
     Markdown: () => save(`${chat.id}.md`, markdown(chat), "text/markdown"),
     JSON: () => save(`${chat.id}.json`, JSON.stringify(chat, null, 2), "application/json"),
+    CSV: () => save(`${chat.id}.csv`, csv(chatRows(chat)), "text/csv"),
+    Fixture: () => {
+      // Of the last answer: a fixture is one exchange.
+      const last = chat.turns.findLast((turn) => turn.exchange);
+      return last ? saveFixture(last.exchange).catch(failed) : toast("No answer has begun yet", "failed");
+    },
   });
-  const past = h("nav", { class: "past", "aria-label": "Chats" });
-  const log = h("div", { class: `chat${theme.value === "parchment" ? " parchment" : ""}`, role: "log", "aria-live": "off", "aria-label": "Chat", tabindex: 0 });
-  const down = h("button", { class: "follow", hidden: true, onclick: () => {
+  const past = h("nav.past", { "aria-label": "Chats" });
+  const log = h("div.chat", { role: "log", "aria-live": "off", "aria-label": "Chat", tabindex: 0 });
+  const down = h("button.follow", { hidden: true, onclick: () => {
     follows = true;
     bottom();
   } }, "Go to the end");
@@ -64,11 +75,13 @@ export default function play({ place, heading, route }) {
       send();
     }
   } });
-  const submit = h("button", { class: "main", onclick: () => (active?.chat === chat && chat ? active.abort.abort() : send()) }, "Send");
+  const submit = h("button.main", { onclick: () => (active?.chat === chat && chat ? active.abort.abort() : send()) }, "Send");
+  const column = h("div.stack.column", log, down, h("div.compose", field, submit));
   fill(place,
-    h("div", { class: "bar" }, heading, model, names, h("label", null, "as", client), theme, code, exports),
-    h("div", { class: "play" }, h("div", { class: "stack" }, h("button", { onclick: () => go(href("play")) }, "New chat"), past),
-      h("div", { class: "stack" }, log, down, h("div", { class: "compose" }, field, submit))));
+    h("div.bar.choices", heading, model, names, h("label", "as", client), theme, code, exports),
+    h("div.play", h("div.stack", h("button", { onclick: () => go(href("play")) }, "New chat"), past),
+      column));
+  paintTheme();
 
   // Only what a person does changes whether the end is followed.
   const scrolled = () => {
@@ -87,9 +100,9 @@ export default function play({ place, heading, route }) {
     let last = "";
     fill(past, chats.slice(0, 100).map((own) => {
       const title = day(own.t);
-      const head = title !== last && h("h2", null, title);
+      const head = title !== last && h("h2", title);
       last = title;
-      return [head, h("div", { class: "row" }, h("a", { class: "grow cut", href: href("play", own.id), "aria-current": own.id === chat?.id ? "true" : null, title: absolute(own.t) }, name(own.title)), h("button", { class: "plain", "aria-label": `Forget ${own.title}`, onclick: () => forget(own) }, "×"))];
+      return [head, h("div.row", h("a.grow.cut", { href: href("play", own.id), "aria-current": own.id === chat?.id ? "true" : null, title: absolute(own.t) }, name(own.title)), h("button.plain", { "aria-label": `Forget ${own.title}`, onclick: () => forget(own) }, "×"))];
     }));
   }
 
@@ -122,10 +135,10 @@ export default function play({ place, heading, route }) {
 
   function begin() {
     if (!models.length) {
-      return empty("No models", h("p", { class: "dim" }, "The list of models is empty. Add an upstream and a model to the configuration:"), h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Lines to add" }, '[[upstreams]]\nname = "local"\ndialect = "chat"\nbase_url = "http://127.0.0.1:11434/v1"\n\n[[models]]\nname = "*"\nupstream = "local"'));
+      return empty("No models", h("p.dim", "The list of models is empty. Add an upstream and a model to the configuration:"), region("pre.code", "Lines to add", '[[upstreams]]\nname = "local"\ndialect = "chat"\nbase_url = "http://127.0.0.1:11434/v1"\n\n[[models]]\nname = "*"\nupstream = "local"'));
     }
     const prompts = Object.entries(PROMPTS).filter(([tool]) => tools.some((own) => own.name === tool)).map(([, prompt]) => prompt);
-    return empty("Begin with a message", h("p", { class: "dim" }, "Chats stay in this browser."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", null, h("button", { onclick: () => {
+    return empty("Begin with a message", h("p.dim", "Chats stay in this browser."), (prompts.length ? prompts : ["Write a haiku about copper wire.", "Explain split invariance in two sentences."]).map((prompt) => h("div", h("button", { onclick: () => {
       field.value = draft = prompt;
       field.focus();
     } }, prompt))));
@@ -138,8 +151,8 @@ export default function play({ place, heading, route }) {
   }
 
   function turnView(turn) {
-    if (turn.role === "user") return h("div", { class: "turn-user done" }, h("span", { class: "only-read" }, "You: "), name(turn.text));
-    const element = h("div", { class: "turn-model done" });
+    if (turn.role === "user") return h("div.turn-user.done", h("span.only-read", "You: "), name(turn.text));
+    const element = h("div.turn-model.done");
     for (const own of turn.parts) element.append(partView(own, turn));
     element.append(foot(turn));
     return element;
@@ -147,12 +160,12 @@ export default function play({ place, heading, route }) {
 
   function partView(own, turn) {
     if (own.kind === "text") return prose(own.text);
-    if (own.kind === "reasoning") return h("details", { class: "fold reasoning" }, h("summary", null, "Reasoning"), h("div", { class: "prose" }, visible(own.text)));
+    if (own.kind === "reasoning") return h("details.fold.reasoning", h("summary", "Reasoning"), h("div.prose", visible(own.text)));
     if (own.kind === "call") return card({ ...own, state: ["running", "arriving"].includes(own.state) ? "cut" : own.state }, { tool: own.name, exchange: turn.exchange }).element;
     return note(own, { retry: own.retryable ? () => again(turn) : undefined, facts: { exchange: turn.exchange } });
   }
 
-  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p", { class: "small dim" }, [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.input_tokens != null && `${count(usage.input_tokens)} tokens in, ${count(usage.output_tokens ?? 0)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
+  const foot = ({ usage = {}, ttft_ms: first, hops, ms, exchange }) => h("p.small.dim", [hops && `${hops} hop${hops === 1 ? "" : "s"}`, usage.input_tokens != null && `${count(usage.input_tokens)} tokens in, ${count(usage.output_tokens ?? 0)} out`, first != null && `TTFT ${duration(first)}`, ms != null && duration(ms)].filter(Boolean).join(", "), exchange && [" ", h("a", { href: href("live", exchange) }, "open in Live")]);
 
   function again(turn) {
     const at = chat.turns.indexOf(turn);
@@ -191,7 +204,7 @@ export default function play({ place, heading, route }) {
   const asked = (turn) => (options) => request("POST", consoleUrl("api/chat"), { ...options, body: { model: turn.model, client: turn.client, messages: messages() } });
 
   async function run(turn, read = asked(turn)) {
-    const own = (active = { chat, turn, abort: new AbortController(), element: h("div", { class: "turn-model" }), isPainting: false });
+    const own = (active = { chat, turn, abort: new AbortController(), element: h("div.turn-model"), isPainting: false });
     log.append(own.element);
     paintSend();
     const answer = new Answer(turn, own.element);
@@ -206,9 +219,8 @@ export default function play({ place, heading, route }) {
       own.isPainting = false;
     };
     const later = () => (own.frame ||= requestAnimationFrame(painter));
-    const stopFeed = listen((kind, data) => {
-      if (data.exchange && data.exchange === turn.exchange && kind === "permission_request") answer.asks(data), later();
-    });
+    // Questions arrive by the feed, before or after the call of which they are.
+    const stopQuestions = effect(() => questions.value && later());
     try {
       const response = await read({ headers: { Accept: "text/event-stream" }, signal: own.abort.signal });
       await readEvents(response, (kind, data) => {
@@ -228,7 +240,7 @@ export default function play({ place, heading, route }) {
       else if (turn.running && [404, 410].includes(error.status)) answer.take("error", { error: { code: "lost", message: "The page was left while the answer arrived, and it is not kept any more.", retryable: true } });
       else answer.take("error", { error: { code: error.code ?? "unreachable", message: error.message, retryable: !(error instanceof ApiError) || error.status === 0 || error.status >= 500 || error.status === 429 } });
     }
-    stopFeed();
+    stopQuestions();
     if (own.frame) cancelAnimationFrame(own.frame);
     answer.finish();
     turn.ms ??= performance.now() - began;
@@ -247,17 +259,15 @@ export default function play({ place, heading, route }) {
   }
 
   function showCode(make) {
-    const base = h("input", { value: serverUrl().href, "aria-label": "Base URL", class: "grow" });
-    const shown = h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Code" });
+    const base = h("input.grow", { value: serverUrl().href, "aria-label": "Base URL" });
+    const shown = region("pre.code", "Code");
     const said = chat ? chat.turns.filter((turn) => turn.role === "user").map((turn) => ({ role: "user", content: turn.text })).slice(-1) : [{ role: "user", content: "Hello" }];
     const update = () => (shown.textContent = make(base.value, client.value, model.value, said));
     base.addEventListener("input", update);
     update();
-    const id = fresh("code");
-    const dialog = h("dialog", { "aria-labelledby": id }, h("div", { class: "stack" }, h("h2", { id }, "The same request"), h("label", { class: "row" }, "Base URL", base), shown, h("div", { class: "row" }, h("button", { onclick: () => copied(shown.textContent) }, "Copy"), h("button", { onclick: () => dialog.close() }, "Close"))));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    dialog("The same request", (close) => [
+      h("label.row", "Base URL", base), shown,
+      h("div.row", h("button", { onclick: () => copied(shown.textContent) }, "Copy"), h("button", { onclick: close }, "Close"))]);
   }
 
   (async () => {
@@ -281,6 +291,8 @@ export default function play({ place, heading, route }) {
     },
   };
 }
+
+const FAILED = { permission_denied: "denied", permission_timeout: "expired", cancelled: "cancelled", loop: "repeated" };
 
 // An answer as it arrives. Text is collected, and shown once a frame.
 class Answer {
@@ -332,7 +344,7 @@ class Answer {
       if (data.input_text) this.#call(data.toolCall, { state: "arriving", inputText: before + data.input_text });
       else this.#call(data.toolCall, { state: "running", inputText: undefined, progress: data.progress });
     }
-    else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : data.code === "permission_denied" ? "denied" : "failed", result: data.result, code: data.code, ms: data.ms, progress: undefined });
+    else if (kind === "tool_result") this.#call(data.toolCall, { state: data.ok ? (data.cached ? "cached" : "ok") : FAILED[data.code] ?? "failed", result: data.result, code: data.code, ms: data.ms, progress: undefined });
     else if (kind === "message_complete") {
       this.isComplete = true;
       if (data.content && !turn.parts.some((own) => own.kind === "text")) this.#text("text", data.content);
@@ -343,13 +355,12 @@ class Answer {
     }
   }
 
-  asks({ tool }) {
-    for (const own of this.#cards.values()) if (own.call.name === tool && own.call.state === "running") own.update({ state: "asking" });
-  }
-
   paint() {
     for (const view of this.#texts) view.paint();
-    for (const own of this.#cards.values()) if (own.call.state === "running") own.update();
+    for (const own of this.#cards.values()) {
+      const isAsked = questions.peek().some(({ context, tool }) => context?.exchange === this.turn.exchange && tool === own.call.name);
+      if (["running", "asking"].includes(own.call.state)) own.update({ state: isAsked ? "asking" : "running" });
+    }
   }
 
   finish() {
@@ -364,7 +375,7 @@ function fold() {
   const text = document.createTextNode("");
   let waiting = "";
   return {
-    element: h("details", { class: "fold reasoning" }, h("summary", null, "Reasoning"), h("div", { class: "prose" }, text)),
+    element: h("details.fold.reasoning", h("summary", "Reasoning"), h("div.prose", text)),
     push: (more) => (waiting += more),
     paint() {
       if (waiting) text.appendData(visible(waiting));

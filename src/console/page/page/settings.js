@@ -1,12 +1,12 @@
 // Settings: every value with its source. Secrets are written here, never shown.
 
 import { call, get, part, session } from "../core/api.js";
-import { fill, fresh, glyph, h, name } from "../core/dom.js";
+import { dialog, fill, fresh, h, name, status } from "../core/dom.js";
 import { listen } from "../core/feed.js";
 import { href } from "../core/route.js";
 import { numberText } from "../core/schema.js";
 import { visible } from "../core/text.js";
-import { empty, failed, note, remark, toast } from "../view/note.js";
+import { empty, failed, note, remark, toast, verdictLine } from "../view/note.js";
 
 const SOURCES = { default: "default", file: "file", env: "environment", flag: "flag", overlay: "saved here" };
 // Drafts outlive a sign-in and other pages.
@@ -21,21 +21,21 @@ function groupOf(path) {
 }
 
 // A path that is broken behind its dots rather than within words.
-const dotted = (path) => h("bdi", null, visible(path).split(/(?<=[._])/).map((part) => [part, h("wbr")]));
+const dotted = (path) => h("bdi", visible(path).split(/(?<=[._])/).map((part) => [part, h("wbr")]));
 
 export default function settings({ place, heading, route }) {
   let list = [], tag = null, problem = null, wrong = new Map(), find = "", verdict = null;
-  const search = h("input", { type: "search", class: "grow", "data-search": "", placeholder: "Find a setting", "aria-label": "Find a setting", oninput: () => {
+  const search = h("input.grow", { type: "search", "data-search": "", placeholder: "Find a setting", "aria-label": "Find a setting", oninput: () => {
     find = search.value.toLowerCase();
     paint();
   } });
-  const summary = h("span", { class: "dim" });
+  const summary = h("span.dim");
   const reset = h("button", { onclick: resetAll }, "Reset to defaults…");
-  const notice = h("div", { class: "stack" });
-  const pick = h("nav", { class: "stack pick", "aria-label": "Groups" });
-  const shown = h("section", { class: "stack", "aria-label": "Settings" });
-  const root = h("div", { class: "choose" }, pick, shown);
-  fill(place, h("div", { class: "bar" }, heading, summary, h("span", { class: "push row" }, h("button", { onclick: reload }, "Reload the file"), reset)), notice, root);
+  const notice = h("div.stack");
+  const pick = h("nav.stack.pick", { "aria-label": "Groups" });
+  const shown = h("section.stack", { "aria-label": "Settings" });
+  const root = h("div.choose", pick, shown);
+  fill(place, h("div.bar", heading, summary, h("span.push.row", h("button", { onclick: reload }, "Reload the file"), reset)), notice, root);
 
   async function load() {
     if (!session.peek()?.signed_in) return paint();
@@ -65,16 +65,16 @@ export default function settings({ place, heading, route }) {
     if (problem) return fill(shown, note(problem, { retry: load }));
     const group = chosen();
     const groups = [...new Set(list.map((own) => groupOf(own.path)))].sort((one, other) => order(one) - order(other) || one.localeCompare(other));
-    fill(pick, search, h("ul", null, [["changed", "Differs from the default", changed.length], ...groups.map((own) => [own, own, list.filter((one) => groupOf(one.path) === own).length])].map(([key, label, size]) => h("li", null, h("a", { href: href("settings", key === "changed" ? "" : key), "aria-current": key === group && !find ? "true" : null }, h("span", null, name(label)), h("span", { class: "num dim" }, String(size)))))));
+    fill(pick, search, h("ul", [["changed", "Differs from the default", changed.length], ...groups.map((own) => [own, own, list.filter((one) => groupOf(one.path) === own).length])].map(([key, label, size]) => h("li", h("a", { href: href("settings", key === "changed" ? "" : key), "aria-current": key === group && !find ? "true" : null }, h("span", name(label)), h("span.num.dim", String(size)))))));
     const rows = find ? list.filter((own) => own.path.toLowerCase().includes(find)) : group === "changed" ? changed : list.filter((own) => groupOf(own.path) === group);
-    fill(shown, h("a", { class: "back", href: href("settings") }, "‹ All settings"), h("h2", null, name(find ? `“${find}”` : group === "changed" ? "Differs from the default" : group)),
-      rows.length ? h("div", null, rows.slice(0, 300).map(line)) : empty("Nothing here", h("p", { class: "dim" }, find ? "No setting has this in its path." : "Every value is its default.")),
-      tester(group),
-      h("div", { class: "foot row", hidden: !drafts.size && !wrong.size }, h("span", { role: "status" }, `${drafts.size} unsaved change${drafts.size === 1 ? "" : "s"}`), h("button", { onclick: () => {
+    fill(shown, h("a.back", { href: href("settings") }, "‹ All settings"), h("h2", name(find ? `“${find}”` : group === "changed" ? "Differs from the default" : group)),
+      rows.length ? h("div", !find && /^providers\./.test(group) && providerSwitch(group), rows.slice(0, 300).map(line)) : empty("Nothing here", h("p.dim", find ? "No setting has this in its path." : "Every value is its default.")),
+      !find && !rows.some((own) => own.path === `${group}.api_key`) && h("div.row", tester(group)),
+      h("div.foot.row", { hidden: !drafts.size && !wrong.size }, h("span", { role: "status" }, `${drafts.size} unsaved change${drafts.size === 1 ? "" : "s"}`), h("button", { onclick: () => {
         drafts.clear();
         wrong.clear();
         paint();
-      } }, "Discard"), h("button", { class: "main", onclick: save }, "Save"), h("span", { class: "small dim" }, "Holds at once; open responses keep what they began with.")));
+      } }, "Discard"), h("button.main", { onclick: save }, "Save"), h("span.small.dim", "Holds at once; open responses keep what they began with.")));
     foot = shown.querySelector(".foot");
   }
   let foot;
@@ -88,47 +88,86 @@ export default function settings({ place, heading, route }) {
 
   function line(own) {
     const id = fresh("setting");
-    const last = chosen() === "changed" || find ? own.path : parts(own.path).slice(groupOf(own.path).includes(".") ? 2 : 1).join(".") || own.path;
-    const source = h("span", { class: "small dim" }, SOURCES[own.source] ?? own.source, own.where && [", ", h("span", { title: own.where }, name(own.where.split("/").at(-1)))], own.source === "overlay" && own.file_value !== undefined && [", file has ", name(JSON.stringify(own.file_value))], own.restart_required && ", holds after a restart", own.default !== undefined && own.source !== "default" && [", default ", name(text(own.default))], " ",
-      own.source === "overlay" && h("button", { class: "plain", "aria-label": `Reset ${own.path}`, onclick: () => resetOne(own.path) }, "Reset"));
-    const field = own.settable === false ? h("span", { class: "mono", id }, name(own.secret ? (own.set ? "set" : "not set") : text(own.value))) : control(own, id);
-    const message = wrong.get(own.path);
-    if (message && field.setAttribute) {
-      field.setAttribute("aria-invalid", "true");
-      field.setAttribute("aria-describedby", `${id}-wrong`);
-    }
-    return h("div", { class: "setting" }, own.settable === false ? h("span", null, dotted(last)) : h("label", { for: id }, dotted(last)), h("div", null, field), source, message && h("p", { class: "wrong small", id: `${id}-wrong` }, name(message)));
+    const group = groupOf(own.path);
+    const label = chosen() === "changed" || find ? own.path : parts(own.path).slice(group.includes(".") ? 2 : 1).join(".") || own.path;
+    const isFixed = own.settable === false;
+    const message = h("p.wrong.small", { id: `${id}-wrong`, role: "status" });
+    const field = isFixed ? h("span.mono", name(own.secret ? (own.set ? "set" : "not set") : text(own.value))) : control(own, id, (value) => say(misfit(own, value)));
+    const say = (wrongWith) => {
+      fill(message, wrongWith && name(wrongWith));
+      message.hidden = !wrongWith;
+      if (wrongWith) field.setAttribute("aria-invalid", "true");
+      else field.removeAttribute("aria-invalid");
+    };
+    field.setAttribute("aria-describedby", message.id);
+    say(wrong.get(own.path));
+    const limits = !isFixed && range(own);
+    return h("div.setting", isFixed ? h("span", dotted(label)) : h("label", { for: id }, dotted(label)),
+      h("div", h("div.row", field, limits && h("span.small.dim", limits), own.path === `${group}.api_key` && tester(group)), message),
+      sourceOf(own));
   }
 
-  function control(own, id) {
+  const sourceOf = (own) => h("span.small.dim", SOURCES[own.source] ?? own.source,
+    own.where && [", ", h("span", { title: own.where }, name(own.where.split("/").at(-1)))],
+    own.source === "overlay" && own.file_value !== undefined && [", file has ", name(JSON.stringify(own.file_value))],
+    own.restart_required && ", holds after a restart",
+    own.default !== undefined && own.source !== "default" && [", default ", name(text(own.default))], " ",
+    own.source === "overlay" && h("button.plain", { "aria-label": `Reset ${own.path}`, onclick: () => resetOne(own.path) }, "Reset"));
+
+  // `changed(value)` hears what was typed.
+  function control(own, id, changed) {
     const draft = drafts.get(own.path);
     if (typeof own.value === "boolean") {
       const box = h("input", { type: "checkbox", id, checked: draft ?? own.value, onchange: () => edited(own.path, box.checked === own.value ? undefined : box.checked) });
       return box;
     }
-    const field = h("input", { id, type: own.secret ? "password" : "text", autocomplete: "off", spellcheck: "false", class: draft === undefined ? "" : "dirty", value: draft === undefined ? (own.secret ? "" : text(own.value)) : text(draft), placeholder: own.secret ? (own.set ? "set, type to replace" : "not set") : "", inputmode: typeof own.value === "number" ? "decimal" : null, title: own.min != null || own.max != null ? `${own.min ?? ""} to ${own.max ?? ""}` : null });
-    field.addEventListener("input", () => {
-      const value = own.secret ? field.value || undefined : field.value === text(own.value) ? undefined : typed(field.value, own);
+    const shown = own.secret ? "" : text(own.value);
+    const field = h("input.grow", { id, type: own.secret ? "password" : "text", autocomplete: "off", spellcheck: "false", class: draft === undefined ? null : "dirty", value: draft === undefined ? shown : text(draft), placeholder: own.secret ? (own.set ? "set, type to replace" : "not set") : "", inputmode: typeof own.value === "number" ? "decimal" : null, oninput: () => {
+      const value = field.value === shown ? undefined : typed(field.value, own);
       field.classList.toggle("dirty", value !== undefined);
       edited(own.path, value);
-    });
+      changed(value);
+    } });
     return field;
   }
 
+  // A provider whose tools are all denied is off.
+  function providerSwitch(group) {
+    const own = list.find(({ path }) => path === `${group}.deny`);
+    if (!own || own.settable === false) return null;
+    const denied = drafts.get(own.path) ?? own.value ?? [];
+    const rest = [denied].flat().filter((one) => one !== "*");
+    const on = h("input", { type: "checkbox", role: "switch", id: fresh("setting"), checked: !denied.includes("*"), onchange: () => {
+      const next = on.checked ? rest : [...rest, "*"];
+      edited(own.path, text(next) === text(own.value ?? []) ? undefined : next);
+      paint();
+    } });
+    return h("div.setting", h("label", { for: on.id }, "On"), h("div", on), h("span.small.dim", "Off denies all of its tools to models"));
+  }
+
+  // The test of a provider, and what came of it.
   function tester(group) {
     const provider = /^providers\.(.+)$/.exec(group)?.[1];
-    if (!provider || find) return null;
+    if (!provider) return null;
     const bare = provider.replace(/^"|"$/g, "");
     const path = `${group}.api_key`;
-    return h("div", { class: "row" }, h("button", { onclick: async () => {
+    const hasKey = list.some((own) => own.path === path);
+    const place = h("span", verdict?.provider === provider && verdict.line);
+    const button = h("button", { onclick: async () => {
       const key = drafts.get(path);
+      button.disabled = true;
+      fill(place, status("running", "Testing"));
+      let line;
       try {
-        ({ verdict } = await call("POST", `providers/${part(bare)}/test`, key ? { api_key: key } : {}));
+        line = verdictLine((await call("POST", `providers/${part(bare)}/test`, key ? { api_key: key } : {})).verdict, hasKey);
       } catch (error) {
-        verdict = error;
+        line = status("error", name(error.message));
       }
-      paint();
-    } }, "Test"), verdict && h("span", { class: "row", role: "status" }, glyph(verdict === "valid" ? "done" : "error"), verdict.message ? name(verdict.message) : VERDICTS[verdict] ?? verdict));
+      verdict = { provider, line };
+      button.disabled = false;
+      fill(place, line);
+    } }, "Test");
+    return [button, place];
   }
 
   async function save() {
@@ -142,7 +181,7 @@ export default function settings({ place, heading, route }) {
     } catch (error) {
       if (error.status === 412) {
         await load();
-        fill(notice, remark("The settings were changed meanwhile", h("p", null, "Yours are still here. Look at them once more and save again.")));
+        fill(notice, remark("The settings were changed meanwhile", h("p", "Yours are still here. Look at them once more and save again.")));
         return;
       }
       for (const own of error.problems ?? []) if (own.path) wrong.set(own.path, own.message + (own.nearest?.length ? ` Nearest: ${own.nearest.join(", ")}.` : ""));
@@ -164,32 +203,28 @@ export default function settings({ place, heading, route }) {
 
   function resetAll() {
     const saved = list.filter((own) => own.source === "overlay");
-    const dialog = h("dialog", { "aria-labelledby": "reset-title" }, h("div", { class: "stack" },
-      h("h2", { id: "reset-title" }, `Forget ${saved.length} saved values?`),
-      h("p", null, "These go back to what the file says, or to their defaults:"),
-      h("ul", null, saved.slice(0, 50).map((own) => h("li", { class: "mono" }, name(own.path)))),
-      h("div", { class: "row" }, h("button", { onclick: () => dialog.close() }, "Keep them"), h("button", { class: "main", onclick: async () => {
+    dialog(`Forget ${saved.length} saved values?`, (close) => [
+      h("p", "These go back to what the file says, or to their defaults:"),
+      h("ul", saved.slice(0, 50).map((own) => h("li.mono", name(own.path)))),
+      h("div.row", h("button", { onclick: close }, "Keep them"), h("button.main", { onclick: async () => {
         try {
           await call("DELETE", "settings", {});
           toast("All saved values were forgotten");
         } catch (error) {
           failed(error);
         }
-        dialog.close();
+        close();
         load();
-      } }, "Forget them"))));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+      } }, "Forget them"))]);
   }
 
   async function reload() {
     try {
       const { changed, restart_required: later } = await call("POST", "reload", {});
-      fill(notice, remark("The file was loaded", h("p", null, changed.length ? `Changed: ${changed.join(", ")}.` : "Nothing has changed.", later.length ? ` After a restart: ${later.join(", ")}.` : "")));
+      fill(notice, remark("The file was loaded", h("p", changed.length ? `Changed: ${changed.join(", ")}.` : "Nothing has changed.", later.length ? ` After a restart: ${later.join(", ")}.` : "")));
       load();
     } catch (error) {
-      fill(notice, note(error), error.problems && h("ul", { class: "stack" }, error.problems.map((own) => h("li", null, h("code", null, name(own.where ?? "")), " ", name(own.message)))));
+      fill(notice, note(error), error.problems && h("ul.stack", error.problems.map((own) => h("li", h("code", name(own.where ?? "")), " ", name(own.message)))));
     }
   }
 
@@ -205,15 +240,31 @@ export default function settings({ place, heading, route }) {
   };
 }
 
-const VERDICTS = { valid: "The key is valid.", invalid: "The provider rejected this key. Copy it again.", unreachable: "The provider cannot be reached.", rate_limited: "The provider limits requests now." };
 const ORDER = ["server", "upstreams", "models", "providers", "execution", "tools", "limits", "keys", "admin"];
 const order = (group) => (ORDER.indexOf(group.split(".")[0]) + 1 || ORDER.length + 1);
 const text = (value) => (value == null ? "" : typeof value === "string" ? value : JSON.stringify(value));
+
+const range = ({ min, max }) => (min == null && max == null ? "" : max == null ? `at least ${text(min)}` : `${text(min ?? "")} to ${text(max)}`);
+
+// A number, or a length of time in seconds. `null`: it is neither.
+function measured(value) {
+  const found = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text(value).trim());
+  return found && Number(found[1]) * { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 }[found[2] ?? "s"];
+}
+
+// What is wrong with a value, as far as its limits say.
+function misfit(own, value) {
+  if (value === undefined || !range(own)) return "";
+  const size = measured(value);
+  return size === null || size < measured(own.min ?? 0) || own.max != null && size > measured(own.max) ? `It can be ${range(own)}` : "";
+}
 
 // What was typed, as the setting's kind of value. What does not fit is sent as text, and the server says what is wrong.
 function typed(shown, { value, default: initial }) {
   const like = value ?? initial;
   if (typeof like === "number" && numberText(shown) !== null) return Number(shown);
+  // A length of time without a unit is meant in seconds.
+  if (/^\d+(ms|s|m|h|d)$/.test(like) && /^\d+$/.test(shown)) return `${shown}s`;
   if (Array.isArray(like) || like && typeof like === "object") {
     try {
       return JSON.parse(shown);

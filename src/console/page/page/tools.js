@@ -1,53 +1,68 @@
 // Tools: questions first, then providers and their tools, each to look at, switch and try.
 
-import { ApiError, call, get, part, session } from "../core/api.js";
-import { fill, glyph, h, name } from "../core/dom.js";
+import { adminUrl, ApiError, call, get, part, request, serverUrl, session } from "../core/api.js";
+import { facts, fill, glyph, h, name, region, status } from "../core/dom.js";
 import { quoted } from "../core/exports.js";
 import { listen } from "../core/feed.js";
 import { href } from "../core/route.js";
 import { effect } from "../core/store.js";
+import { tallied } from "../core/tally.js";
+import { visible } from "../core/text.js";
 import { ago, count, duration, percent } from "../core/time.js";
-import { adminUrl } from "../core/api.js";
 import { form } from "../view/form.js";
 import { copied, json } from "../view/json.js";
 import { result } from "../view/card.js";
-import { empty, failed, note, toast } from "../view/note.js";
+import { empty, failed, note, toast, verdictLine } from "../view/note.js";
 import { ask, questions } from "../view/permission.js";
 
-// What the feed has told of calls, since the page was opened.
+// What the feed has told of calls since the page was opened: their times, and whether they came from the cache.
 const seen = new Map();
 listen((kind, data) => {
   if (kind !== "tool_result") return;
-  const own = seen.get(data.toolCall.name) ?? { calls: 0, failed: 0, cached: 0, times: [] };
+  const own = seen.get(data.toolCall.name) ?? { calls: 0, cached: 0, times: [] };
   own.calls++;
-  own.failed += data.ok ? 0 : 1;
   own.cached += data.cached ? 1 : 0;
   own.times = [...own.times.slice(-199), data.ms];
   seen.set(data.toolCall.name, own);
 });
 
+const LINES = '[execution]\n\n[[providers]]\nname = "serper"\nkind = "serper"\napi_key = "env:SERPER_API_KEY"\n';
 const GOOD = ["ready", "healthy", "up", "ok"];
 const GLYPH = (state) => (GOOD.includes(state) ? "done" : ["starting", "restarting"].includes(state) ? "running" : "error");
 const half = (times) => [...times].sort((one, other) => one - other)[Math.floor(times.length / 2)];
 
 export default function tools({ place, heading, route }) {
-  let list = { tools: [], providers: [], execution: true }, rules = { rules: [], auto_approve: false }, problem = null, find = "";
-  const waiting = h("div", { class: "stack" });
-  const search = h("input", { type: "search", class: "grow", "data-search": "", placeholder: "Find a tool", "aria-label": "Find a tool", oninput: () => {
+  let list = { tools: [], providers: [], execution: true }, rules = { rules: [], auto_approve: false }, counts = new Map(), paintFacts = () => {}, problem = null, find = "";
+  const waiting = h("div.stack");
+  const search = h("input.grow", { type: "search", "data-search": "", placeholder: "Find a tool", "aria-label": "Find a tool", oninput: () => {
     find = search.value.toLowerCase();
     paintList();
   } });
-  const pick = h("div", { class: "pick", role: "navigation", "aria-label": "Tools" });
-  const shown = h("section", { class: "stack", "aria-label": "Tool" });
-  const summary = h("span", { class: "figure" });
-  const root = h("div", { class: "choose" }, h("div", { class: "pick stack" }, search, pick), shown);
-  fill(place, h("div", { class: "bar" }, heading, summary), waiting, root);
+  const pick = h("div.pick", { role: "navigation", "aria-label": "Tools" });
+  const shown = h("section.stack", { "aria-label": "Tool" });
+  const summary = h("span.figure");
+  const root = h("div.choose", h("div.pick.stack", search, pick), shown);
+  fill(place, h("div.bar", heading, summary), waiting, root);
 
-  const stopQuestions = effect(() => fill(waiting, questions.value.length ? h("section", { class: "stack" }, h("h2", null, "Questions"), questions.value.map((own) => h("div", { class: "note info" }, h("div", { class: "row" }, h("strong", { class: "grow clamp" }, name(own.label ?? own.tool)), h("span", { class: "dim" }, name(own.context?.model ?? ""), " ", name(own.context?.domain ?? "")), h("button", { class: "push", onclick: () => ask(own) }, "Review"))))) : null));
+  const stopQuestions = effect(() => fill(waiting, questions.value.length ? h("section.stack", h("h2", "Questions"), questions.value.map((own) => h("div.note.info", h("div.row", h("strong.grow.clamp", name(own.label ?? own.tool)), h("span.dim", name(own.context?.model ?? ""), " ", name(own.context?.domain ?? "")), h("button.push", { onclick: () => ask(own) }, "Review"))))) : null));
   const stopFeed = listen((kind) => {
     if (["registry_changed", "provider_status", "reset"].includes(kind)) load();
     if (kind === "permission_result") loadRules();
+    if (kind === "tool_result") counted ??= setTimeout(countCalls, 500);
   });
+
+  // Counts since toolwire began are in its metrics, which a proxy in front may keep back: then there are none.
+  let counted = null;
+  async function countCalls() {
+    counted = null;
+    try {
+      counts = tallied(await (await request("GET", serverUrl("metrics"))).text());
+    } catch {
+      return;
+    }
+    paintList();
+    paintFacts();
+  }
 
   async function load() {
     if (!session.peek()?.signed_in) return paintList();
@@ -80,11 +95,11 @@ export default function tools({ place, heading, route }) {
       const own = list.tools.filter((tool) => tool.provider === provider.name && `${tool.name} ${tool.label ?? ""}`.toLowerCase().includes(find));
       if (find && !own.length) return null;
       return [
-        h("h2", null, h("a", { href: href("tools", "", { provider: provider.name }) }, name(provider.name)), h("span", { class: "small row" }, glyph(GLYPH(provider.state)), name(provider.state)), h("span", { class: "small push" }, `${provider.tools}`)),
-        h("ul", null, own.map((tool) => {
-          const facts = seen.get(tool.name);
+        h("h2", h("a", { href: href("tools", "", { provider: provider.name }) }, name(provider.name)), h("span.small.row", glyph(GLYPH(provider.state)), name(provider.state)), h("span.small.push", `${provider.tools}`)),
+        h("ul", own.map((tool) => {
+          const own = counts.get(tool.name);
           const state = !tool.enabled ? "off" : tool.permission === "allow" ? "on" : tool.permission;
-          return h("li", null, h("a", { href: href("tools", tool.name), "aria-current": tool.name === route.id ? "true" : null, class: tool.enabled ? "" : "off" }, h("span", null, name(tool.name)), h("span", { class: "dim" }, state), h("span", { class: "num dim" }, facts ? `${facts.calls}` : "")));
+          return h("li", h("a", { href: href("tools", tool.name), "aria-current": tool.name === route.id ? "true" : null, class: tool.enabled ? "" : "off" }, h("span", name(tool.name)), h("span.dim", state), h("span.num.dim", own?.failed ? [h("span.bad", `${count(own.failed)} failed`), " of "] : "", own ? count(own.calls) : "")));
         })),
       ];
     }));
@@ -92,7 +107,7 @@ export default function tools({ place, heading, route }) {
 
   function paintOne() {
     root.classList.toggle("chosen", Boolean(route.id || route.query.get("provider")));
-    if (!list.execution) return fill(shown, empty("No hosted tools", h("p", { class: "dim" }, "The configuration has no table [execution]. Add these lines to run a web search for models:"), h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Lines to add" }, '[execution]\n\n[[providers]]\nname = "serper"\nkind = "serper"\napi_key = "env:SERPER_API_KEY"'), h("div", null, h("button", { onclick: () => copied('[execution]\n\n[[providers]]\nname = "serper"\nkind = "serper"\napi_key = "env:SERPER_API_KEY"\n') }, "Copy"))));
+    if (!list.execution) return fill(shown, empty("No hosted tools", h("p.dim", "The configuration has no table [execution]. Add these lines to run a web search for models:"), region("pre.code", "Lines to add", LINES), h("div", h("button", { onclick: () => copied(LINES) }, "Copy"))));
     const provider = list.providers.find((own) => own.name === route.query.get("provider"));
     const tool = list.tools.find((own) => own.name === route.id);
     if (tool) fill(shown, back(), toolView(tool));
@@ -101,7 +116,7 @@ export default function tools({ place, heading, route }) {
     else fill(shown, rulesView());
   }
 
-  const back = () => h("a", { class: "back", href: href("tools") }, "‹ All tools");
+  const back = () => h("a.back", { href: href("tools") }, "‹ All tools");
 
   function toolView(tool) {
     const on = h("input", { type: "checkbox", role: "switch", checked: tool.enabled, onchange: async () => {
@@ -115,10 +130,15 @@ export default function tools({ place, heading, route }) {
       }
     } });
     const provider = list.providers.find((own) => own.name === tool.provider) ?? {};
-    const facts = seen.get(tool.name);
+    const known = h("div");
+    paintFacts = () => {
+      const own = counts.get(tool.name) ?? { calls: 0, failed: 0 }, recent = seen.get(tool.name);
+      fill(known, facts([["Permission", tool.permission], ["Offered", { force: "always", selective: "when asked for", off: "never" }[tool.injection] ?? tool.injection], ["Timeout", duration(tool.timeout_ms)], ["Cache", tool.cache_ttl_ms ? duration(tool.cache_ttl_ms) : "off"], ["Calls", count(own.calls)], ["Failed", own.calls ? `${count(own.failed)}, ${percent(own.failed / own.calls)}` : "0"], ["Time p50", recent && duration(half(recent.times))], ["From the cache", recent && percent(recent.cached / recent.calls)]]));
+    };
+    paintFacts();
     const fields = form(tool.parameters, `Arguments of ${tool.name}`);
-    const out = h("div", { class: "stack" });
-    const run = h("button", { class: "main", onclick: async () => {
+    const out = h("div.stack");
+    const run = h("button.main", { onclick: async () => {
       let input;
       try {
         input = fields.read();
@@ -127,12 +147,12 @@ export default function tools({ place, heading, route }) {
       }
       run.disabled = true;
       const began = Date.now();
-      const timer = setInterval(() => fill(out, h("p", { class: "row dim", role: "status" }, glyph("running"), `Running, ${duration(Date.now() - began)}`)), 500);
+      const timer = setInterval(() => fill(out, status("running", `Running, ${duration(Date.now() - began)}`)), 500);
       try {
         const ran = await call("POST", `tools/${part(tool.name)}/run`, `{"input":${input}}`);
         const path = ran.result?.path ?? ran.result?.error?.path;
         if (!ran.ok && path) fields.wrong(path, ran.result.message ?? ran.result.error?.message);
-        fill(out, h("p", { class: "row", role: "status" }, glyph(ran.ok ? "done" : "error"), ran.ok ? "ok" : "failed", h("span", { class: "dim" }, duration(ran.ms))),
+        fill(out, status(ran.ok ? "done" : "error", ran.ok ? "ok" : "failed", h("span.dim", duration(ran.ms))),
           ran.ok ? result(ran.result) : [note(ran.result?.error ?? (typeof ran.result === "object" ? ran.result : { message: String(ran.result) }), { facts: { tool: tool.name, provider: tool.provider } }), json(ran.result, "Result", 2)]);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
@@ -154,43 +174,49 @@ export default function tools({ place, heading, route }) {
     };
     const mine = rules.rules.filter((rule) => rule.tool === tool.name);
     return [
-      h("div", { class: "row" }, h("h2", null, name(tool.name)), tool.label && h("span", { class: "dim" }, name(tool.label)), h("label", { class: "push" }, on, "On")),
-      h("p", { class: "row dim" }, glyph(GLYPH(provider.state)), h("a", { href: href("tools", "", { provider: tool.provider }) }, name(tool.provider)), name(provider.state ?? "")),
-      h("p", null, name(tool.description ?? "")),
-      h("dl", { class: "facts" }, [["Permission", tool.permission], ["Offered", { force: "always", selective: "when asked for", off: "never" }[tool.injection] ?? tool.injection], ["Timeout", duration(tool.timeout_ms)], ["Cache", tool.cache_ttl_ms ? duration(tool.cache_ttl_ms) : "off"], ["Calls seen", facts ? count(facts.calls) : "0"], ["Failed", facts ? percent(facts.failed / facts.calls) : "–"], ["p50", facts ? duration(half(facts.times)) : "–"], ["From the cache", facts ? percent(facts.cached / facts.calls) : "–"]].map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, name(value))))),
-      h("h3", null, "Try it"),
+      h("div.row", h("h2", name(tool.name)), tool.label && h("span.dim", name(tool.label)), h("label.push", on, "On")),
+      h("p.row.dim", glyph(GLYPH(provider.state)), h("a", { href: href("tools", "", { provider: tool.provider }) }, name(tool.provider)), name(provider.state ?? "")),
+      h("p", name(tool.description ?? "")),
+      known,
+      h("h3", "Try it"),
       fields,
-      h("div", { class: "row" }, run, h("button", { onclick: curl }, "Copy as curl")),
+      h("div.row", run, h("button", { onclick: curl }, "Copy as curl")),
       out,
-      h("details", { class: "fold" }, h("summary", null, "Schema"), h("div", null, json(tool.parameters ?? {}, "Schema", 3))),
-      mine.length ? h("details", { class: "fold", open: true }, h("summary", null, `Rules ${mine.length}`), h("div", null, ruleList(mine))) : null,
+      h("details.fold", h("summary", "Schema"), h("div", json(tool.parameters ?? {}, "Schema", 3))),
+      mine.length ? h("details.fold", { open: true }, h("summary", `Rules ${mine.length}`), h("div", ruleList(mine))) : null,
     ];
   }
 
   function providerView(provider) {
-    const out = h("div", { class: "stack" });
-    const act = (path, method, show) => async () => {
+    const out = h("div.stack"), log = h("div.stack");
+    const ask = async (path, method, place, show) => {
+      fill(place, status("running", "Waiting for it"));
       try {
-        show(await call(method, `providers/${part(provider.name)}/${path}`, method === "GET" ? undefined : {}));
+        fill(place, show(await call(method, `providers/${part(provider.name)}/${path}`, method === "GET" ? undefined : {})));
       } catch (error) {
-        fill(out, note(error, { facts: { provider: provider.name } }));
+        fill(place, note(error, { facts: { provider: provider.name } }));
       }
     };
-    const verdicts = { valid: "It can be used.", invalid: "It rejected the key.", unreachable: "It cannot be reached.", rate_limited: "It limits requests now." };
+    const act = (label, ...asked) => h("button", { onclick: () => ask(...asked) }, label);
+    const hasKey = !["mcp", "http", "command"].includes(provider.kind), writesLog = ["mcp", "command"].includes(provider.kind);
+    const readLog = ["log", "GET", log, ({ lines }) => [h("h3", "Log"), region("pre.code", "Log", lines.length ? lines.map((line) => `${visible(line)}\n`) : "Nothing was written.")]];
+    if (writesLog) ask(...readLog);
     return [
-      h("div", { class: "row" }, h("h2", null, name(provider.name)), h("span", { class: "tag" }, name(provider.kind ?? "")), h("span", { class: "row" }, glyph(GLYPH(provider.state)), name(provider.state))),
-      provider.reason && h("p", null, name(provider.reason)),
-      h("div", { class: "row" },
-        h("button", { onclick: act("test", "POST", ({ verdict }) => fill(out, h("p", { class: "row", role: "status" }, glyph(verdict === "valid" ? "done" : "error"), verdicts[verdict] ?? verdict))) }, "Test"),
-        h("button", { onclick: act("restart", "POST", () => toast(`${provider.name} is restarted`)) }, "Restart"),
-        h("button", { onclick: act("log", "GET", ({ lines }) => fill(out, h("h3", null, "Log"), h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Log" }, lines.length ? lines.map((line) => `${name(line).textContent}\n`) : "Nothing was written."))) }, "Log"),
+      h("div.row", h("h2", name(provider.name)), h("span.tag", name(provider.kind ?? "")), h("span.row", glyph(GLYPH(provider.state)), name(provider.state))),
+      provider.reason && h("p", name(provider.reason)),
+      h("div.row",
+        act("Test", "test", "POST", out, ({ verdict }) => verdictLine(verdict, hasKey)),
+        provider.kind === "mcp" && act("Restart", "restart", "POST", out, () => status("done", `${provider.name} is restarted`)),
+        writesLog && act("Read the log again", ...readLog),
         h("a", { href: href("settings", `providers.${provider.name}`) }, "Settings")),
       out,
-      provider.registrations?.length ? h("table", { class: "plain" }, h("thead", null, h("tr", null, ["Registered", "Label", "Tools"].map((text) => h("th", null, text)))), h("tbody", null, provider.registrations.map((own) => h("tr", null, h("td", null, name(own.id)), h("td", null, name(own.label ?? "")), h("td", null, name([own.tools].flat().join(", "))))))) : null,
+      h("ul.why", list.tools.filter((tool) => tool.provider === provider.name).map((tool) => h("li.wide", h("a", { href: href("tools", tool.name) }, name(tool.name)), h("span.clamp.dim", name(tool.description ?? ""))))),
+      provider.registrations?.length ? h("table.plain", h("thead", h("tr", ["Registered", "Label", "Tools"].map((text) => h("th", text)))), h("tbody", provider.registrations.map((own) => h("tr", h("td", name(own.id)), h("td", name(own.label ?? "")), h("td", name([own.tools].flat().join(", "))))))) : null,
+      log,
     ];
   }
 
-  const ruleList = (own) => h("ul", { class: "stack" }, own.map((rule) => h("li", { class: "row" }, h("span", { class: `tag ${rule.granted ? "result" : "error"}` }, rule.granted ? "allowed" : "denied"), h("strong", null, name(rule.tool)), rule.domain && h("span", null, "for ", name(rule.domain)), h("span", { class: "faint" }, `used ${count(rule.use_count)} times${rule.last_used ? `, ${ago(rule.last_used, Date.now())} ago` : ""}`), h("button", { class: "push", "aria-label": `Forget the rule for ${rule.tool}`, onclick: async () => {
+  const ruleList = (own) => h("ul.stack", own.map((rule) => h("li.row", h("span", { class: `tag ${rule.granted ? "result" : "error"}` }, rule.granted ? "allowed" : "denied"), h("strong", name(rule.tool)), rule.domain && h("span", "for ", name(rule.domain)), h("span.faint", `used ${count(rule.use_count)} times${rule.last_used ? `, ${ago(rule.last_used, Date.now())} ago` : ""}`), h("button.push", { "aria-label": `Forget the rule for ${rule.tool}`, onclick: async () => {
     try {
       await call("DELETE", `permissions/rules/${part(rule.id)}`, {});
       await loadRules();
@@ -211,15 +237,16 @@ export default function tools({ place, heading, route }) {
       }
     } });
     return [
-      h("h2", null, "Permissions"),
-      h("p", { class: "dim" }, "Choose a tool to see and try it. What was answered once and remembered is below."),
-      h("label", null, auto, "Answer all questions with yes"),
-      rules.rules.length ? ruleList(rules.rules) : h("p", { class: "faint" }, "No rules are remembered."),
+      h("h2", "Permissions"),
+      h("p.dim", "Choose a tool to see and try it. What was answered once and remembered is below."),
+      h("label", auto, "Answer all questions with yes"),
+      rules.rules.length ? ruleList(rules.rules) : h("p.faint", "No rules are remembered."),
     ];
   }
 
   load();
   loadRules();
+  countCalls();
   return {
     route(next) {
       route = next;

@@ -1,6 +1,6 @@
 // A call of a tool: what it was given, how it goes, what it returned.
 
-import { fill, glyph, h, name } from "../core/dom.js";
+import { fill, glyph, h, name, region } from "../core/dom.js";
 import { imagePath, visible } from "../core/text.js";
 import { duration } from "../core/time.js";
 import { carousel } from "./carousel.js";
@@ -9,7 +9,7 @@ import { note } from "./note.js";
 
 const WORDS = {
   arriving: "arguments arrive", asking: "waits for permission", queued: "queued", running: "running", ok: "ok", cached: "ok, from the cache",
-  failed: "failed", denied: "denied", cancelled: "cancelled", cut: "not run: it was cut off", repeated: "not run: the same call again", returned: "returned to the client",
+  failed: "failed", denied: "denied", expired: "not answered in time", cancelled: "cancelled", cut: "not run: it was cut off", repeated: "not run: the same call again", returned: "returned to the client",
 };
 const GLYPH = { ok: "done", cached: "done", returned: "done", arriving: "running", running: "running", queued: "waiting", asking: "waiting", cancelled: "cancelled" };
 
@@ -17,26 +17,29 @@ const GLYPH = { ok: "done", cached: "done", returned: "done", arriving: "running
 export function card(call, facts) {
   const summary = h("summary");
   const body = h("div");
-  const element = h("details", { class: "card" }, summary, body);
+  const element = h("details.card", summary, body);
   const own = { element, update, call };
   element.addEventListener("toggle", () => element.open && paintBody());
 
   function update(change = {}) {
     Object.assign(call, change);
-    element.classList.toggle("failed", ["failed", "denied"].includes(call.state));
+    const hasFailed = ["failed", "denied", "expired", "repeated"].includes(call.state);
+    // What to do about it is inside.
+    if (hasFailed && !element.classList.contains("failed")) element.open = true;
+    element.classList.toggle("failed", hasFailed);
     const time = call.ms != null ? duration(call.ms) : call.startedAt && call.state === "running" ? duration(Date.now() - call.startedAt) : "";
     const tail = call.progress ?? call.inputText ?? (call.input === undefined ? "" : JSON.stringify(call.input));
-    fill(summary, h("strong", null, name(call.name)), h("span", { class: "row small" }, glyph(GLYPH[call.state] ?? "error"), h("span", null, WORDS[call.state] ?? call.state)), h("span", { class: "push small dim" }, time), h("span", { class: "tail cut mono" }, visible(call.inputText ? tail.slice(-160) : tail.slice(0, 160))));
+    fill(summary, h("strong", name(call.name)), h("span.row.small", glyph(GLYPH[call.state] ?? "error"), h("span", WORDS[call.state] ?? call.state)), h("span.push.small.dim", time), h("span.tail.cut.mono", visible(call.inputText ? tail.slice(-160) : tail.slice(0, 160))));
     if (element.open) paintBody();
     return own;
   }
 
   function paintBody() {
     const parts = [];
-    if (call.input !== undefined || call.inputText) parts.push(h("h3", { class: "small dim" }, "Arguments"), json(call.inputText ?? call.input, "Arguments", 2));
-    else if (call.input_bytes != null) parts.push(h("p", { class: "dim" }, `Arguments: ${call.input_bytes} bytes, not captured`));
+    if (call.input !== undefined || call.inputText) parts.push(h("h3.small.dim", "Arguments"), json(call.inputText ?? call.input, "Arguments", 2));
+    else if (call.input_bytes != null) parts.push(h("p.dim", `Arguments: ${call.input_bytes} bytes, not captured`));
     if (call.code) parts.push(note({ code: call.code, message: typeof call.result === "string" ? call.result : undefined }, { facts }));
-    else if (call.result !== undefined) parts.push(h("h3", { class: "small dim" }, "Result"), result(call.result));
+    else if (call.result !== undefined) parts.push(h("h3.small.dim", "Result"), result(call.result));
     fill(body, parts);
   }
 
@@ -57,7 +60,7 @@ export function result(value) {
       // Text that only begins like JSON.
     }
   }
-  return h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": "Result" }, visible(text.slice(0, 100_000)));
+  return region("pre.code", "Result", visible(text.slice(0, 100_000)));
 }
 
 function images(value) {

@@ -14,16 +14,16 @@ class Carousel extends HTMLElement {
     this.paths = paths;
     this.slides = paths.map((path, index) => {
       const image = h("img", { src: serverUrl(path).href, alt: alt || "Generated image", decoding: "async" });
-      const slide = h("div", { class: "slide", role: "group", "aria-roledescription": "slide", "aria-label": `${index + 1} of ${paths.length}` }, image);
-      image.addEventListener("error", () => fill(slide, h("p", { class: "dim" }, "This image has expired.")));
+      const slide = h("div.slide", { role: "group", "aria-roledescription": "slide", "aria-label": `${index + 1} of ${paths.length}` }, image);
+      image.addEventListener("error", () => fill(slide, h("p.dim", "This image has expired.")));
       return slide;
     });
-    const turn = (label, sign, step) => h("button", { class: "turn", "aria-label": label, onclick: () => this.#turn(this.#at + step) }, h("span", { "aria-hidden": "true" }, sign));
+    const turn = (label, sign, step) => h("button.turn", { "aria-label": label, onclick: () => this.#turn(this.#at + step) }, h("span", { "aria-hidden": "true" }, sign));
     this.counter = h("span", { "aria-live": "polite" });
     this.download = h("a", { download: "" }, "Download");
     fill(this,
-      h("div", { class: "stage" }, this.slides),
-      h("div", { class: "row" }, paths.length > 1 && [turn("Previous image", "‹", -1), this.counter, turn("Next image", "›", 1)], h("span", { class: "push" }, this.download)));
+      h("div.stage", this.slides),
+      h("div.row", paths.length > 1 && [turn("Previous image", "‹", -1), this.counter, turn("Next image", "›", 1)], h("span.push", this.download)));
     this.addEventListener("keydown", (event) => {
       const to = { ArrowLeft: this.#at - 1, ArrowRight: this.#at + 1, Home: 0, End: this.paths.length - 1 }[event.key];
       if (to === undefined) return;

@@ -11,12 +11,12 @@ class Form extends HTMLElement {
     this.setAttribute("aria-label", label);
     this.errors = new Map();
     this.model = field(schema ?? {});
-    this.body = h("div", { class: "stack" });
-    this.text = h("textarea", { class: "mono", rows: 6, "aria-label": `${label} as JSON`, spellcheck: "false" });
+    this.body = h("div.stack");
+    this.text = h("textarea.mono", { rows: 6, "aria-label": `${label} as JSON`, spellcheck: "false" });
     this.asJson = false;
-    this.toggle = h("button", { class: "plain", "aria-pressed": "false", onclick: () => this.#toggle() }, "Edit as JSON");
+    this.toggle = h("button.plain", { "aria-pressed": "false", onclick: () => this.#toggle() }, "Edit as JSON");
     this.root = this.model.kind === "group" ? this.#group(this.model, "") : this.#part(this.model, "", label);
-    fill(this, this.body, h("div", { class: "row" }, this.toggle));
+    fill(this, this.body, h("div.row", this.toggle));
     fill(this.body, this.root.element);
     return this;
   }
@@ -75,9 +75,9 @@ class Form extends HTMLElement {
 
   #group(model, path) {
     const parts = model.fields.map((own) => ({ key: own.key, isRequired: own.isRequired, ...this.#part(own, `${path}/${pointer(own.key)}`, own.key) }));
-    if (!parts.length) return { element: h("p", { class: "dim" }, "No arguments."), read: () => "{}", write() {} };
+    if (!parts.length) return { element: h("p.dim", "No arguments."), read: () => "{}", write() {} };
     return {
-      element: h("div", { class: "stack" }, parts.map((part) => part.element)),
+      element: h("div.stack", parts.map((part) => part.element)),
       read: () => `{${parts.map((part) => [part.key, part.read(part.isRequired)]).filter(([, text]) => text !== undefined).map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",")}}`,
       write: (value) => parts.forEach((part) => part.write(value?.[part.key])),
     };
@@ -86,7 +86,7 @@ class Form extends HTMLElement {
   #part(model, path, label) {
     if (model.kind === "group" && model.fields?.length) {
       const group = this.#group(model, path);
-      return { ...group, element: h("fieldset", null, h("legend", null, name(label)), group.element), read: (required) => { const text = group.read(); return text === "{}" && !required ? undefined : text; } };
+      return { ...group, element: h("fieldset", h("legend", name(label)), group.element), read: (required) => { const text = group.read(); return text === "{}" && !required ? undefined : text; } };
     }
     if (model.kind === "list") return this.#list(model, path, label);
     if (model.kind === "variants") return this.#variants(model, path, label);
@@ -94,8 +94,8 @@ class Form extends HTMLElement {
     const { control } = made;
     control.id = fresh("field");
     const help = [model.help, limits(model)].filter(Boolean).join(" · ");
-    const helpLine = help && h("p", { class: "help small dim", id: `${control.id}-help` }, name(help));
-    const wrong = h("p", { class: "wrong small", id: `${control.id}-wrong`, hidden: true });
+    const helpLine = help && h("p.help.small.dim", { id: `${control.id}-help` }, name(help));
+    const wrong = h("p.wrong.small", { id: `${control.id}-wrong`, hidden: true });
     control.setAttribute("aria-describedby", [help && helpLine.id, wrong.id].filter(Boolean).join(" "));
     if (model.isRequired) control.setAttribute("aria-required", "true");
     const show = (message) => {
@@ -106,7 +106,7 @@ class Form extends HTMLElement {
     this.errors.set(path, show);
     made.write(model.initial);
     return {
-      element: h("div", { class: "field" }, h("label", { for: control.id }, h("span", null, name(label), model.isRequired && h("span", { "aria-hidden": "true" }, " *"))), h("div", null, control), helpLine, wrong),
+      element: h("div.field", h("label", { for: control.id }, h("span", name(label), model.isRequired && h("span", { "aria-hidden": "true" }, " *"))), h("div", control), helpLine, wrong),
       read: (required = model.isRequired) => {
         const { text, error } = made.read();
         if (error) show(error);
@@ -118,12 +118,12 @@ class Form extends HTMLElement {
   }
 
   #list(model, path, label) {
-    const items = h("div", { class: "stack" });
+    const items = h("div.stack");
     const parts = [];
     const put = (value) => {
       const part = this.#part(model.item, `${path}/${parts.length}`, `${label} ${parts.length + 1}`);
       if (value !== undefined) part.write(value);
-      const row = h("div", { class: "row" }, h("div", { class: "grow" }, part.element), h("button", { class: "plain", "aria-label": `Remove ${label} ${parts.length + 1}`, onclick: () => {
+      const row = h("div.row", h("div.grow", part.element), h("button.plain", { "aria-label": `Remove ${label} ${parts.length + 1}`, onclick: () => {
         parts.splice(parts.indexOf(part), 1);
         row.remove();
       } }, "×"));
@@ -131,7 +131,7 @@ class Form extends HTMLElement {
       items.append(row);
     };
     return {
-      element: h("fieldset", null, h("legend", null, name(label)), model.help && h("p", { class: "small dim" }, name(model.help)), items, h("div", null, h("button", { onclick: () => put() }, "Add"))),
+      element: h("fieldset", h("legend", name(label)), model.help && h("p.small.dim", name(model.help)), items, h("div", h("button", { onclick: () => put() }, "Add"))),
       read: (required) => (parts.length || required ? `[${parts.map((part) => part.read(true) ?? "null").join(",")}]` : undefined),
       write: (value) => {
         parts.length = 0;
@@ -150,7 +150,7 @@ class Form extends HTMLElement {
       fill(place, part.element);
     };
     put();
-    return { element: h("fieldset", null, h("legend", null, name(label)), choice, place), read: (required) => part.read(required), write: (value) => part.write(value) };
+    return { element: h("fieldset", h("legend", name(label)), choice, place), read: (required) => part.read(required), write: (value) => part.write(value) };
   }
 }
 customElements.define("tw-form", Form);
@@ -189,7 +189,7 @@ const CONTROLS = {
     return { control, read: () => ({ text: control.value || undefined }), write: (value) => { control.value = value === undefined ? "" : JSON.stringify(value); } };
   },
   const: (model) => ({ control: h("input", { readOnly: true, value: JSON.stringify(model.value) }), read: () => ({ text: JSON.stringify(model.value) }), write() {} }),
-  json: () => typed(h("textarea", { class: "mono", rows: 3, spellcheck: "false", placeholder: "JSON" }), (value) => {
+  json: () => typed(h("textarea.mono", { rows: 3, spellcheck: "false", placeholder: "JSON" }), (value) => {
     try {
       read(value);
       return { text: value };

@@ -21,38 +21,38 @@ class Json extends HTMLElement {
   show(text, label = "JSON", depth = 1) {
     this.replaceChildren();
     if (text.length > MAX_TEXT) {
-      this.append(h("pre", null, visible(text.slice(0, 65536))), h("p", { class: "row" }, `The first 64 KB of ${bytes(text.length)}.`, h("button", { onclick: () => save("value.json", text, "application/json") }, "Download")));
+      this.append(h("pre", visible(text.slice(0, 65536))), h("p.row", `The first 64 KB of ${bytes(text.length)}.`, h("button", { onclick: () => save("value.json", text, "application/json") }, "Download")));
       return this;
     }
     let root;
     try {
       root = read(text);
     } catch (error) {
-      this.append(h("p", { class: "small dim" }, `Not JSON: ${error.message}`), h("pre", null, visible(text)));
+      this.append(h("p.small.dim", `Not JSON: ${error.message}`), h("pre", visible(text)));
       return this;
     }
     const tree = h("div", { role: "tree", "aria-label": label, onkeydown: (event) => this.#key(event), onclick: (event) => this.#click(event) });
     tree.append(this.#item(root, undefined, "", depth));
     tree.firstChild.tabIndex = 0;
-    this.append(tree, h("div", { class: "row" }, h("button", { class: "plain", onclick: () => copied(text) }, "Copy all")));
+    this.append(tree, h("div.row", h("button.plain", { onclick: () => copied(text) }, "Copy all")));
     return this;
   }
 
   #item(node, key, path, depth) {
-    const line = h("div", { class: "line" });
+    const line = h("div.line");
     const item = h("div", { role: "treeitem", tabindex: -1, "aria-selected": "false" }, line);
     Object.assign(item, { node, path });
     if (node.entries) {
       const [open, close] = node.kind === "object" ? "{}" : "[]";
       const size = node.entries.length;
       item.setAttribute("aria-expanded", "false");
-      item.turn = h("span", { class: "turn", "aria-hidden": "true" }, "▸");
+      item.turn = h("span.turn", { "aria-hidden": "true" }, "▸");
       line.append(item.turn);
       label(line, key);
-      line.append(h("span", { class: "faint" }, size ? `${open} ${size} ${close}` : open + close));
+      line.append(h("span.faint", size ? `${open} ${size} ${close}` : open + close));
       if (depth > 0 && size) this.#turn(item, true, depth - 1);
     } else {
-      line.append(h("span", { class: "turn", "aria-hidden": "true" }));
+      line.append(h("span.turn", { "aria-hidden": "true" }));
       label(line, key);
       this.#scalar(line, node);
     }
@@ -61,11 +61,11 @@ class Json extends HTMLElement {
 
   #scalar(line, { kind, raw }) {
     const shown = raw.length > MAX_STRING ? raw.slice(0, MAX_STRING) : raw;
-    const text = h("span", { class: kind }, h("bdi", null, visible(shown)));
+    const text = h("span", { class: kind }, h("bdi", visible(shown)));
     line.append(text);
     if (shown !== raw) {
-      line.append(h("button", { class: "plain", onclick: (event) => {
-        fill(text, h("bdi", null, visible(raw)));
+      line.append(h("button.plain", { onclick: (event) => {
+        fill(text, h("bdi", visible(raw)));
         event.target.remove();
       } }, `show all ${bytes(raw.length)}`));
     }
@@ -84,7 +84,7 @@ class Json extends HTMLElement {
         group.append(this.#item(node, part, `${item.path}/${pointer(part)}`, depth));
       });
       if (from + PAGE < entries.length) {
-        group.append(h("button", { class: "plain", onclick: (event) => {
+        group.append(h("button.plain", { onclick: (event) => {
           event.target.remove();
           more(from + PAGE);
         } }, `${entries.length - from - PAGE} more`));
@@ -129,7 +129,7 @@ class Json extends HTMLElement {
 customElements.define("tw-json", Json);
 
 function label(line, key) {
-  if (key !== undefined) line.append(h("span", { class: "key" }, h("bdi", null, visible(key))), ":");
+  if (key !== undefined) line.append(h("span.key", h("bdi", visible(key))), ":");
 }
 
 export const json = (text, what, depth) => document.createElement("tw-json").show(typeof text === "string" ? text : JSON.stringify(text), what, depth);

@@ -17,10 +17,10 @@ class List extends HTMLElement {
     Object.assign(this, { render, sign, onopen: open, onaway: away, none });
     this.setAttribute("role", "grid");
     this.setAttribute("aria-label", label);
-    this.space = h("div", { class: "space", role: "rowgroup" });
-    const heads = columns.map(([text, kind]) => h("div", { role: "columnheader", class: kind }, text || h("span", { class: "only-read" }, "State")));
-    this.empty = h("p", { class: "none", hidden: true });
-    fill(this, h("div", { role: "rowgroup" }, h("div", { class: "head", role: "row", "aria-rowindex": 1 }, heads)), this.space);
+    this.space = h("div.space", { role: "rowgroup" });
+    const heads = columns.map(([text, kind]) => h("div", { role: "columnheader", class: kind }, text || h("span.only-read", "State")));
+    this.empty = h("p.none", { hidden: true });
+    fill(this, h("div", { role: "rowgroup" }, h("div.head", { role: "row", "aria-rowindex": 1 }, heads)), this.space);
     this.after(this.empty);
     this.addEventListener("scroll", () => this.#paint(), { passive: true });
     this.addEventListener("keydown", (event) => this.#key(event));

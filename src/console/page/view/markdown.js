@@ -1,7 +1,7 @@
 // Markdown on the page. Finished blocks are never touched again; only the last one is made anew, once a frame.
 
 import { Stream, inline } from "../core/markdown.js";
-import { fill, h } from "../core/dom.js";
+import { fill, h, region } from "../core/dom.js";
 import { imagePath, safeUrl, visible } from "../core/text.js";
 import { carousel } from "./carousel.js";
 import { copied } from "./json.js";
@@ -11,8 +11,8 @@ export class Prose {
   #done = 0;
   #size = -1;
   #fence = null;
-  #open = h("div", { class: "prose" });
-  element = h("div", { class: "prose" }, this.#open);
+  #open = h("div.prose");
+  element = h("div.prose", this.#open);
 
   push(text) {
     this.#stream.push(text);
@@ -37,7 +37,7 @@ export class Prose {
   #paintFence({ lang, lines, rest }) {
     if (!this.#fence) {
       const [text, last] = [document.createTextNode(""), document.createTextNode("")];
-      fill(this.#open, h("pre", { tabindex: 0, role: "region", "aria-label": `Code ${visible(lang)}` }, h("code", null, text, last)));
+      fill(this.#open, region("pre", `Code ${visible(lang)}`, h("code", text, last)));
       this.#fence = { text, last, count: 0 };
     }
     const own = this.#fence;
@@ -89,29 +89,29 @@ const plain = (parts) => parts.map((part) => (typeof part === "string" ? part : 
 function block(own) {
   switch (own.kind) {
     case "heading":
-      return h(`h${Math.min(6, own.level + 2)}`, null, inlines(inline(own.text)));
+      return h(`h${Math.min(6, own.level + 2)}`, inlines(inline(own.text)));
     case "code": {
-      const copy = h("button", { class: "plain small", onclick: () => copied(own.text) }, "Copy");
-      return h("div", null, h("div", { class: "row small dim" }, visible(own.lang), h("span", { class: "push" }, copy)), h("pre", { tabindex: 0, role: "region", "aria-label": `Code ${visible(own.lang)}` }, h("code", null, visible(own.text))));
+      const copy = h("button.plain.small", { onclick: () => copied(own.text) }, "Copy");
+      return h("div", h("div.row.small.dim", visible(own.lang), h("span.push", copy)), region("pre", `Code ${visible(own.lang)}`, h("code", visible(own.text))));
     }
     case "rule":
       return h("hr");
     case "quote":
-      return h("blockquote", { class: "prose" }, own.blocks.map(block));
+      return h("blockquote.prose", own.blocks.map(block));
     case "list":
       return h(own.isOrdered ? "ol" : "ul", own.isOrdered && own.start !== 1 ? { start: own.start } : null, own.items.map(({ isDone, blocks }) => {
         const mark = isDone !== null && `${isDone ? "☑" : "☐"} `;
         const tight = blocks.length && blocks[0].kind === "paragraph";
-        return h("li", null, mark, tight && inlines(inline(blocks[0].text)), h("div", { class: "prose" }, blocks.slice(tight ? 1 : 0).map(block)));
+        return h("li", mark, tight && inlines(inline(blocks[0].text)), h("div.prose", blocks.slice(tight ? 1 : 0).map(block)));
       }));
     case "table":
-      return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table" }, h("table", null,
-        h("thead", null, h("tr", null, own.head.map((cell) => h("th", null, inlines(inline(cell)))))),
-        h("tbody", null, own.rows.map((row) => h("tr", null, row.map((cell) => h("td", null, inlines(inline(cell)))))))));
+      return region("div.scroll", "Table", h("table",
+        h("thead", h("tr", own.head.map((cell) => h("th", inlines(inline(cell)))))),
+        h("tbody", own.rows.map((row) => h("tr", row.map((cell) => h("td", inlines(inline(cell)))))))));
     case "plain":
-      return h("p", null, visible(own.text));
+      return h("p", visible(own.text));
     default:
-      return h("p", null, inlines(inline(own.text)));
+      return h("p", inlines(inline(own.text)));
   }
 }
 
@@ -120,14 +120,14 @@ const ELEMENTS = { strong: "strong", emphasis: "em", struck: "s" };
 function inlines(parts) {
   return parts.map((part) => {
     if (typeof part === "string") return visible(part);
-    if (part.kind === "code") return h("code", null, visible(part.text));
-    if (ELEMENTS[part.kind]) return h(ELEMENTS[part.kind], null, inlines(part.children));
+    if (part.kind === "code") return h("code", visible(part.text));
+    if (ELEMENTS[part.kind]) return h(ELEMENTS[part.kind], inlines(part.children));
     const url = safeUrl(part.url);
     const text = plain(part.children);
     if (!url) return [visible(text), " (", visible(part.url), ")"];
     // A picture from elsewhere would tell its server that it was seen: it is a link.
     const label = part.kind === "image" ? `${text || "image"} (image)` : inlines(part.children);
     const host = text.includes(url.host) ? "" : ` (${url.host || url.protocol})`;
-    return [h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, label), host && h("small", { class: "faint" }, host)];
+    return [h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, label), host && h("small.faint", host)];
   });
 }

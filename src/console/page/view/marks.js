@@ -20,5 +20,5 @@ export function legend(marked, spans, tail = () => null) {
   const light = (index) => () => {
     for (const own of marked.children) own.classList.toggle("lit", own.dataset.span === String(index));
   };
-  return spans.map((span, index) => h("li", { tabindex: 0, onfocus: light(index), onmouseenter: light(index), onblur: light(-1), onmouseleave: light(-1) }, h("span", { class: "faint" }, `${span.range[0]}–${span.range[1]}`), h("span", null, name(span.why ?? span.kind), span.format && h("span", { class: "faint" }, " ", name(span.format)), tail(span))));
+  return spans.map((span, index) => h("li", { tabindex: 0, onfocus: light(index), onmouseenter: light(index), onblur: light(-1), onmouseleave: light(-1) }, h("span.faint", `${span.range[0]}–${span.range[1]}`), h("span", name(span.why ?? span.kind), (span.rule ?? span.format) && h("code.faint", " ", name(span.rule ?? span.format)), tail(span))));
 }

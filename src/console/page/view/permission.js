@@ -1,7 +1,7 @@
 // Questions whether a call may run. One arrives as a bar that takes no focus, so no key that was meant for something else allows it.
 
 import { call, get, part, serverNow } from "../core/api.js";
-import { announce, fill, h, name } from "../core/dom.js";
+import { announce, dialog, facts, fill, h, name } from "../core/dom.js";
 import { listen } from "../core/feed.js";
 import { effect, signal } from "../core/store.js";
 import { json } from "./json.js";
@@ -30,11 +30,11 @@ const left = (question) => Math.max(0, Math.ceil((question.expires_at - serverNo
 
 // The bar of the shell.
 export function bar() {
-  const element = h("div", { class: "question", role: "region", "aria-label": "Permission question", hidden: true });
+  const element = h("div.question", { role: "region", "aria-label": "Permission question", hidden: true });
   effect(() => {
     const [first, ...more] = questions.value;
     element.hidden = !first;
-    if (first) fill(element, h("strong", { class: "clamp" }, name(first.label ?? first.tool)), h("span", null, "asks to run", more.length ? `, ${more.length} more wait` : ""), h("span", { class: "dim", "data-left": first.request_id }), h("button", { class: "push", onclick: openFirst }, "Review"));
+    if (first) fill(element, h("strong.clamp", name(first.label ?? first.tool)), h("span", "asks to run", more.length ? `, ${more.length} more wait` : ""), h("span.dim", { "data-left": first.request_id }), h("button.push", { onclick: openFirst }, "Review"));
   });
   setInterval(() => {
     const [first] = questions.peek();
@@ -52,7 +52,7 @@ export function openFirst() {
 // The dialog of one question. Its focus begins on Deny, and its buttons wait a moment.
 export function ask(question) {
   const { request_id: id, context = {} } = question;
-  const time = h("span", { class: "dim" });
+  const time = h("span.dim");
   const send = async (given) => {
     if (deny.ariaDisabled) return;
     try {
@@ -61,46 +61,38 @@ export function ask(question) {
     } catch (error) {
       toast(error.winner ? `It was answered elsewhere: ${error.winner.granted ? "allowed" : "denied"}` : error.message, error.winner ? "done" : "failed");
     }
-    questions.value = questions.peek().filter((own) => own.request_id !== id);
-    dialog.close();
+    questions.value = questions.peek().filter((one) => one.request_id !== id);
+    own.close();
   };
   const answer = (given, ...label) => h("button", { "aria-disabled": "true", onclick: () => send(given) }, label);
   const deny = answer({ granted: false }, "Deny");
-  const more = h("button", { class: "plain", onclick: async () => {
+  const more = h("button.plain", { onclick: async () => {
     try {
       question.expires_at = (await call("POST", `permissions/${part(id)}/extend`, {})).expires_at;
     } catch (error) {
       toast(error.message, "failed");
     }
   } }, "More time");
-  const dialog = h("dialog", { "aria-labelledby": `q-${id}` },
-    h("div", { class: "stack" },
-      h("h2", { id: `q-${id}` }, "May ", name(question.label ?? question.tool), " run?"),
-      h("dl", { class: "facts" },
-        [["Tool", question.tool], ["Model", context.model], ["Key", context.key], ["Domain", context.domain]].filter(([, value]) => value).map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, name(value))))),
-      h("h3", null, "Arguments"),
-      h("div", { class: "code" }, json(question.params ?? {}, "Arguments", 3)),
-      h("p", { class: "row" }, time, more),
-      h("div", { class: "row" },
-        deny,
-        answer({ granted: true }, "Allow once"),
-        context.domain && answer({ granted: true, remember: true, scope: "domain" }, "Always for ", name(context.domain)),
-        answer({ granted: true, remember: true, scope: "global" }, "Always"))));
-  setTimeout(() => dialog.querySelectorAll("[aria-disabled]").forEach((button) => button.removeAttribute("aria-disabled")), HANDS_OFF);
+  const own = dialog(["May ", name(question.label ?? question.tool), " run?"], () => [
+    facts([["Tool", question.tool], ["Model", context.model], ["Key", context.key], ["Domain", context.domain]]),
+    h("h3", "Arguments"),
+    h("div.code", json(question.params ?? {}, "Arguments", 3)),
+    h("p.row", time, more),
+    h("div.row",
+      deny,
+      answer({ granted: true }, "Allow once"),
+      context.domain && answer({ granted: true, remember: true, scope: "domain" }, "Always for ", name(context.domain)),
+      answer({ granted: true, remember: true, scope: "global" }, "Always"))]);
+  setTimeout(() => own.querySelectorAll("[aria-disabled]").forEach((button) => button.removeAttribute("aria-disabled")), HANDS_OFF);
   let said = null;
   const tick = () => {
     const seconds = left(question);
     time.textContent = seconds ? `${seconds} s left` : "Not answered in time";
     if ([30, 10].includes(seconds) && said !== seconds) announce(`${said = seconds} seconds left`);
-    if (!seconds && !questions.peek().some((own) => own.request_id === id)) dialog.close();
+    if (!seconds && !questions.peek().some((one) => one.request_id === id)) own.close();
   };
   const timer = setInterval(tick, 1000);
   tick();
-  dialog.addEventListener("close", () => {
-    clearInterval(timer);
-    dialog.remove();
-  });
-  document.body.append(dialog);
-  dialog.showModal();
+  own.addEventListener("close", () => clearInterval(timer));
   deny.focus();
 }

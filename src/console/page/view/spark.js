@@ -22,5 +22,5 @@ export function spark(label, series, format) {
     });
     end();
   });
-  return h("figure", null, h("figcaption", { class: "row small dim" }, label, h("span", { class: "push" }, all.length ? `max ${format(most)}` : "")), shape);
+  return h("figure", h("figcaption.row.small.dim", label, h("span.push", all.length ? `max ${format(most)}` : "")), shape);
 }
