@@ -229,8 +229,13 @@ test("texts are read out of the frames of every dialect", () => {
 test("runs of text fold, and open again", () => {
   const text = { out: [{ kind: "text", text: "a" }] };
   const rows = [...Array(8).fill(text), { out: [{ kind: "call_start" }] }, ...Array(3).fill(text)].map((own, n) => ({ ...own, n: n + 1 }));
-  assert.deepEqual(folded(rows), [{ from: 0, to: 8 }, { at: 8 }, { at: 9 }, { at: 10 }, { at: 11 }]);
+  assert.deepEqual(folded(rows), [{ from: 0, to: 8, run: 1 }, { at: 8 }, { at: 9 }, { at: 10 }, { at: 11 }]);
   assert.equal(folded(rows, new Set([1])).length, 12);
+  const long = Array.from({ length: 40 }, (_, index) => ({ ...rows[0], n: index + 1 }));
+  const near = folded(long, new Set(), 20);
+  assert.deepEqual([near[0], near.at(-1), near.length], [{ from: 0, to: 15, run: 1 }, { from: 24, to: 40, run: 1 }, 11], "what is played is shown");
+  assert.deepEqual(folded(long, new Set(), 40).at(-1), { at: 39 }, "and so is what arrives");
+  assert.deepEqual([kindOf(rows[8]), kindOf({ out: [], held: 3 }), kindOf({ out: [{ kind: "error" }] })], ["call", "held", "failed"]);
 });
 
 test("what a model wrote is put together by hops, and what was covered keeps its length", () => {

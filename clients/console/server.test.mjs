@@ -158,6 +158,8 @@ test("an exchange is watched while it runs, event by event", async (t) => {
   await wire.getByText("**say").first().waitFor();
   assert.equal(await wire.getByText("second half").count(), 0, "the model waits");
   const seen = await page.getByLabel("Replay").getAttribute("max");
+  const before = await page.locator("tw-list .wide.num").last().innerText();
+  await page.waitForFunction((time) => [...document.querySelectorAll("tw-list .wide.num")].at(-1).innerText !== time, before);
   release();
   await wire.getByText("second half").first().waitFor();
   assert.match(await answered, /second half/);

@@ -174,15 +174,23 @@ export function written(rows, calls) {
 export const partsOf = (calls) => calls.flatMap(({ call, name, format, ranges }) => Object.entries(ranges).filter(([, range]) => range).map(([kind, range]) => ({ kind, range, format, why: `${kind} of call ${call}, ${name}` }))).sort((one, other) => one.range[0] - other.range[0]);
 
 const FOLDED = 6;
+const NEAR = 4;
 
-// Runs of plain text become one entry {from, to}; `opened` has the numbers of those that are shown in full.
-export function folded(rows, opened = new Set()) {
+// Runs of plain text become one entry {from, to, run}; `opened` has the numbers `run` of those that are shown in full. What is next to
+// the row `now` is always shown.
+export function folded(rows, opened = new Set(), now = -Infinity) {
   const entries = [];
   for (let at = 0; at < rows.length; ) {
     let end = at;
     while (end < rows.length && kindOf(rows[end]) === "text" && rows[end].out.length === 1 && !rows[end].held) end++;
     if (end - at >= FOLDED && !opened.has(rows[at].n)) {
-      entries.push({ from: at, to: end });
+      const within = (index) => Math.max(at, Math.min(end, index));
+      let [from, to] = [within(now - 1 - NEAR), within(now + NEAR)];
+      if (from - at < FOLDED) from = at;
+      if (end - to < FOLDED) to = end;
+      if (from > at) entries.push({ from: at, to: from, run: rows[at].n });
+      for (let near = from; near < to; near++) entries.push({ at: near });
+      if (to < end) entries.push({ from: to, to: end, run: rows[at].n });
       at = end;
     } else {
       for (end = Math.max(end, at + 1); at < end; at++) entries.push({ at });

@@ -1,6 +1,6 @@
 // Live: the newest exchanges, and one of them event by event.
 
-import { adminUrl, ApiError, call, get, part, request, serverUrl, session } from "../core/api.js";
+import { adminUrl, ApiError, call, get, part, request, serverNow, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
 import { facts, figures, fill, glyph, h, name, pref, region, setPref } from "../core/dom.js";
 import { Exchanges, filter, KEPT } from "../core/exchange.js";
@@ -48,7 +48,8 @@ async function fetchList() {
   isDirty = true;
 }
 
-const timeOf = (row) => row.ms ?? (row.state === "running" ? Date.now() - row.t : null);
+// The list of the server has a time of what still runs, which goes on.
+const timeOf = (row) => (row.state === "running" ? Math.max(0, serverNow() - row.t) : row.ms);
 const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
 
 export default function live({ place, heading, route }) {

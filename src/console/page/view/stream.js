@@ -107,7 +107,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   }
 
   function aligned() {
-    const entries = folded(rows, opened);
+    const entries = folded(rows, opened, now);
     const table = h("div.wire", { role: "table", "aria-label": "Events", tabindex: 0 },
       h("div.headings", { role: "row" }, ["Time", "Upstream", "", "Client"].map((text, index) => h("div", { role: "columnheader", class: index === 2 ? "spine" : "" }, text || h("span.only-read", "Kind")))));
     // Around the current event, so that the number of elements stays small.
@@ -125,8 +125,8 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     paint();
   } }, text)));
 
-  const fold = ({ from, to }) => h("div", { role: "row", class: now <= from ? "ahead" : now <= to ? "current" : "" }, h("div.more", { role: "cell" }, h("button", { onclick: () => {
-    opened.add(rows[from].n);
+  const fold = ({ from, to, run }) => h("div", { role: "row", class: now <= from ? "ahead" : now <= to ? "current" : "" }, h("div.more", { role: "cell" }, h("button", { onclick: () => {
+    opened.add(run);
     paint();
   } }, `${clock(rows[from].t_ms)}  ${to - from} text events`)));
 
