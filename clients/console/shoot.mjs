@@ -44,7 +44,7 @@ async function shoot(page, name, file, fullPage) {
 }
 
 if (isDocs) {
-  for (const [name, scheme] of [["exchange", "light"], ["formats", "dark"]]) {
+  for (const [name, scheme] of [["exchange", "light"], ["formats", "dark"], ["parchment", "light"]]) {
     const { context, page } = await visit(scheme, 1280, 960);
     await shoot(page, name, `console-${name}`, false);
     await context.close();
