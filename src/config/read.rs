@@ -122,7 +122,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
             "where the state is kept that outlives a request, such as the responses that clients of Responses [may \
              continue](dialects.md): `embedded`, in files in `state_dir`; `off`; or the URL of a Redis or Valkey server that \
              several instances [share](scaling.md), as `redis://user:password@host:6379/0`, or `rediss://…` for TLS, or of \
-             its [sentinels](scaling.md). `\"env:NAME\"` and `\"file:PATH\"` keep the password out of the file",
+             its [sentinels](scaling.md), or of a [cluster](scaling.md). `\"env:NAME\"` and `\"file:PATH\"` keep the password \
+             out of the file",
         )
         .file_only(),
         &mut root.store,

@@ -1,4 +1,4 @@
-//! [`StoreAddress`]: the URL of a Redis or Valkey server.
+//! [`StoreAddress`]: the URL of a Redis or Valkey server, or of several.
 
 use std::fmt;
 
@@ -6,16 +6,19 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 /// The URL of a server: `redis://host:6379/0`, or of sentinels that know which server is the primary one:
-/// `redis+sentinel://host:26379,host:26379/name/0`; `rediss…` with TLS. It may have a user and a password, so it is never shown whole.
+/// `redis+sentinel://host:26379,host:26379/name/0`, or of servers of a cluster: `redis+cluster://host:6379,host:6379`; `rediss…` with
+/// TLS. It may have a user and a password, so it is never shown whole.
 #[derive(Clone)]
 pub struct StoreAddress {
     /// As it was written.
     written: SecretString,
-    /// That of the server. With sentinels, its host is one of them.
+    /// That of the server. With sentinels or a cluster, its host is one of them.
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks one"))]
     url: SecretString,
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks them"))]
     sentinels: Option<Sentinels>,
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks them"))]
+    cluster: Option<Vec<Node>>,
     shown: String,
     password: Option<SecretString>,
 }
@@ -29,8 +32,23 @@ pub(crate) struct Sentinels {
     pub(crate) name: String,
 }
 
-/// Sentinels of one address.
-const MAX_SENTINELS: usize = 16;
+/// A server of a cluster, or a sentinel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// A name or an address, without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// Sentinels of one address, or servers of a cluster. A cluster may have more.
+const MAX_NODES: usize = 16;
 
 const EXPECTED: &str =
     "expected the URL of a server such as \"redis://host:6379/0\", or \"rediss://…\" for TLS";
@@ -38,16 +56,52 @@ const EXPECTED: &str =
 const EXPECTED_SENTINELS: &str =
     "expected the URL of sentinels such as \"redis+sentinel://host:26379,host:26379/name/0\"";
 
+const EXPECTED_CLUSTER: &str = "expected the URL of servers of a cluster such as \"redis+cluster://host:6379,host:6379\"; a cluster has database 0 only";
+
+/// Reads several hosts, whose ports may be left out.
+fn nodes(scheme: &str, hosts: &str, port: u16) -> Option<Vec<Node>> {
+    let node = |host: &str| {
+        let url = Url::parse(&format!("{scheme}://{host}")).ok()?;
+        let is_host = url.path().is_empty() && url.query().is_none() && url.fragment().is_none();
+        let name = url.host_str().filter(|name| is_host && url.username().is_empty() && !name.is_empty())?;
+        let host = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Some(Node { host, port: url.port().unwrap_or(port) })
+    };
+    let nodes = hosts.split(',').map(node).collect::<Option<Vec<_>>>()?;
+    (nodes.len() <= MAX_NODES).then_some(nodes)
+}
+
+/// The nodes as they are shown.
+fn listed(nodes: &[Node]) -> String {
+    nodes.iter().map(Node::to_string).collect::<Vec<_>>().join(",")
+}
+
 impl StoreAddress {
     /// Reads a URL.
     ///
     /// # Errors
     /// What is wrong with it. It is not repeated: it may hold a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
-        match written.split_once("+sentinel://") {
-            Some((scheme @ ("redis" | "rediss"), rest)) => Self::of_sentinels(written, scheme, rest),
+        match (written.split_once("+sentinel://"), written.split_once("+cluster://")) {
+            (Some((scheme @ ("redis" | "rediss"), rest)), _) => Self::of_sentinels(written, scheme, rest),
+            (_, Some((scheme @ ("redis" | "rediss"), rest))) => Self::of_cluster(written, scheme, rest),
             _ => Self::of_server(written),
         }
+    }
+
+    fn of_cluster(written: &str, scheme: &str, rest: &str) -> Result<Self, &'static str> {
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let nodes = nodes(scheme, hosts, 6379).ok_or(EXPECTED_CLUSTER)?;
+        let (Some(first), "" | "0") = (nodes.first(), database) else { return Err(EXPECTED_CLUSTER) };
+        let at = if user.is_empty() { "" } else { "@" };
+        let server = Self::of_server(&format!("{scheme}://{user}{at}{first}"))?;
+        Ok(Self {
+            written: SecretString::from(written.to_owned()),
+            shown: format!("{scheme}+cluster://{}", listed(&nodes)),
+            cluster: Some(nodes),
+            ..server
+        })
     }
 
     fn of_sentinels(written: &str, scheme: &str, rest: &str) -> Result<Self, &'static str> {
@@ -55,26 +109,21 @@ impl StoreAddress {
         let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (name, database) = path.split_once('/').unwrap_or((path, "0"));
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_plain) || hosts.split(',').count() > MAX_SENTINELS {
+        if name.is_empty() || !name.bytes().all(is_plain) {
             return Err(EXPECTED_SENTINELS);
         }
-        let (mut urls, mut shown) = (Vec::new(), Vec::new());
-        for host in hosts.split(',') {
-            let url = Url::parse(&format!("{scheme}://{host}")).map_err(|_| EXPECTED_SENTINELS)?;
-            let is_host = url.path().is_empty() && url.query().is_none() && url.fragment().is_none();
-            let name = url.host_str().filter(|name| is_host && !name.is_empty()).ok_or(EXPECTED_SENTINELS)?;
-            let host = format!("{name}:{}", url.port().unwrap_or(26379));
-            urls.push(format!("{scheme}://{host}"));
-            shown.push(host);
-        }
+        let nodes = nodes(scheme, hosts, 26379).ok_or(EXPECTED_SENTINELS)?;
         let at = if user.is_empty() { "" } else { "@" };
-        let host = shown.first().ok_or(EXPECTED_SENTINELS)?;
+        let host = nodes.first().ok_or(EXPECTED_SENTINELS)?;
         let server = Self::of_server(&format!("{scheme}://{user}{at}{host}/{database}"))?;
         let database = if database.is_empty() { "0" } else { database };
         Ok(Self {
             written: SecretString::from(written.to_owned()),
-            shown: format!("{scheme}+sentinel://{}/{name}/{database}", shown.join(",")),
-            sentinels: Some(Sentinels { urls, name: name.to_owned() }),
+            shown: format!("{scheme}+sentinel://{}/{name}/{database}", listed(&nodes)),
+            sentinels: Some(Sentinels {
+                urls: nodes.iter().map(|node| format!("{scheme}://{node}")).collect(),
+                name: name.to_owned(),
+            }),
             ..server
         })
     }
@@ -99,7 +148,7 @@ impl StoreAddress {
         let shown = format!("{}://{host}:{port}/{database}", url.scheme());
         let password = url.password().map(|password| SecretString::from(password.to_owned()));
         let whole = SecretString::from(written.to_owned());
-        Ok(Self { written: whole.clone(), url: whole, sentinels: None, shown, password })
+        Ok(Self { written: whole.clone(), url: whole, sentinels: None, cluster: None, shown, password })
     }
 
     /// The whole URL of the server. It must not be shown. With sentinels, its host and port are not the server's.
@@ -112,6 +161,12 @@ impl StoreAddress {
     #[cfg(feature = "redis")]
     pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
         self.sentinels.as_ref()
+    }
+
+    /// Servers of a cluster, which know the others.
+    #[cfg(feature = "redis")]
+    pub(crate) fn cluster(&self) -> Option<&[Node]> {
+        self.cluster.as_deref()
     }
 
     /// Whether connections use TLS.
@@ -184,8 +239,19 @@ mod tests {
         assert_ne!(address, StoreAddress::parse("rediss+sentinel://a.example/main-1/3").unwrap());
         let short = StoreAddress::parse("redis+sentinel://a/main").unwrap();
         assert_eq!(short.to_string(), "redis+sentinel://a:26379/main/0");
-        let many = ["a"; MAX_SENTINELS + 1].join(",");
+        let many = ["a"; MAX_NODES + 1].join(",");
         assert!(StoreAddress::parse(&format!("redis+sentinel://{many}/main")).is_err());
+    }
+
+    #[test]
+    fn cluster_is_named_by_some_of_its_servers() {
+        let address = StoreAddress::parse("rediss+cluster://user:pa%73s@a.example,[::1]:7000").unwrap();
+        assert_eq!(address.to_string(), "rediss+cluster://a.example:6379,[::1]:7000");
+        assert_eq!(address.covered("***"), "rediss+cluster://***@a.example:6379,[::1]:7000");
+        let node = |host: &str, port| Node { host: host.to_owned(), port };
+        assert_eq!(address.cluster.clone().unwrap(), [node("a.example", 6379), node("::1", 7000)]);
+        assert_eq!(address.url.expose_secret(), "rediss://user:pa%73s@a.example:6379");
+        assert_eq!(StoreAddress::parse("redis+cluster://a/0").unwrap().to_string(), "redis+cluster://a:6379");
     }
 
     #[test]
@@ -210,6 +276,11 @@ mod tests {
             "redis+sentinel://u:secret@h/ma in",
             "redis+sentinel:///main",
             "http+sentinel://u:secret@h/main",
+            "redis+cluster://",
+            "redis+cluster://u:secret@h/1",
+            "redis+cluster://u:secret@h,/0",
+            "redis+cluster://u:secret@h?x",
+            "http+cluster://u:secret@h",
         ] {
             let message = StoreAddress::parse(wrong).unwrap_err();
             assert!(!message.contains("secret") && !message.contains("pw"), "{wrong}");

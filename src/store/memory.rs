@@ -43,11 +43,15 @@ impl Memory {
         self.entries.get(key).cloned()
     }
 
-    /// The oldest values: at most `count`, and no more once they have this many bytes.
+    /// The oldest values from the number `from` on: at most `count`, and no more once they have this many bytes.
     #[cfg(feature = "redis")]
-    pub(super) fn oldest(&self, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
+    pub(super) fn oldest(&self, from: u64, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
         let mut bytes = 0;
-        let entries = self.by_age.values().filter_map(|key| Some((key.clone(), self.entry(key)?)));
+        let entries = self
+            .by_age
+            .range(from..)
+            .map(|(_, key)| key)
+            .filter_map(|key| Some((key.clone(), self.entry(key)?)));
         let within = |(_, entry): &(Key, Entry)| {
             let fits = bytes < max_bytes;
             bytes += entry.value.len();

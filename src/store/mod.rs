@@ -34,9 +34,9 @@ use std::{
 
 use bytes::Bytes;
 
-#[cfg(feature = "redis")]
-pub(crate) use self::address::Sentinels;
 pub use self::address::StoreAddress;
+#[cfg(feature = "redis")]
+pub(crate) use self::address::{Node, Sentinels};
 use self::{disk::Disk, memory::Memory};
 #[cfg(test)]
 pub(crate) use self::{shared_limits::Asked, shared_text::Revised};

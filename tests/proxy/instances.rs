@@ -15,7 +15,7 @@ use toolwire::{
 };
 
 use crate::{
-    independent::redis_server::RedisServer,
+    independent::redis_server::{RedisCluster, RedisServer},
     support::{
         client::{Client, Reply, weather},
         proxy::{Proxy, Setup},
@@ -34,15 +34,25 @@ async fn instance(upstream: &Upstream, server: &RedisServer, execution: &str) ->
     instance_of(Setup { execution: execution.to_owned(), ..Setup::new(upstream.address) }, server).await
 }
 
-async fn instance_of(mut setup: Setup, server: &RedisServer) -> Proxy {
-    setup.store = StoreKind::Redis(StoreAddress::parse(&server.url()).unwrap());
+async fn instance_of(setup: Setup, server: &RedisServer) -> Proxy {
+    instance_at(setup, &server.url()).await
+}
+
+/// An instance with the store of this URL.
+async fn instance_at(mut setup: Setup, url: &str) -> Proxy {
+    setup.store = StoreKind::Redis(StoreAddress::parse(url).unwrap());
     setup.limits.instances = 2;
     setup.start().await
 }
 
 async fn send(proxy: &Proxy, method: Method, path: &str, body: &Value) -> Reply {
+    send_as("k", proxy, method, path, body).await
+}
+
+async fn send_as(key: &str, proxy: &Proxy, method: Method, path: &str, body: &Value) -> Reply {
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(proxy.url(path)).header(AUTHORIZATION, "Bearer k");
+    let shown = format!("Bearer {key}");
+    let request = Request::builder().method(method).uri(proxy.url(path)).header(AUTHORIZATION, shown);
     let request = request.header("content-type", "application/json").body(Full::new(body)).unwrap();
     soon("a response", Client::new().send(request)).await.unwrap()
 }
@@ -366,4 +376,58 @@ async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
     assert_eq!(send(&second, Method::DELETE, &rule, &Value::Null).await.status(), 204);
     assert!(!is_allowed(&first).await && !is_allowed(&second).await);
     assert_eq!(send(&first, Method::DELETE, &rule, &Value::Null).await.status(), 404);
+}
+
+/// Each of three servers has some of the clients.
+#[tokio::test]
+async fn server_of_a_cluster_that_is_away_concerns_only_its_clients() {
+    let Some(mut cluster) = RedisCluster::start(3).unwrap() else { return };
+    let upstream = Upstream::start(at_once).await;
+    let clients: Vec<_> = (0..16).map(|number| format!("k{number}")).collect();
+    let keys = clients
+        .iter()
+        .map(|key| format!("[[keys]]\nname = \"{key}\"\nkey = \"{key}\"\nrequests_per_minute = 1000\n"));
+    let keys: String = keys.collect();
+    let setup = || Setup { execution: keys.clone(), ..Setup::new(upstream.address) };
+    let first = instance_at(setup(), &cluster.url()).await;
+    let second = instance_at(setup(), &cluster.url()).await;
+    let (mut paths, mut nexts) = (Vec::new(), Vec::new());
+    for key in &clients {
+        let body = json!({"model": "m", "input": "one"});
+        let one = send_as(key, &first, Method::POST, "/v1/responses", &body).await.json().await;
+        paths.push(format!("/v1/responses/{}", one["id"].as_str().unwrap()));
+        nexts.push(json!({"model": "m", "input": "two", "previous_response_id": one["id"]}));
+    }
+    let statuses = async |proxy: &Proxy, method: Method, paths: &[String], bodies: &[Value]| {
+        let mut statuses = Vec::new();
+        for ((key, path), body) in clients.iter().zip(paths).zip(bodies) {
+            statuses.push(send_as(key, proxy, method.clone(), path, body).await.status().as_u16());
+        }
+        statuses
+    };
+    let (nothing, posted) =
+        (vec![Value::Null; clients.len()], vec!["/v1/responses".to_owned(); clients.len()]);
+    let all = vec![200; clients.len()];
+    let known = async { while statuses(&second, Method::GET, &paths, &nothing).await != all {} };
+    soon("all responses at the other instance", known).await;
+
+    cluster.servers[0].kill().unwrap();
+    let away = async {
+        while metric(&second, "toolwire_store_away").await != "1" {
+            statuses(&second, Method::GET, &paths, &nothing).await;
+        }
+    };
+    soon("the end of a server", away).await;
+    let continued = statuses(&second, Method::POST, &posted, &nexts).await;
+    let is = |status| continued.iter().filter(|got| **got == status).count();
+    assert!(is(200) > 0 && is(503) > 0 && is(200) + is(503) == clients.len(), "{continued:?}");
+    let plain = vec![json!({"model": "m", "input": "x", "store": false}); clients.len()];
+    assert_eq!(statuses(&second, Method::POST, &posted, &plain).await, all, "what needs no value carries on");
+    let unchecked: usize = metric(&second, "toolwire_unchecked_requests_total").await.parse().unwrap();
+    assert_eq!(unchecked, is(503), "the limits of the others hold for both instances");
+
+    cluster.servers[0].restart().unwrap();
+    let back = async { while statuses(&second, Method::POST, &posted, &nexts).await != all {} };
+    soon("the server", back).await;
+    assert_eq!(metric(&second, "toolwire_store_away").await, "0");
 }

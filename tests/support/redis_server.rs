@@ -1,4 +1,6 @@
-//! A Redis or Valkey server of a test, on a free port of this machine.
+//! A Redis or Valkey server of a test, on a free port of this machine, or a cluster of such servers.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{
     io::{self, Read, Write},
@@ -61,6 +63,16 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it answers to a command whose arguments need no quotes; empty while it does not.
+    pub(crate) fn said(&self, command: &str) -> String {
+        said(self.port, command).unwrap_or_default()
+    }
+
     /// Kills it at once, without letting it finish anything.
     ///
     /// # Errors
@@ -85,6 +97,106 @@ impl Drop for RedisServer {
         // It may have been killed before.
         let _ = self.kill();
     }
+}
+
+/// What the server with this port answers to a command whose arguments need no quotes.
+///
+/// # Errors
+/// It does not answer.
+pub(crate) fn said(port: u16, command: &str) -> io::Result<String> {
+    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    socket.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(socket, "{command}\r\n")?;
+    // It answers, and closes the connection.
+    socket.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).map(|_| answer)
+}
+
+/// How many slots a cluster has.
+const SLOTS: usize = 1 << 14;
+
+/// A cluster, whose servers have about the same number of slots.
+pub(crate) struct RedisCluster {
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts a cluster of so many primary servers, and one more server that has no slots. `None` as with [`RedisServer::start`].
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn start(primaries: usize) -> io::Result<Option<Self>> {
+        let mut servers = Vec::new();
+        for _ in 0..=primaries {
+            let Some(server) = start_of_cluster()? else { return Ok(None) };
+            servers.push(server);
+        }
+        let cluster = Self { servers };
+        for (number, server) in cluster.servers.iter().enumerate() {
+            let (first, end) = (SLOTS * number / primaries, SLOTS * (number + 1) / primaries);
+            if number < primaries {
+                expect_ok(server, &format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1))?;
+            }
+            expect_ok(server, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))?;
+        }
+        let Some((first, others)) = cluster.servers.split_first() else { return Ok(None) };
+        for other in others {
+            expect_ok(first, &format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, bus_of(other)))?;
+        }
+        for server in &cluster.servers {
+            // A line ends with the slots of its server.
+            let count = |nodes: &str, state: &str| nodes.lines().filter(|line| line.contains(state)).count();
+            cluster.until(server, |nodes| {
+                count(nodes, " connected") > primaries && count(nodes, " connected ") >= primaries
+            })?;
+        }
+        Ok(Some(cluster))
+    }
+
+    /// The URL that names two of its servers.
+    pub(crate) fn url(&self) -> String {
+        let hosts = self.servers.iter().take(2).map(|server| format!("127.0.0.1:{}", server.port));
+        format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))
+    }
+
+    /// Waits until what a server knows of the nodes is as expected.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn until(&self, server: &RedisServer, is_so: impl Fn(&str) -> bool) -> io::Result<()> {
+        for _ in 0..PAUSES {
+            let nodes = server.said("CLUSTER NODES");
+            if server.said("CLUSTER INFO").contains("cluster_state:ok") && is_so(&nodes) {
+                return Ok(());
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, server.said("CLUSTER NODES")))
+    }
+}
+
+/// Sends a command that changes something.
+///
+/// # Errors
+/// It is refused.
+pub(crate) fn expect_ok(server: &RedisServer, command: &str) -> io::Result<()> {
+    let answer = server.said(command);
+    let refused = || io::Error::other(format!("{command}: {answer}"));
+    if answer.starts_with("+OK") { Ok(()) } else { Err(refused()) }
+}
+
+fn start_of_cluster() -> io::Result<Option<RedisServer>> {
+    let bus = free_port()?.to_string();
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+    let bus = ["--cluster-port", &bus, "--cluster-require-full-coverage", "no"];
+    RedisServer::start_with(&[options, bus].concat())
+}
+
+/// The port on which servers of a cluster talk to each other.
+fn bus_of(server: &RedisServer) -> &str {
+    let at = server.options.iter().position(|option| option == "--cluster-port");
+    at.and_then(|at| server.options.get(at + 1)).map_or("", String::as_str)
 }
 
 /// A port of this machine that nothing uses.

@@ -9,7 +9,7 @@
 //! A lease is renewed while its response is in progress, so that those of an instance that was killed end by themselves.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, LazyLock, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -17,10 +17,10 @@ use std::{
     time::Duration,
 };
 
-use redis::{Pipeline, Script, ScriptInvocation};
+use redis::{Script, ScriptInvocation};
 use tokio::{
     sync::Notify,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 use super::{
@@ -28,7 +28,11 @@ use super::{
         Owner, StoreError,
         shared_limits::{Admission, Asked, Demand, Lease, Refusal, SharedLimits, Spent, Verdict},
     },
-    Inner, RedisServer, hex,
+    Inner, RedisServer,
+    command::{Command, Failure},
+    hex, read,
+    server::{Line, PROBE_INTERVAL},
+    slots::Slot,
 };
 
 static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("admit.lua")));
@@ -62,7 +66,8 @@ pub(super) struct Settlements {
     instance: String,
     next: AtomicU64,
     open: Mutex<HashMap<Owner, HashSet<Arc<str>>>>,
-    waiting: Mutex<VecDeque<Settlement>>,
+    /// By their numbers.
+    waiting: Mutex<BTreeMap<u64, Settlement>>,
     added: Notify,
 }
 
@@ -95,6 +100,8 @@ struct Settlement {
     spent: Spent,
     /// The server may have done it.
     is_repeated: bool,
+    /// Whether that was so before it was sent the last time.
+    was_repeated: bool,
 }
 
 impl Settlements {
@@ -102,7 +109,7 @@ impl Settlements {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Settlement>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Settlement>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,7 +134,8 @@ impl Settlements {
             tracing::error!("what a request has used is lost: too much waits for the store");
             return;
         }
-        waiting.push_back(Settlement { lease, spent, is_repeated: false });
+        let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        waiting.insert(number, Settlement { lease, spent, is_repeated: false, was_repeated: false });
         drop(waiting);
         self.added.notify_one();
     }
@@ -135,7 +143,7 @@ impl Settlements {
 
 impl SharedLimits for RedisServer {
     fn admit(&self, demand: Demand) -> Asked<Result<Verdict, StoreError>> {
-        if self.inner.reach.is_away() {
+        if self.inner.servers.is_away(slot(demand.owner)) {
             return Box::pin(async { Err(StoreError("the server is away".into())) });
         }
         let inner = Arc::clone(&self.inner);
@@ -168,7 +176,8 @@ async fn admit(inner: &Arc<Inner>, demand: Demand) -> Result<Verdict, StoreError
         .arg(limit(tokens_per_month))
         .arg(demand.tokens);
     script.arg(LEASE).arg(STATE_TTL).arg(MONTH_TTL);
-    let answer: (u64, u64, u64, u64, u64, u64, u64, u64) = inner.limits.script(&script).await?;
+    let answer: (u64, u64, u64, u64, u64, u64, u64, u64) =
+        read(inner.servers.ask(Line::Limits, of_owner(&ADMIT, owner, &script)).await?)?;
     let (code, wait, requests_full_in, tokens_full_in, tokens_full, requests, input, output) = answer;
     let wait = Duration::from_micros(wait);
     let admission = match code {
@@ -200,46 +209,78 @@ fn lease(inner: &Arc<Inner>, lease: OpenLease, month: String) -> Lease {
 
 /// Sends settlements and renews leases, until it is dropped. One after the other, so that no lease is renewed after it was settled.
 pub(super) async fn settle(inner: &Inner) {
-    let mut renewal = interval(RENEWAL);
+    let (mut renewal, mut there) = (interval(RENEWAL), inner.outage.ends());
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut left = Left::Nothing;
     loop {
         tokio::select! {
-            () = inner.settlements.added.notified() => settle_rest(inner).await,
+            () = inner.settlements.added.notified() => left = settle_rest(inner).await,
+            () = sleep(PROBE_INTERVAL), if left == Left::Some => left = settle_rest(inner).await,
             _ = renewal.tick() => renew(inner).await,
-        }
-        if inner.reach.is_away() {
-            inner.reach.there().await;
-            // What was settled meanwhile is still there, and the server may have lost what was not.
-            inner.settlements.added.notify_one();
-            renewal.reset_immediately();
+            // An error means that the sender is gone, which `inner` owns. The server may have lost what was not settled.
+            _ = there.changed() => renewal.reset_immediately(),
         }
     }
 }
 
-/// Sends all settlements, as long as the server takes them.
-pub(super) async fn settle_rest(inner: &Inner) {
-    let settlements = &inner.settlements;
-    // What is not sent is not repeated later.
-    while !inner.reach.is_away() {
-        let mut commands = Pipeline::new();
-        // A server that was started again does not know the script.
-        commands.load_script(&SETTLE).ignore();
-        let batch = settlements.waiting().iter_mut().take(BATCH).map(script_of).collect::<Vec<_>>();
-        if batch.is_empty() {
-            return;
+/// Whether there are settlements that their server has not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    Some,
+}
+
+/// Tries to send each settlement that waits.
+pub(super) async fn settle_rest(inner: &Inner) -> Left {
+    let (mut from, mut left) = (0, Left::Nothing);
+    loop {
+        let (next, batch) = batch(inner, from);
+        if next == from {
+            return left;
         }
-        batch.iter().for_each(|script| _ = commands.invoke_script(script).ignore());
-        if inner.limits.pipeline::<()>(&commands).await.is_err() {
-            return;
+        from = next;
+        let (numbers, commands): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let answers = inner.servers.ask_all(Line::Limits, commands).await;
+        for (number, answer) in numbers.into_iter().zip(answers) {
+            settled(&mut inner.settlements.waiting(), number, answer.err());
         }
-        // Only this task takes any away.
-        settlements.waiting().drain(..batch.len());
+        if inner.settlements.waiting().range(..from).next().is_some() {
+            left = Left::Some;
+        }
+    }
+}
+
+/// The next settlements from the number `from` on whose server is there, and the number of the first one behind them.
+fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
+    let (mut next, mut batch) = (from, Vec::new());
+    for (number, settlement) in inner.settlements.waiting().range_mut(from..).take(BATCH) {
+        next = number + 1;
+        if !inner.servers.is_away(slot(settlement.lease.owner)) {
+            batch.push((*number, script_of(settlement)));
+        }
+    }
+    (next, batch)
+}
+
+/// Takes a settlement away that was sent, unless it is to be sent again. Only one task does so.
+fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option<Failure>) {
+    match failure {
+        None => _ = waiting.remove(&number),
+        // It has not run, so that the next time is the first one.
+        Some(Failure::Refused(_)) => {
+            waiting.entry(number).and_modify(|settlement| settlement.is_repeated = settlement.was_repeated);
+        }
+        Some(Failure::Unknown(_)) => {}
+        Some(Failure::Unfit(error)) => {
+            waiting.remove(&number);
+            tracing::error!(error, "what a request has used is lost: its client's counts cannot be read");
+        }
     }
 }
 
 /// The script for a settlement. From now on it is a repetition.
-fn script_of(settlement: &mut Settlement) -> ScriptInvocation<'static> {
-    let Settlement { lease, spent, is_repeated } = settlement;
+fn script_of(settlement: &mut Settlement) -> Command {
+    let Settlement { lease, spent, is_repeated, was_repeated } = settlement;
     let mut script = of_client(&SETTLE, lease.owner);
     script.key(key(lease.owner, &spent.month)).arg(lease.member.as_deref().unwrap_or_default());
     script.arg(u8::from(*is_repeated));
@@ -248,21 +289,20 @@ fn script_of(settlement: &mut Settlement) -> ScriptInvocation<'static> {
         None => script.arg("").arg(0).arg(0),
     };
     script.arg(spent.input).arg(spent.output).arg(STATE_TTL).arg(MONTH_TTL);
-    *is_repeated = true;
-    script
+    (*was_repeated, *is_repeated) = (*is_repeated, true);
+    of_owner(&SETTLE, lease.owner, &script)
 }
 
-/// Renews all leases.
+/// Renews all leases whose server is there.
 async fn renew(inner: &Inner) {
     let settlements = &inner.settlements;
     let owners: Vec<Owner> = settlements.open().keys().copied().collect();
-    for owner in owners {
+    for owner in owners.into_iter().filter(|owner| !inner.servers.is_away(slot(*owner))) {
         let leases: Vec<_> = settlements.open().get(&owner).into_iter().flatten().cloned().collect();
         for leases in leases.chunks(RENEWED_AT_ONCE) {
             let script = renewal_of(settlements, owner, leases);
-            if inner.limits.script::<u64>(&script).await.is_err() {
-                return;
-            }
+            // An error has been reported where it makes the server count as away.
+            let _ = inner.servers.ask(Line::Limits, of_owner(&RENEW, owner, &script)).await;
         }
         settle_rest(inner).await;
     }
@@ -283,6 +323,16 @@ fn of_client(script: &'static Script, owner: Owner) -> ScriptInvocation<'static>
     let mut script = script.prepare_invoke();
     script.key(key(owner, "state")).key(key(owner, "leases"));
     script
+}
+
+/// Runs a script for a client.
+fn of_owner(script: &'static Script, owner: Owner, invocation: &ScriptInvocation<'_>) -> Command {
+    Command::script(script, &key(owner, ""), invocation)
+}
+
+/// The slot of a client's keys.
+fn slot(owner: Owner) -> Slot {
+    Slot::of(key(owner, "").as_bytes())
 }
 
 /// A key of a client. Its braces contain what a cluster chooses a place by, which is the same for all of a client.

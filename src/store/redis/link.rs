@@ -1,23 +1,21 @@
-//! [`Link`]: one connection to the server, which is made again when it breaks. Where sentinels say which server it is, they are asked
+//! [`Link`]: one connection to a server, which is made again when it breaks. Where sentinels say which server it is, they are asked
 //! then.
 
 use std::{
-    fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    io,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use redis::{
-    Client, FromRedisValue, IntoConnectionInfo, Pipeline, RedisError, RedisResult, ScriptInvocation, TlsMode,
+    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
+    TlsMode, Value,
     aio::{ConnectionManager, ConnectionManagerConfig},
     sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType},
 };
 use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
-use super::{
-    super::{Sentinels, StoreAddress, StoreError},
-    ReachState,
-};
+use super::super::{Node, Sentinels, StoreAddress};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,137 +23,83 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long sentinels may take to say which server is the primary one.
 const FINDING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is written to see whether the server takes writes: `toolwire:probe:0` and so on. There are so many that one server of a cluster,
-/// which has only some of all keys, does not take each of them.
-const PROBES: usize = 16;
-
-/// Seconds that they stay there.
-const PROBE_TTL: u64 = 10;
-
 /// See the module. Many commands can be under way at once; their order is kept.
 pub(super) struct Link {
     /// `None`: the sentinels have not said yet where the server is.
     connection: Mutex<Option<ConnectionManager>>,
     sentinels: Option<AsyncMutex<SentinelClient>>,
     limit: Duration,
-    reach: Arc<ReachState>,
 }
 
 impl Link {
-    /// A connection that is made with its first command, on the runtime that this is called on. `limit` is how long an answer may take.
+    /// A connection to the server of this address that is made with its first command, on the runtime that this is called on. `limit` is
+    /// how long an answer may take.
     ///
     /// # Errors
     /// The address is not that of a server.
-    pub(super) fn new(address: &StoreAddress, limit: Duration, reach: Arc<ReachState>) -> io::Result<Self> {
-        // An error must not repeat the URL.
-        let refused = |error: RedisError| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
-        };
+    pub(super) fn new(address: &StoreAddress, limit: Duration) -> io::Result<Self> {
         let sentinels = address.sentinels().map(|sentinels| watchers(sentinels, address));
         let sentinels = sentinels.transpose().map_err(refused)?;
         let connection = match &sentinels {
             Some(_) => None,
             None => Some(connection(Client::open(address.url()).map_err(refused)?, limit).map_err(refused)?),
         };
-        Ok(Self {
-            connection: Mutex::new(connection),
-            sentinels: sentinels.map(AsyncMutex::new),
-            limit,
-            reach,
-        })
+        Ok(Self { connection: Mutex::new(connection), sentinels: sentinels.map(AsyncMutex::new), limit })
     }
 
-    /// The answer to these commands.
+    /// The same to a server of the cluster of this address.
     ///
     /// # Errors
-    /// The server is away, or does not do what it is asked to.
-    pub(super) async fn pipeline<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, StoreError> {
-        let mut connection = self.connection()?;
-        self.within_limit(commands.query_async(&mut connection)).await
+    /// As [`Link::new`].
+    pub(super) fn to_node(node: &Node, address: &StoreAddress, limit: Duration) -> io::Result<Self> {
+        let (host, port) = (node.host.clone(), node.port);
+        let place = match address.uses_tls() {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        };
+        let open = |info: ConnectionInfo| connection(Client::open(info.set_addr(place))?, limit);
+        let connection = address.url().into_connection_info().and_then(open).map_err(refused)?;
+        Ok(Self { connection: Mutex::new(Some(connection)), sentinels: None, limit })
     }
 
-    /// The answer of a script.
+    /// The answers to these commands, for which a connection may have to be made. One of them can be an error.
     ///
     /// # Errors
-    /// As [`Link::pipeline`].
-    pub(super) async fn script<T: FromRedisValue>(
-        &self,
-        script: &ScriptInvocation<'_>,
-    ) -> Result<T, StoreError> {
-        let mut connection = self.connection()?;
-        self.within_limit(script.invoke_async(&mut connection)).await
+    /// The server is away.
+    pub(super) async fn send(&self, commands: &Pipeline) -> RedisResult<Vec<RedisResult<Value>>> {
+        let Some(mut connection) = self.place().clone() else {
+            return Err((ErrorKind::Client, "the sentinels have not been asked yet").into());
+        };
+        within(CONNECT_TIMEOUT + self.limit, commands.query_async(&mut connection)).await
     }
 
-    /// Asks the server to take a write, whether or not it is away.
+    /// Asks the sentinels, if there are any, which server it is now.
     ///
     /// # Errors
-    /// It does not.
-    pub(super) async fn probe(&self) -> Result<(), StoreError> {
+    /// They do not know.
+    pub(super) async fn find(&self) -> RedisResult<()> {
         if let Some(sentinels) = &self.sentinels {
             let mut sentinels = sentinels.lock().await;
             // They are asked in turn, and then the server, whether it is the primary one.
             let find = async { connection(sentinels.async_get_client().await?, self.limit) };
-            let found = self.within(FINDING_TIMEOUT, find).await?;
+            let found = within(FINDING_TIMEOUT, find).await?;
             *self.place() = Some(found);
         }
-        let Some(mut connection) = self.place().clone() else { return Err(self.unknown()) };
-        let mut writes = Pipeline::new();
-        for number in 0..PROBES {
-            let key = format!("toolwire:probe:{number}");
-            writes.cmd("SET").arg(key).arg(1).arg("EX").arg(PROBE_TTL).ignore();
-        }
-        self.within_limit(writes.query_async(&mut connection)).await
-    }
-
-    /// The connection, unless the server is away.
-    fn connection(&self) -> Result<ConnectionManager, StoreError> {
-        match self.reach.is_away() {
-            true => Err(StoreError("the server is away".into())),
-            false => self.place().clone().ok_or_else(|| self.unknown()),
-        }
+        Ok(())
     }
 
     fn place(&self) -> MutexGuard<'_, Option<ConnectionManager>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Nobody has been asked yet where the server is.
-    fn unknown(&self) -> StoreError {
-        let unknown = "the sentinels have not been asked yet";
-        self.reach.failed(&unknown);
-        StoreError(unknown.into())
-    }
-
-    /// The answer to a command, for which a connection may have to be made.
-    async fn within_limit<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> Result<T, StoreError> {
-        self.within(CONNECT_TIMEOUT + self.limit, answer).await
-    }
-
-    async fn within<T>(
-        &self,
-        limit: Duration,
-        answer: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, StoreError> {
-        let failed = |error: &dyn fmt::Display| {
-            self.reach.failed(error);
-            StoreError(error.to_string())
-        };
-        timeout(limit, answer).await.map_err(|late| failed(&late))?.map_err(|error| failed(&said(error)))
-    }
 }
 
-/// What an error says.
-fn said(error: RedisError) -> String {
-    let (is_of_cluster, text) = (error.is_cluster_error(), error.to_string());
-    // The first of several commands says enough.
-    let errors = error.into_server_errors();
-    let text = errors.and_then(|errors| Some(errors.first()?.1.to_string())).unwrap_or(text);
-    if is_of_cluster {
-        return format!(
-            "it is one server of a cluster, which has only some of the keys ({text}); clusters are not supported"
-        );
-    }
-    text
+/// An address that is not that of a server. The error must not repeat the URL.
+fn refused(error: RedisError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
+}
+
+async fn within<T>(limit: Duration, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    timeout(limit, answer).await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))?
 }
 
 /// A connection that is made with its first command. A command that finds none fails: the probe decides when there is one again.

@@ -1,19 +1,24 @@
 //! [`RedisServer`]: values and limits on a Redis or Valkey server.
 //!
 //! ```text
-//! put ─▶ Memory ─▶ writer ─────────▶ link for values ─┐
-//! get ─▶ Memory, else ─────────────▶                  ├─▶ server
-//! admit, settle ─▶ queue of settlements ─▶ link for limits ─┘
+//! put ─▶ Memory ─▶ writer ─────────▶                ┌─▶ link for values ─┐
+//! get ─▶ Memory, else ─────────────▶ `Servers` ─▶ `Server`               ├─▶ server
+//! admit, settle ─▶ queue of settlements ─▶          └─▶ link for limits ─┘
 //! ```
 //!
-//! There are two connections, so that large values do not delay limits. They are used on a thread of their own. After any failure the
+//! A server has two connections, so that large values do not delay limits. They are used on a thread of their own. After any failure the
 //! server counts as away: nothing waits for it until a write, which is tried every half second, succeeds. Values and settlements
-//! that could not be sent wait for that, up to a limit.
+//! that could not be sent wait for that, up to a limit. Of a cluster, this holds for each server by itself, and for the keys that it has.
 //!
 //! A command whose connection broke may have run. Writes of values can be repeated; settlements recognise a repetition.
 
+mod command;
 mod limits;
 mod link;
+mod reach;
+mod server;
+mod servers;
+mod slots;
 mod text;
 mod values;
 
@@ -24,43 +29,25 @@ use std::{
     time::Duration,
 };
 
+use redis::{FromRedisValue, Value, from_redis_value};
 use tokio::{
     runtime,
-    sync::{Notify, oneshot, watch},
-    time::{sleep, timeout},
+    sync::{oneshot, watch},
+    time::timeout,
 };
 
+pub(crate) use self::reach::{OnChange, Reach};
 pub(super) use self::text::Text;
 use self::{
     limits::Settlements,
-    link::Link,
+    reach::Outage,
+    servers::Servers,
     values::{Pending, Values},
 };
 use super::{OnFailure, Space, StoreAddress, StoreError, shared_limits::Asked};
 
-/// How long an answer about limits may take. A request waits for it.
-const LIMITS_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// How long an answer with values may take.
-const VALUES_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How often a server that is away is tried again.
-const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-
 /// How long the end of the process waits for what has not been written.
 const LAST_WRITES: Duration = Duration::from_secs(3);
-
-/// Told of what happens to the server, for logs and metrics.
-pub(crate) type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
-
-/// Whether the server can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// It answers.
-    There,
-    /// It does not.
-    Away,
-}
 
 /// See the module.
 pub(crate) struct RedisServer {
@@ -78,61 +65,14 @@ struct Running {
 
 /// What the tasks share.
 struct Inner {
-    values: Link,
-    limits: Link,
-    reach: Arc<ReachState>,
+    servers: Servers,
+    outage: Arc<Outage>,
     pending: Pending,
     settlements: Settlements,
 }
 
-/// Whether the server can be used, as all tasks know it.
-struct ReachState {
-    state: watch::Sender<Reach>,
-    lost: Notify,
-    on_change: OnChange,
-}
-
-impl ReachState {
-    fn is_away(&self) -> bool {
-        *self.state.borrow() == Reach::Away
-    }
-
-    /// Something failed, which is `error`.
-    fn failed(&self, error: &dyn fmt::Display) {
-        // The log says why before the first request is refused for it.
-        let why = || tracing::error!(%error, "the store cannot be used; it is tried again until it answers");
-        self.becomes(Reach::Away, why);
-        self.lost.notify_one();
-    }
-
-    fn answered(&self) {
-        self.becomes(Reach::There, || tracing::info!("the store can be used again"));
-    }
-
-    /// Calls `tell` if that is new, and only then lets others know.
-    fn becomes(&self, reach: Reach, tell: impl FnOnce()) {
-        let is_new = self.state.send_if_modified(|before| {
-            let is_new = *before != reach;
-            if is_new {
-                tell();
-                *before = reach;
-            }
-            is_new
-        });
-        if is_new {
-            (self.on_change)(reach);
-        }
-    }
-
-    /// Waits until the server can be used.
-    async fn there(&self) {
-        // An error means that the sender is gone, which `self` owns.
-        let _ = self.state.subscribe().wait_for(|reach| *reach == Reach::There).await;
-    }
-}
-
 impl RedisServer {
-    /// A server, which need not answer yet.
+    /// A server or a cluster, which need not answer yet.
     ///
     /// # Errors
     /// If there can be no thread.
@@ -143,15 +83,10 @@ impl RedisServer {
         }
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let reach =
-            Arc::new(ReachState { state: watch::Sender::new(Reach::There), lost: Notify::new(), on_change });
-        let link = |limit| {
-            let _here = handle.enter();
-            Link::new(&address, limit, Arc::clone(&reach))
-        };
+        let outage = Arc::new(Outage::new(on_change));
+        let servers = Servers::new(&address, Arc::clone(&outage), &handle)?;
         let (pending, settlements) = (Pending::default(), Settlements::default());
-        let (values, limits) = (link(VALUES_TIMEOUT)?, link(LIMITS_TIMEOUT)?);
-        let inner = Arc::new(Inner { values, limits, reach, pending, settlements });
+        let inner = Arc::new(Inner { servers, outage, pending, settlements });
         let (wanted, stop) = watch::channel(());
         let shared = Arc::clone(&inner);
         let thread = thread::Builder::new().name("toolwire-redis".into()).spawn(move || {
@@ -184,10 +119,8 @@ impl RedisServer {
 
 /// Does what is done in the background until `stop`, and then writes what is left.
 async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
-    // A server that is away at the start is reported then, not with the first request.
-    inner.reach.lost.notify_one();
     let work = async {
-        tokio::join!(probe(&inner), values::write(&inner), limits::settle(&inner));
+        tokio::join!(inner.servers.watch(), values::write(&inner), limits::settle(&inner));
     };
     tokio::select! {
         () = work => {}
@@ -200,15 +133,9 @@ async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
     }
 }
 
-/// Tries a server that is away until it takes writes. One that is loading its file answers, but takes none.
-async fn probe(inner: &Inner) {
-    loop {
-        inner.reach.lost.notified().await;
-        while inner.values.probe().await.and(inner.limits.probe().await).is_err() {
-            sleep(PROBE_INTERVAL).await;
-        }
-        inner.reach.answered();
-    }
+/// An answer as what it is expected to be.
+fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer).map_err(|error| StoreError::new(error.to_string()))
 }
 
 /// Bytes as text for keys, which people read.

@@ -14,9 +14,10 @@ use super::{
     *,
 };
 
+mod cluster;
 #[path = "../../../tests/support/redis_server.rs"]
 mod redis_server;
-mod several;
+mod sentinels;
 
 const OWNER: Owner = Owner([7; 32]);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -292,7 +293,7 @@ fn server_that_never_answers_delays_nothing_for_long() {
     let instance = client(&format!("redis://{}", listener.local_addr().unwrap()));
     let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
     assert!(store.get(&key("x"), now()).is_err());
-    until("it is away", || instance.inner.reach.is_away());
+    until("it is away", || instance.inner.outage.lasts());
     assert!(ask(&instance, &demand()).is_err() && store.get(&key("x"), now()).is_err());
     store.put(key("x"), Bytes::from_static(b"1"), now());
     assert_eq!(store.get(&key("x"), now()).unwrap().as_deref(), Some(&b"1"[..]));

@@ -14,6 +14,9 @@ use super::{
         shared_text::{Revised, Revision, SharedText},
     },
     RedisServer,
+    command::Command,
+    read,
+    server::Line,
 };
 
 static NEWEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("newest.lua")));
@@ -36,9 +39,10 @@ impl SharedText for Text {
     fn newest(&self, Revision(known): &Revision) -> Asked<Result<Option<Revised>, StoreError>> {
         let mut script = NEWEST.key(&self.key);
         script.arg(known);
+        let command = Command::script(&NEWEST, &self.key, &script);
         let inner = Arc::clone(&self.server.inner);
         self.server.asked(async move {
-            let found: Option<(String, String)> = inner.values.script(&script).await?;
+            let found: Option<(String, String)> = read(inner.servers.ask(Line::Values, command).await?)?;
             Ok(found.map(|(revision, text)| Revised { revision: Revision(revision), text }))
         })
     }
@@ -51,9 +55,10 @@ impl SharedText for Text {
         let next = Revision::random();
         let mut script = REPLACE.key(&self.key);
         script.arg(before).arg(&next.0).arg(text);
+        let command = Command::script(&REPLACE, &self.key, &script);
         let inner = Arc::clone(&self.server.inner);
         self.server.asked(async move {
-            let is_replaced: bool = inner.values.script(&script).await?;
+            let is_replaced: bool = read(inner.servers.ask(Line::Values, command).await?)?;
             Ok(is_replaced.then_some(next))
         })
     }

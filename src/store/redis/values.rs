@@ -7,12 +7,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use redis::Pipeline;
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::{
+    sync::{Mutex as AsyncMutex, Notify},
+    time::timeout,
+};
 
 use super::{
-    super::{Key, OnFailure, Space, Store, StoreError, memory::Memory},
+    super::{
+        Key, OnFailure, Space, Store, StoreError,
+        memory::{Entry, Memory},
+    },
     Inner, RedisServer,
+    command::Command,
+    read,
+    server::{Line, PROBE_INTERVAL},
+    slots::Slot,
 };
 
 /// Bytes of values that wait to be written.
@@ -104,15 +113,13 @@ impl Store for Values {
         if missing.is_empty() {
             return Ok(found);
         }
-        let mut commands = Pipeline::new();
-        for key in missing.iter().filter_map(|place| keys.get(*place)) {
-            commands.cmd("GET").arg(&*key.bytes);
-        }
+        let wanted = missing.iter().filter_map(|place| keys.get(*place));
+        let commands = wanted.map(|key| Command::new("GET", &key.bytes, |_| ())).collect();
         let inner = Arc::clone(&self.server.inner);
-        let read: Vec<Option<Vec<u8>>> = self.wait(async move { inner.values.pipeline(&commands).await })?;
-        for (place, value) in missing.into_iter().zip(read) {
+        let answers = self.wait(async move { Ok(inner.servers.ask_all(Line::Values, commands).await) })?;
+        for (place, answer) in missing.into_iter().zip(answers) {
             if let Some(found) = found.get_mut(place) {
-                *found = value.map(Bytes::from);
+                *found = read::<Option<Vec<u8>>>(answer?)?.map(Bytes::from);
             }
         }
         Ok(found)
@@ -141,63 +148,62 @@ impl Store for Values {
         self.wait(async move {
             let _nothing_is_written = inner.pending.writing.lock().await;
             let was_waiting = inner.pending.memory().remove(&key, now);
-            let mut commands = Pipeline::new();
-            commands.cmd("DEL").arg(&*key.bytes);
-            let (removed,): (u64,) = inner.values.pipeline(&commands).await?;
+            let command = Command::new("DEL", &key.bytes, |_| ());
+            let removed: u64 = read(inner.servers.ask(Line::Values, command).await?)?;
             Ok(was_waiting || removed > 0)
         })
     }
 }
 
-/// Writes values as they are put, until it is dropped.
+/// Writes values as they are put, until it is dropped. Those that their server does not take are tried again a little later.
 pub(super) async fn write(inner: &Inner) {
     loop {
-        inner.reach.there().await;
-        match write_batch(inner).await {
-            Written::All => inner.pending.added.notified().await,
-            Written::Some => {}
-            // Whoever failed has said so.
-            Written::Nothing => tokio::task::yield_now().await,
+        let added = inner.pending.added.notified();
+        match write_rest(inner).await {
+            Written::All => added.await,
+            // A timeout is no error: what was left is tried then.
+            Written::Some => _ = timeout(PROBE_INTERVAL, added).await,
         }
     }
 }
 
-/// Writes what is left.
-pub(super) async fn write_rest(inner: &Inner) {
-    while write_batch(inner).await == Written::Some {}
-}
-
+/// Whether nothing is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
-    /// Nothing waits.
+pub(super) enum Written {
     All,
-    /// More may wait.
     Some,
-    /// The server does not take it.
-    Nothing,
 }
 
-async fn write_batch(inner: &Inner) -> Written {
-    let _writing = inner.pending.writing.lock().await;
-    let batch = inner.pending.memory().oldest(BATCH, BATCH_BYTES);
-    if batch.is_empty() {
-        return Written::All;
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let mut commands = Pipeline::new();
-    for (key, entry) in &batch {
-        let ttl = entry.expires.saturating_sub(now).max(1);
-        commands.cmd("SET").arg(&*key.bytes).arg(&*entry.value).arg("EX").arg(ttl).ignore();
-    }
-    match inner.values.pipeline::<()>(&commands).await {
-        Ok(()) => {
-            let mut memory = inner.pending.memory();
-            batch.iter().for_each(|(key, entry)| memory.written(key, entry.number));
-            Written::Some
+/// Tries to write each value that waits, the oldest first.
+pub(super) async fn write_rest(inner: &Inner) -> Written {
+    let (mut from, mut written) = (0, Written::All);
+    loop {
+        let _writing = inner.pending.writing.lock().await;
+        let batch = inner.pending.memory().oldest(from, BATCH, BATCH_BYTES);
+        let Some((_, newest)) = batch.last() else { return written };
+        from = newest.number + 1;
+        if write_batch(inner, batch).await == Written::Some {
+            written = Written::Some;
         }
-        // They stay where they are until the server is there again.
-        Err(_) => Written::Nothing,
     }
+}
+
+async fn write_batch(inner: &Inner, mut batch: Vec<(Key, Entry)>) -> Written {
+    let count = batch.len();
+    batch.retain(|(key, _)| !inner.servers.is_away(Slot::of(&key.bytes)));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let command = |(key, entry): &(Key, Entry)| {
+        let ttl = entry.expires.saturating_sub(now).max(1);
+        Command::new("SET", &key.bytes, |command| _ = command.arg(&*entry.value).arg("EX").arg(ttl))
+    };
+    let answers = inner.servers.ask_all(Line::Values, batch.iter().map(command).collect()).await;
+    let mut memory = inner.pending.memory();
+    let mut written = 0;
+    for ((key, entry), _) in batch.iter().zip(answers).filter(|(_, answer)| answer.is_ok()) {
+        memory.written(key, entry.number);
+        written += 1;
+    }
+    if written == count { Written::All } else { Written::Some }
 }
 
 impl fmt::Debug for Values {

@@ -1,6 +1,4 @@
-//! Several servers: a primary one that sentinels know, and those of a cluster.
-
-use std::io::{Read, Write};
+//! A primary server that sentinels know.
 
 use super::*;
 
@@ -26,23 +24,9 @@ fn free_port() -> String {
     redis_server::free_port().unwrap().to_string()
 }
 
-/// The port of a server.
-fn port_of(server: &redis_server::RedisServer) -> String {
-    server.url().trim_start_matches("redis://127.0.0.1:").trim_end_matches("/0").to_owned()
-}
-
-/// What a program answers to a command without arguments that need quotes; empty while it does not.
+/// What a program answers to a command; empty while it does not.
 fn said(port: &str, command: &str) -> String {
-    let asked = || {
-        let mut socket = std::net::TcpStream::connect(format!("127.0.0.1:{port}"))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        write!(socket, "{command}\r\n")?;
-        // It answers, and closes the connection.
-        socket.shutdown(std::net::Shutdown::Write)?;
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).map(|_| answer)
-    };
-    asked().unwrap_or_default()
+    redis_server::said(port.parse().unwrap(), command).unwrap_or_default()
 }
 
 #[test]
@@ -53,7 +37,7 @@ fn sentinels_say_which_server_is_the_primary_one_also_after_a_failover() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (url, replica, sentinel, nobody) = (primary.url(), free_port(), free_port(), free_port());
-    let first = &port_of(&primary);
+    let first = &primary.port().to_string();
     let local = ["--bind", "127.0.0.1", "--save", "", "--port"];
     let copies = [&local[..], &[&replica, "--replicaof", "127.0.0.1", first]].concat();
     let _replica = Running::start(&copies, folder.path());
@@ -87,28 +71,4 @@ fn sentinels_say_which_server_is_the_primary_one_also_after_a_failover() {
         responses(&there).get(&key("y"), now()).is_ok_and(|value| value.is_some())
     });
     assert_eq!(store.get(&key("x"), now()).unwrap().as_deref(), Some(&b"1"[..]), "it was copied");
-}
-
-#[test]
-fn server_of_a_cluster_is_refused_whenever_it_is_asked() {
-    let buses = [free_port(), free_port()];
-    let start = |bus: &String| {
-        redis_server::RedisServer::start_with(&["--cluster-enabled", "yes", "--cluster-port", bus]).unwrap()
-    };
-    let (Some(one), Some(other)) = (start(&buses[0]), start(&buses[1])) else { return };
-    let (first, second) = (port_of(&one), port_of(&other));
-    assert_eq!(said(&first, "CLUSTER ADDSLOTSRANGE 0 14000"), "+OK\r\n");
-    assert_eq!(said(&second, "CLUSTER ADDSLOTSRANGE 14001 16383"), "+OK\r\n");
-    assert_eq!(said(&first, &format!("CLUSTER MEET 127.0.0.1 {second} {}", buses[1])), "+OK\r\n");
-    for port in [&first, &second] {
-        until("they know each other", || said(port, "CLUSTER INFO").contains("cluster_state:ok"));
-    }
-    for url in [one.url(), other.url()] {
-        let instance = client(&url);
-        until("it is away", || ask(&instance, &demand()).is_err());
-        let inner = Arc::clone(&instance.inner);
-        let probed = instance.asked(async move { inner.limits.probe().await });
-        let error = runtime::Builder::new_current_thread().build().unwrap().block_on(probed).unwrap_err();
-        assert!(error.to_string().contains("clusters are not supported"), "{error}");
-    }
 }

@@ -1,0 +1,370 @@
+//! [`Servers`]: which server a command goes to. Either there is one, or those of a cluster.
+//!
+//! A server of a cluster that is away keeps only those waiting whose keys it has. Which server has which slots is asked for when a server
+//! says that a slot has moved, and again and again while a server is away, since another one may take its place. A command that a server
+//! has refused is sent to the one that it names; one that may have run is not repeated.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use redis::{Pipeline, RedisResult, Value};
+use tokio::{runtime::Handle, sync::Mutex as AsyncMutex, task::JoinSet, time::sleep};
+
+use super::{
+    super::{Node, StoreAddress},
+    command::{Command, Complaint, Failure},
+    link::Link,
+    reach::{Outage, ReachState},
+    server::{LIMITS_TIMEOUT, Line, PROBE_INTERVAL, Server},
+    slots::{Slot, SlotRanges},
+};
+
+/// How often a command is sent at most: again to the server that has its keys now, or with its script.
+const ROUNDS: usize = 4;
+
+/// See the module.
+pub(super) struct Servers {
+    known: Mutex<Vec<Arc<Server>>>,
+    cluster: Option<Cluster>,
+    outage: Arc<Outage>,
+}
+
+/// What is known of a cluster beside its servers.
+struct Cluster {
+    address: StoreAddress,
+    /// Servers that are asked about the others.
+    seeds: Vec<(Node, Link)>,
+    /// Whether each slot is at a server.
+    reach: ReachState,
+    handle: Handle,
+    /// Held while it is asked for, and how often it was.
+    finding: AsyncMutex<()>,
+    found: AtomicU64,
+}
+
+/// The answer to a command.
+pub(super) type Answer = Result<Value, Failure>;
+
+/// A command that has no answer yet.
+struct Open {
+    place: usize,
+    command: Command,
+    /// The server that has the keys of a slot which is on its way there.
+    asks: Option<Arc<Server>>,
+    /// The script goes first.
+    loads: bool,
+}
+
+/// What goes to one server at once.
+struct Part {
+    server: Arc<Server>,
+    open: Vec<Open>,
+}
+
+impl Servers {
+    /// The servers of this address, which are connected to on the runtime of `handle`.
+    ///
+    /// # Errors
+    /// It is not an address.
+    pub(super) fn new(address: &StoreAddress, outage: Arc<Outage>, handle: &Handle) -> io::Result<Self> {
+        let Some(nodes) = address.cluster() else {
+            let server = Arc::new(Server::new(address, &outage, handle)?);
+            return Ok(Self { known: Mutex::new(vec![server]), cluster: None, outage });
+        };
+        let _here = handle.enter();
+        let seed = |node: &Node| Ok((node.clone(), Link::to_node(node, address, LIMITS_TIMEOUT)?));
+        let cluster = Cluster {
+            address: address.clone(),
+            seeds: nodes.iter().map(seed).collect::<io::Result<_>>()?,
+            reach: ReachState::new(address.to_string(), Arc::clone(&outage)),
+            handle: handle.clone(),
+            finding: AsyncMutex::default(),
+            found: Default::default(),
+        };
+        Ok(Self { known: Mutex::default(), cluster: Some(cluster), outage })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Arc<Server>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server that has this slot.
+    fn of(&self, slot: Slot) -> Option<Arc<Server>> {
+        self.known().iter().find(|server| server.has(slot)).cloned()
+    }
+
+    /// Whether commands for this slot would not be sent.
+    pub(super) fn is_away(&self, slot: Slot) -> bool {
+        match (self.of(slot), &self.cluster) {
+            (Some(server), _) => server.is_away(),
+            (None, Some(cluster)) => cluster.reach.is_away(),
+            (None, None) => true,
+        }
+    }
+
+    /// The answer to a command.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub(super) async fn ask(&self, line: Line, command: Command) -> Answer {
+        let mut answers = self.ask_all(line, vec![command]).await;
+        answers.pop().unwrap_or_else(|| Err(Failure::Refused("there is no answer".into())))
+    }
+
+    /// The answers to these commands, in their order.
+    pub(super) async fn ask_all(&self, line: Line, commands: Vec<Command>) -> Vec<Answer> {
+        let between = || Err(Failure::Refused("its keys are on their way between servers".into()));
+        let mut answers: Vec<Answer> = commands.iter().map(|_| between()).collect();
+        let opened = |(place, command)| Open { place, command, asks: None, loads: false };
+        let mut open: Vec<_> = commands.into_iter().enumerate().map(opened).collect();
+        for _ in 0..ROUNDS {
+            if open.is_empty() {
+                break;
+            }
+            let known = self.found();
+            let parts = self.divided(open, &mut answers).await;
+            let mut left = Vec::new();
+            for part in sent(line, parts).await {
+                let moved = self.sort(part, &mut answers, &mut left);
+                if let Some(server) = moved {
+                    self.find(known, Some(&server)).await;
+                }
+            }
+            open = left;
+        }
+        answers
+    }
+
+    /// The commands by their server. Those that have none are answered.
+    async fn divided(&self, open: Vec<Open>, answers: &mut [Answer]) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for open in open {
+            let mut server = open.asks.clone().or_else(|| self.of(open.command.slot));
+            if server.is_none() && !self.is_away(open.command.slot) {
+                self.find(self.found(), None).await;
+                server = self.of(open.command.slot);
+            }
+            match server.filter(|server| !server.is_away()) {
+                None => answer(answers, open.place, Err(Failure::Refused("the server is away".into()))),
+                Some(server) => match parts.iter_mut().find(|part| Arc::ptr_eq(&part.server, &server)) {
+                    Some(part) => part.open.push(open),
+                    None => parts.push(Part { server, open: vec![open] }),
+                },
+            }
+        }
+        parts
+    }
+
+    /// Keeps answers, and what is to be sent again. Returns the server if it has said that a slot is at another one.
+    fn sort(&self, done: Done, answers: &mut [Answer], left: &mut Vec<Open>) -> Option<Arc<Server>> {
+        let Done { server, open, given } = done;
+        let mut moved = None;
+        for (mut open, given) in open.into_iter().zip(given) {
+            let error = match given {
+                Ok(Ok(value)) => {
+                    answer(answers, open.place, Ok(value));
+                    continue;
+                }
+                Err(failure) => {
+                    answer(answers, open.place, Err(failure));
+                    continue;
+                }
+                Ok(Err(error)) => error,
+            };
+            match (Complaint::of(&error), &self.cluster) {
+                (Complaint::NoScript, _) => open.loads = true,
+                (Complaint::Moved, Some(_)) => (open.asks, moved) = (None, Some(Arc::clone(&server))),
+                (Complaint::Ask(node), Some(cluster)) => open.asks = self.at(&node, &server, cluster),
+                // It is tried later: that takes as long as the keys need.
+                (Complaint::TryAgain, Some(_)) => continue,
+                (Complaint::Unfit, _) => {
+                    answer(answers, open.place, Err(Failure::Unfit(error.to_string())));
+                    continue;
+                }
+                _ => {
+                    server.failed(&error);
+                    answer(answers, open.place, Err(Failure::Refused(error.to_string())));
+                    continue;
+                }
+            }
+            left.push(open);
+        }
+        moved
+    }
+
+    /// The server of this address, as another one has written it.
+    fn at(&self, written: &str, by: &Server, cluster: &Cluster) -> Option<Arc<Server>> {
+        let node = Node::read(written, &by.node()?.host)?;
+        self.server(&mut self.known(), &node, cluster)
+    }
+
+    /// The server of this address, which may be new.
+    fn server(&self, known: &mut Vec<Arc<Server>>, node: &Node, cluster: &Cluster) -> Option<Arc<Server>> {
+        if let Some(server) = known.iter().find(|server| server.node() == Some(node)) {
+            return Some(Arc::clone(server));
+        }
+        let made = Server::of_cluster(node, &cluster.address, &self.outage, &cluster.handle);
+        let server = made.inspect_err(|error| cluster.reach.failed(error)).map(Arc::new).ok()?;
+        known.push(Arc::clone(&server));
+        Some(server)
+    }
+
+    /// How often the servers of a cluster were found.
+    fn found(&self) -> u64 {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.found.load(Ordering::Acquire))
+    }
+
+    /// Asks which server has which slots, `first` before others, unless this was found since `known`.
+    async fn find(&self, known: u64, first: Option<&Arc<Server>>) {
+        let Some(cluster) = &self.cluster else { return };
+        let _one_at_a_time = cluster.finding.lock().await;
+        if self.found() != known {
+            return;
+        }
+        let there: Vec<_> = self.known().iter().filter(|server| !server.is_away()).cloned().collect();
+        let mut why = "no server of the cluster answers".to_owned();
+        for server in first.into_iter().chain(&there) {
+            let Some(node) = server.node() else { continue };
+            let asked = server.send(Line::Limits, &slots_command()).await;
+            match asked
+                .map_err(|failure| failure.to_string())
+                .and_then(|given| self.learn(given, node, cluster))
+            {
+                Ok(()) => return,
+                Err(error) => why = format!("{node}: {error}"),
+            }
+        }
+        for (node, link) in &cluster.seeds {
+            let asked = link.send(&slots_command()).await;
+            match asked.map_err(|error| error.to_string()).and_then(|given| self.learn(given, node, cluster))
+            {
+                Ok(()) => return,
+                Err(error) => why = format!("{node}: {error}"),
+            }
+        }
+        cluster.reach.failed(&why);
+    }
+
+    /// Takes over what a server answers.
+    ///
+    /// # Errors
+    /// It knows of no slots.
+    fn learn(&self, answers: Vec<RedisResult<Value>>, by: &Node, cluster: &Cluster) -> Result<(), String> {
+        let answer = answers.into_iter().next().ok_or("there is no answer")?;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let ranges = SlotRanges::read(&answer, &by.host);
+        if ranges.0.is_empty() {
+            return Err("it knows of no slots".into());
+        }
+        let mut known = self.known();
+        let mut servers = Vec::new();
+        for (node, slots) in &ranges.0 {
+            if let Some(server) = self.server(&mut known, node, cluster) {
+                server.set_slots(slots);
+                servers.push(server);
+            }
+        }
+        // Others have no slots any more.
+        *known = servers;
+        drop(known);
+        cluster.found.fetch_add(1, Ordering::AcqRel);
+        match ranges.are_all() {
+            true => cluster.reach.answered(),
+            false => cluster.reach.failed(&"some slots of the cluster are at no server"),
+        }
+        Ok(())
+    }
+
+    /// What a write gives to the server that was known first.
+    #[cfg(test)]
+    pub(super) async fn probe_first(&self) -> Result<(), String> {
+        let first = self.known().first().cloned();
+        first.ok_or("no server is known")?.probe().await
+    }
+
+    /// Keeps asking which server has which slots while a server is away or a slot is at none, until it is dropped.
+    pub(super) async fn watch(&self) {
+        if self.cluster.is_none() {
+            return;
+        }
+        loop {
+            self.find(self.found(), None).await;
+            if self.outage.lasts() {
+                sleep(PROBE_INTERVAL).await;
+            } else {
+                self.outage.begun.notified().await;
+            }
+        }
+    }
+}
+
+/// Puts an answer into its place.
+fn answer(answers: &mut [Answer], place: usize, given: Answer) {
+    if let Some(place) = answers.get_mut(place) {
+        *place = given;
+    }
+}
+
+/// The command, and what it gave.
+struct Done {
+    server: Arc<Server>,
+    open: Vec<Open>,
+    given: Vec<Result<RedisResult<Value>, Failure>>,
+}
+
+/// Sends all parts at once.
+async fn sent(line: Line, parts: Vec<Part>) -> Vec<Done> {
+    let mut parts = parts.into_iter();
+    match (parts.next(), parts.len()) {
+        (None, _) => Vec::new(),
+        (Some(only), 0) => vec![send(line, only).await],
+        (Some(first), _) => {
+            let mut tasks = JoinSet::new();
+            std::iter::once(first).chain(parts).for_each(|part| _ = tasks.spawn(send(line, part)));
+            tasks.join_all().await
+        }
+    }
+}
+
+async fn send(line: Line, part: Part) -> Done {
+    let Part { server, mut open } = part;
+    let mut commands = Pipeline::new();
+    commands.ignore_errors();
+    let mut ends = Vec::with_capacity(open.len());
+    for open in &mut open {
+        if let Some(script) = open.command.script.filter(|_| open.loads) {
+            commands.load_script(script);
+        }
+        if open.asks.is_some() {
+            commands.cmd("ASKING");
+        }
+        ends.push(commands.len());
+        // Values are large, so they are not copied.
+        commands.add_command(std::mem::take(&mut open.command.command));
+    }
+    let mut given = match server.send(line, &commands).await {
+        Ok(answers) => answers.into_iter().map(|answer| Some(Ok(answer))).collect::<Vec<_>>(),
+        Err(failure) => commands.cmd_iter().map(|_| Some(Err(failure.clone()))).collect(),
+    };
+    let missing = || Err(Failure::Unknown("an answer is missing".into()));
+    let of = |end: usize| given.get_mut(end).and_then(Option::take).unwrap_or_else(missing);
+    let given: Vec<_> = ends.iter().copied().map(of).collect();
+    for ((open, given), end) in open.iter_mut().zip(&given).zip(ends) {
+        // It may be sent again.
+        if matches!(given, Ok(Err(_))) {
+            open.command.command = commands.cmd_iter().nth(end).cloned().unwrap_or_default();
+        }
+    }
+    Done { server, open, given }
+}
+
+fn slots_command() -> Pipeline {
+    let mut commands = Pipeline::new();
+    commands.ignore_errors().cmd("CLUSTER").arg("SLOTS");
+    commands
+}
