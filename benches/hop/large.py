@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from processes import free_port
+from processes import MOCK, free_port, on_core
 from targets import tool
 
 TOOLS = [
@@ -50,6 +50,10 @@ class Sink:
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
+        with on_core(MOCK):
+            self.read(connection)
+
+    def read(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while (data := connection.recv(1 << 18)):
             self.first = time.perf_counter()
@@ -77,6 +81,11 @@ def sink():
 
 def times(port, requests):
     """In µs, from the first byte that the client sends to the first and to the last one that the upstream gets."""
+    with on_core(MOCK):
+        return one_by_one(port, requests)
+
+
+def one_by_one(port, requests):
     sent, upstream = body(), sink()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
     client = socket.create_connection(("127.0.0.1", port), 30)

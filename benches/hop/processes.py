@@ -1,6 +1,7 @@
 """Processes on a core of their own, and what they use."""
 
 import atexit
+import contextlib
 import os
 import re
 import signal
@@ -28,6 +29,20 @@ def start(command, core, urgent=("chrt", "-r", "1"), **options):
     process = subprocess.Popen(prefix + [str(part) for part in command], start_new_session=True, **options)
     RUNNING.append(process)
     return process
+
+
+@contextlib.contextmanager
+def on_core(core):
+    """This thread on one core meanwhile, in the class of the processes."""
+    cores, scheduler, parameter = os.sched_getaffinity(0), os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setaffinity(0, {core})
+    if ARGS.rt:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, scheduler, parameter)
+        os.sched_setaffinity(0, cores)
 
 
 def stop(process):
