@@ -10,7 +10,7 @@
 //! `Last-Event-ID`.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -61,10 +61,13 @@ struct Kept {
     /// The number of the last event on the bus. `None`: what came before is not known.
     on_bus: Option<u64>,
     readers: usize,
+    /// Readers that there ever were: the number of the next one.
+    begun: u64,
     /// How often all readers were told to end.
     endings: u64,
     is_collecting: bool,
-    waiting: Vec<Waker>,
+    /// Those that wait for an event, by their numbers: with a thousand readers, none is searched for.
+    waiting: HashMap<u64, Waker>,
 }
 
 impl Default for Feed {
@@ -83,6 +86,7 @@ impl Feed {
     ) -> Reader {
         let mut kept = self.lock();
         kept.readers += 1;
+        kept.begun += 1;
         if let (Some((audit, runtime, metrics)), false) = (bus, kept.is_collecting) {
             kept.is_collecting = true;
             // What happened meanwhile was not collected.
@@ -95,7 +99,7 @@ impl Feed {
             Some(last) => self.resumed(&kept, last),
         };
         let next = next.unwrap_or(kept.last + 1);
-        Reader { feed: Arc::clone(self), next, reset, endings: kept.endings }
+        Reader { feed: Arc::clone(self), number: kept.begun, next, reset, endings: kept.endings }
     }
 
     /// Ends the connections of all readers: their keys may not be valid any more.
@@ -181,7 +185,7 @@ impl Kept {
     }
 
     fn wake(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+        self.waiting.drain().for_each(|(_, waiting)| waiting.wake());
     }
 }
 
@@ -215,6 +219,7 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
 #[derive(Debug)]
 pub(super) struct Reader {
     feed: Arc<Feed>,
+    number: u64,
     /// The number of its next event.
     next: u64,
     /// Why it has missed events, until it has been told.
@@ -240,9 +245,7 @@ impl FeedSource for Reader {
             return Poll::Ready(Some(format!("id: {id}\nevent: reset\ndata: {data}\n\n").into()));
         }
         if next > kept.last {
-            if !kept.waiting.iter().any(|waiting| waiting.will_wake(cx.waker())) {
-                kept.waiting.push(cx.waker().clone());
-            }
+            kept.waiting.insert(self.number, cx.waker().clone());
             return Poll::Pending;
         }
         let mut piece = Vec::new();
@@ -263,6 +266,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut kept = self.feed.lock();
         kept.readers -= 1;
+        kept.waiting.remove(&self.number);
     }
 }
 
