@@ -12,10 +12,11 @@ use std::{
     collections::VecDeque,
     fmt,
     ops::Range,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use regex::bytes::Regex;
+use serde_json::Value;
 
 pub(crate) use self::pieces::Pieces;
 use crate::failure::Redact;
@@ -58,10 +59,19 @@ pub struct Redactor {
     patterns: Vec<Regex>,
     /// How many of them are for configured secrets; they come first.
     configured: usize,
+    /// The configured secrets themselves.
+    secrets: Arc<[Box<str>]>,
     /// Length in bytes of the longest configured secret.
     longest: usize,
-    /// For secrets that were learned later; the newest comes last. Clones share them.
-    learned: Arc<RwLock<VecDeque<Regex>>>,
+    /// Secrets that were learned later; the newest comes last. Clones share them.
+    learned: Arc<RwLock<VecDeque<Learned>>>,
+}
+
+/// A secret that was learned later.
+#[derive(Clone)]
+struct Learned {
+    secret: Box<str>,
+    pattern: Regex,
 }
 
 /// Secrets that are learned later and covered at the same time. Those before are no longer valid.
@@ -77,22 +87,16 @@ impl Redactor {
         let lines = secrets.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
         let secrets: Vec<_> = lines.filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
-        let secrets = secrets.into_iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok());
-        let secrets: Vec<_> = secrets.collect();
-        let configured = secrets.len();
-        let patterns = secrets.into_iter().chain(patterns).collect();
-        Self { patterns, configured, longest, learned: Arc::default() }
+        let own: Vec<_> = secrets.iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok()).collect();
+        let configured = own.len();
+        let patterns = own.into_iter().chain(patterns).collect();
+        let secrets = secrets.into_iter().map(Box::from).collect();
+        Self { patterns, configured, secrets, longest, learned: Arc::default() }
     }
 
     /// The same for configured secrets only. Texts that are not ours to change keep what merely looks like a key.
     pub fn of_configured(&self) -> Self {
-        let patterns = self.patterns.iter().take(self.configured).cloned().collect();
-        Self {
-            patterns,
-            configured: self.configured,
-            longest: self.longest,
-            learned: Arc::clone(&self.learned),
-        }
+        Self { patterns: self.patterns.iter().take(self.configured).cloned().collect(), ..self.clone() }
     }
 
     /// A redactor for other configured secrets, which shares with this one what is learned.
@@ -102,17 +106,34 @@ impl Redactor {
 
     /// Covers `secret` from now on, as if it were configured.
     pub(crate) fn learn(&self, secret: &str) {
-        let pattern = pattern_of(secret);
-        let is_known = |learned: &VecDeque<Regex>| learned.iter().any(|known| known.as_str() == pattern);
-        if secret.len() < SHORTEST || is_known(&self.learned.read().unwrap_or_else(PoisonError::into_inner)) {
+        let is_known = |learned: &VecDeque<Learned>| learned.iter().any(|known| *known.secret == *secret);
+        if secret.len() < SHORTEST || is_known(&self.learned()) {
             return;
         }
-        let Ok(regex) = Regex::new(&pattern) else { return };
+        let Ok(pattern) = Regex::new(&pattern_of(secret)) else { return };
         let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
         if learned.len() == MAX_LEARNED {
             learned.pop_front();
         }
-        learned.push_back(regex);
+        learned.push_back(Learned { secret: secret.into(), pattern });
+    }
+
+    fn learned(&self) -> RwLockReadGuard<'_, VecDeque<Learned>> {
+        self.learned.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes at the end of `text`, which goes on, may be the beginning of a configured secret as it is.
+    pub(crate) fn begun_in(&self, text: &str) -> usize {
+        let learned = self.learned();
+        let secrets = self.secrets.iter().chain(learned.iter().map(|learned| &learned.secret));
+        let begun = |secret: &str| {
+            let most = text.len().min(secret.len() - 1);
+            let is_end = |length: &usize| {
+                secret.as_bytes().get(..*length).is_some_and(|begin| text.as_bytes().ends_with(begin))
+            };
+            (1..=most).rev().find(is_end)
+        };
+        secrets.filter_map(|secret| begun(secret)).max().unwrap_or(0)
     }
 
     /// Length in bytes of the longest configured secret.
@@ -135,6 +156,20 @@ impl Redactor {
     /// Covers the secrets in `bytes`.
     pub fn cover(&self, bytes: &mut [u8]) {
         self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
+    }
+
+    /// Covers the secrets in the texts of `value`, which stays what it is otherwise.
+    pub(crate) fn cover_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(covered) = self.text(text) {
+                    *text = covered;
+                }
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.cover_json(element)),
+            Value::Object(members) => members.values_mut().for_each(|member| self.cover_json(member)),
+            _ => {}
+        }
     }
 
     /// How many of `bytes`, which more will follow, can be covered now: no secret that begins in them
@@ -166,8 +201,9 @@ impl Redactor {
             let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
             groups.map(|range| behind_escape(bytes, range)).collect()
         };
-        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        self.patterns.iter().chain(&*learned).flat_map(matches).collect()
+        let learned = self.learned();
+        let learned = learned.iter().map(|learned| &learned.pattern);
+        self.patterns.iter().chain(learned).flat_map(matches).collect()
     }
 }
 
@@ -358,6 +394,24 @@ mod tests {
         ] {
             let covered = redactor.text(&format!("<{written}>")).into_owned();
             assert_eq!(covered, format!("<{}>", "x".repeat(written.len())), "{written}");
+        }
+    }
+
+    #[test]
+    fn beginning_of_a_secret_is_found_at_the_end_of_a_text() {
+        let redactor = Redactor::new(["sésame-open", "session-key"]);
+        redactor.learn("learned-later");
+        for (text, begun) in [
+            ("the key is sésa", 5),
+            ("the key is ses", 3),
+            ("sésame-open", 0),
+            ("sésame-open s", 1),
+            ("a learned-late", 12),
+            ("session-keys", 1),
+            ("plain", 0),
+            ("", 0),
+        ] {
+            assert_eq!(redactor.begun_in(text), begun, "{text}");
         }
     }
 

@@ -301,11 +301,14 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::event::{CallEnd, CallResult, Runner, Source};
+    use crate::{
+        event::{CallEnd, CallResult, Runner, Source},
+        redact::Redactor,
+    };
 
     #[test]
     fn call_is_complete_before_its_result() {
-        let chat = Chat::new("ex_1".into(), None);
+        let chat = Chat::new("ex_1".into(), None, &Redactor::new([]));
         let mut telling = Telling::begin();
         let mut told = Told { chat: &chat, telling: &mut telling };
         let start = CallStart {

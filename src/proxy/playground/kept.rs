@@ -14,6 +14,7 @@ use super::{CLIENT, ChatRequest, GRACE};
 use crate::{
     execute::{ExchangeId, audit::unix_millis},
     proxy::{admin::SessionMark, feed_body::FeedSource},
+    redact::Redactor,
     untrusted::printable_json,
 };
 
@@ -34,6 +35,8 @@ const MAX_PIECE: usize = 64 << 10;
 pub(in crate::proxy) struct Chat {
     id: Arc<str>,
     mark: SessionMark,
+    /// No configured secret gets to a browser, whatever an upstream repeats.
+    redactor: Redactor,
     kept: Mutex<Kept>,
     /// Wakes the task when readers come and go, and when the chat is stopped.
     moved: Notify,
@@ -42,6 +45,8 @@ pub(in crate::proxy) struct Chat {
 #[derive(Debug, Default)]
 struct Kept {
     parts: VecDeque<Part>,
+    /// The end of the text, as long as it may be the beginning of a secret.
+    held: Option<(Saying, String)>,
     /// Parts that were dropped.
     dropped: usize,
     bytes: usize,
@@ -100,9 +105,11 @@ impl Part {
 }
 
 impl Chat {
-    /// The chat of the exchange `id`, begun by who has `mark`.
-    pub(in crate::proxy) fn new(id: Arc<str>, mark: SessionMark) -> Self {
-        Self { id, mark, kept: Mutex::default(), moved: Notify::new() }
+    /// The chat of the exchange `id`, begun by who has `mark`. `redactor` knows the configured secrets.
+    pub(in crate::proxy) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
+        // What a person has written is not ours to change.
+        let redactor = redactor.of_configured();
+        Self { id, mark, redactor, kept: Mutex::default(), moved: Notify::new() }
     }
 
     /// The id of its exchange.
@@ -165,17 +172,21 @@ impl Chat {
 
     /// Adds an event.
     pub(super) fn event(&self, name: &'static str, data: &Value) {
+        let mut data = data.clone();
+        self.redactor.cover_json(&mut data);
         let mut kept = self.lock();
+        kept.release();
         let own = match name {
             "message_complete" => Some(&mut kept.summary.complete),
             "error" => Some(&mut kept.summary.error),
             "tool_result" => Some(&mut kept.summary.result),
             _ => None,
         };
+        let text = printable_json(&data);
         if let Some(own) = own {
-            *own = Some(data.clone());
+            *own = Some(data);
         }
-        kept.put(Part::Event(name, printable_json(data)));
+        kept.put(Part::Event(name, text));
     }
 
     /// Adds text.
@@ -184,21 +195,20 @@ impl Chat {
             return;
         }
         let mut kept = self.lock();
-        if let Some(Part::Text(last, before)) = kept.parts.back_mut()
-            && last == saying
-            && before.len() < MAX_PART
-        {
-            before.push_str(text);
-            kept.bytes += text.len();
-            kept.shrink();
-        } else {
-            kept.put(Part::Text(saying.clone(), text.to_owned()));
+        if kept.held.as_ref().is_some_and(|(before, _)| before != saying) {
+            kept.release();
         }
+        let before = kept.held.take().map(|(_, held)| held).unwrap_or_default();
+        let mut text = self.redactor.text(&(before + text)).into_owned();
+        let held = text.split_off(text.len() - self.redactor.begun_in(&text));
+        kept.held = (!held.is_empty()).then(|| (saying.clone(), held));
+        kept.say(saying, text);
     }
 
     /// Nothing will be added.
     pub(super) fn end(&self) {
         let mut kept = self.lock();
+        kept.release();
         kept.is_over = true;
         kept.wake();
     }
@@ -250,6 +260,29 @@ impl Part {
 }
 
 impl Kept {
+    /// The text does not go on: what was held is no secret.
+    fn release(&mut self) {
+        if let Some((saying, held)) = self.held.take() {
+            self.say(&saying, held);
+        }
+    }
+
+    fn say(&mut self, saying: &Saying, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(Part::Text(last, before)) = self.parts.back_mut()
+            && last == saying
+            && before.len() < MAX_PART
+        {
+            before.push_str(&text);
+            self.bytes += text.len();
+            self.shrink();
+        } else {
+            self.put(Part::Text(saying.clone(), text));
+        }
+    }
+
     fn put(&mut self, part: Part) {
         self.bytes += part.len();
         self.parts.push_back(part);
@@ -369,7 +402,7 @@ mod tests {
     use super::*;
 
     fn chat() -> Arc<Chat> {
-        Arc::new(Chat::new("ex_1".into(), None))
+        Arc::new(Chat::new("ex_1".into(), None, &Redactor::new(["sésame-open"])))
     }
 
     /// What the reader gets now. `None`: it waits, or the chat is over.
@@ -421,6 +454,33 @@ mod tests {
         chat.event("message_complete", &json!({}));
         chat.end();
         assert_eq!(chat.summary()["data"]["cut"], true);
+    }
+
+    #[test]
+    fn configured_secret_is_covered_wherever_it_is_split() {
+        let text = "It is sésame-open, or sésam";
+        for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+            let chat = chat();
+            let (before, after) = text.split_at(cut);
+            chat.says(&Saying::Content, before);
+            chat.says(&Saying::Content, after);
+            chat.event("tool_result", &json!({"result": ["sésame-open", {"a": "sésame-open"}], "ms": 7}));
+            chat.end();
+            let told = chat.told();
+            let said: String = told.iter().filter_map(|(_, data)| data["content"].as_str()).collect();
+            assert_eq!(said, "It is xxxxxxxxxxxx, or sésam", "{cut}");
+            assert_eq!(told.last().unwrap().1["result"], json!(["xxxxxxxxxxxx", {"a": "xxxxxxxxxxxx"}]));
+        }
+    }
+
+    #[test]
+    fn text_is_not_held_longer_than_it_may_be_a_secret() {
+        let chat = chat();
+        let mut reader = chat.reader();
+        chat.says(&Saying::Content, "a sés");
+        assert!(read(&mut reader).unwrap().contains("\"a \""));
+        chat.says(&Saying::Content, "same");
+        assert!(read(&mut reader).unwrap().contains("\"séssame\""));
     }
 
     #[tokio::test(start_paused = true)]

@@ -126,7 +126,7 @@ impl Service {
             access.shown_key(Arc::clone(account.name()));
         }
         let exchange = self.exchange_id(request);
-        let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark()));
+        let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark(), &self.redactor));
         // Before the upstream is asked: no call is missed.
         let bus = self.audit.as_ref().filter(|_| self.execution.is_some()).map(|audit| audit.subscribe());
         let answer: Result<Box<dyn FnOnce(Access) -> AnswerBody + Send>, _> = if admitted.is_sample() {

@@ -340,3 +340,28 @@ async fn feed_tells_of_chats() {
     let told = event(&mut feed, "message_complete").await;
     assert!(told.contains(&exchange(&begun)), "{told}");
 }
+
+#[tokio::test]
+async fn configured_secrets_are_covered_whatever_the_upstream_repeats() {
+    let upstream = Upstream::start(|mut exchange| async move {
+        exchange.begin().await;
+        // As a model writes it: token by token.
+        for piece in ["Your key is admin-", "key-of", "-tests, is it n", "ot?"] {
+            exchange.piece(text(piece)).await;
+        }
+        exchange.finished().await
+    });
+    let upstream = upstream.await;
+    let proxy = Setup { execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) }.start().await;
+    for client in ["chat", "responses", "messages"] {
+        let stream = begin(&proxy, &hello(client)).await.rest().await;
+        assert_eq!(
+            said(&events(&stream)),
+            "Your key is xxxxxxxxxxxxxxxxxx, is it not?",
+            "{client}: {stream}"
+        );
+        let whole = Ask::new(&proxy, "POST", PATH).key(KEY).json(&hello(client));
+        let whole = whole.header("accept", "application/json").answer().await.1;
+        assert_eq!(whole["message"], "Your key is xxxxxxxxxxxxxxxxxx, is it not?", "{client}");
+    }
+}
