@@ -38,6 +38,7 @@ use crate::{
 use super::{
     figures::Figures,
     gen_ai::{GenAiMetrics, Measured},
+    hosted::HostedFigures,
     live::LiveStreams,
 };
 
@@ -89,6 +90,7 @@ pub(crate) struct Metrics {
     tokens: Family<TokenLabels, Counter>,
     /// The tools that are labels of hosted calls.
     hosted_names: Names,
+    hosted_figures: HostedFigures,
     certificates: CertificateMetrics,
     models: GenAiMetrics,
     traces: TraceMetrics,
@@ -280,6 +282,7 @@ impl Metrics {
             config: ConfigGauges::default(),
             tokens: Family::default(),
             hosted_names: Names::default(),
+            hosted_figures: HostedFigures::default(),
             certificates: CertificateMetrics::default(),
             models: GenAiMetrics::new(),
             traces: TraceMetrics::default(),
@@ -695,11 +698,13 @@ impl Metrics {
     /// only a model has written are counted as `other`.
     pub(crate) fn hosted(&self, record: &Record) {
         match &record.event {
-            AuditEvent::ToolResult { call, provider, code, millis, .. } => {
+            AuditEvent::ToolResult { call, provider, code, millis, is_cached, .. } => {
                 let tool = self.hosted_names.label(provider.as_ref().map(|_| call.name.as_str()));
                 let provider = provider.as_deref().unwrap_or_default().to_owned();
-                let seconds = Duration::from_millis(*millis).as_secs_f64();
-                self.hosted_seconds.get_or_create(&ToolLabel { tool: tool.clone() }).observe(seconds);
+                let took = Duration::from_millis(*millis);
+                self.hosted_figures.count(&tool, took, (code.is_none(), *is_cached));
+                let label = ToolLabel { tool: tool.clone() };
+                self.hosted_seconds.get_or_create(&label).observe(took.as_secs_f64());
                 let code = code.map_or("ok", ErrorCode::name);
                 self.hosted_calls.get_or_create(&HostedLabels { tool, provider, code }).inc();
             }
@@ -718,6 +723,11 @@ impl Metrics {
     /// Sets how many targets are not asked at the moment.
     pub(crate) fn ejected_targets(&self, count: usize) {
         self.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// What the calls of each hosted tool came to.
+    pub(crate) fn hosted_figures(&self) -> &HostedFigures {
+        &self.hosted_figures
     }
 
     /// What the requests of the last two hours came to.

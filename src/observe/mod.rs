@@ -11,6 +11,7 @@ mod export;
 mod figures;
 pub(crate) mod gen_ai;
 mod hop;
+mod hosted;
 mod latencies;
 mod list;
 mod live;

@@ -337,7 +337,7 @@ impl Admin {
             AdminPath::Formats => Ok(Said::json(formats::list(&self.formats))),
             AdminPath::Analyze => formats::analyze(&self.formats, body).await,
             AdminPath::Teach => formats::teach(&self.formats, &body),
-            AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref()))),
+            AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref(), &self.metrics))),
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,
             AdminPath::TestProvider(name) => tools::test(self.execution()?, &name, &body).await,

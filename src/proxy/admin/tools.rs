@@ -11,6 +11,7 @@ use super::{AdminError, Said, object, ok, required_switch};
 use crate::{
     conversation::{Call, CallOutput},
     execute::{Asker, Execution, Hosted, Injection, Permission, Registrations, Verdict},
+    observe::Metrics,
     store::Owner,
 };
 
@@ -18,12 +19,12 @@ use crate::{
 const MAX_TEST: Duration = Duration::from_secs(20);
 
 /// All hosted tools and all providers.
-pub(super) fn list(execution: Option<&Execution>) -> Value {
+pub(super) fn list(execution: Option<&Execution>, metrics: &Metrics) -> Value {
     let Some(execution) = execution else {
         return json!({"execution": false, "tools": [], "providers": []});
     };
     let snapshot = execution.registry().snapshot();
-    let tools: Vec<_> = snapshot.tools().iter().map(|own| tool(execution, own)).collect();
+    let tools: Vec<_> = snapshot.tools().iter().map(|own| tool(execution, metrics, own)).collect();
     let providers = execution.registry().providers().iter().map(|(name, provider)| {
         let tools = snapshot.tools().iter().filter(|tool| tool.provider_name == *name).count();
         let entry = execution.settings().providers.iter().find(|entry| *entry.name == **name);
@@ -46,7 +47,7 @@ fn programs(registrations: &Registrations) -> Value {
     list.map(|(id, label, tools)| json!({"id": id, "label": label, "tools": tools})).collect()
 }
 
-fn tool(execution: &Execution, tool: &Hosted) -> Value {
+fn tool(execution: &Execution, metrics: &Metrics, tool: &Hosted) -> Value {
     let Hosted { name, spec, provider_name, rules, is_enabled, .. } = tool;
     let permission = execution.permissions().of_tool(name, &tool.aliases);
     json!({
@@ -71,6 +72,7 @@ fn tool(execution: &Execution, tool: &Hosted) -> Value {
         "idempotent": spec.is_idempotent,
         "timeout_ms": millis(spec.timeout),
         "cache_ttl_ms": rules.cache.ttl(spec.is_idempotent).map(millis),
+        "figures": metrics.hosted_figures().of(name),
     })
 }
 

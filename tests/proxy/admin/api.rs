@@ -52,6 +52,30 @@ async fn tools_are_listed_switched_and_run_by_hand() {
 }
 
 #[tokio::test]
+async fn tools_have_figures_of_their_calls() {
+    let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
+    for (input, ok) in
+        [(json!({"text": "a"}), true), (json!({"text": 5}), false), (json!({"text": "b"}), true)]
+    {
+        let (_, ran) = act(&proxy, "POST", "/admin/tools/echo/run", json!({"input": input})).await;
+        assert_eq!(ran["ok"], ok, "{ran}");
+    }
+    let list = get(&proxy, "/admin/tools").await;
+    let figures = |name: &str| {
+        let tools = list["tools"].as_array().unwrap();
+        tools.iter().find(|tool| tool["name"] == name).unwrap()["figures"].clone()
+    };
+    let echo = figures("echo");
+    assert_eq!(
+        (&echo["calls"], &echo["failed"], &echo["cached"]),
+        (&json!(3), &json!(1), &json!(0)),
+        "{echo}"
+    );
+    assert!(echo["p50_ms"].is_u64(), "{echo}");
+    assert_eq!(figures("careful"), json!({"calls": 0, "failed": 0, "cached": 0, "p50_ms": null}));
+}
+
+#[tokio::test]
 async fn bodies_are_limited_and_must_be_json() {
     let (_upstream, proxy) = proxy(&format!("{TOOLS}{WITH_KEY}")).await;
     let ask = || Ask::new(&proxy, "POST", "/admin/tools/echo/run").key(KEY);
