@@ -33,11 +33,14 @@ use crate::config::{AdminSettings, Config};
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// Headers by which a proxy says for whom it asks.
+const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+
 /// Characters of the path of a page.
 const MAX_BASE: usize = 256;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Access {
     settings: Arc<AdminSettings>,
     known: Arc<Known>,
@@ -120,11 +123,19 @@ impl Access {
             return Err(AdminError::forbidden("not_local", message));
         }
         let host = host(head).unwrap_or_default();
+        if self.is_named(host) {
+            return Ok(());
+        }
+        // A proxy on this machine asks for others, and may have put its own name for toolwire into `Host`.
+        if FORWARDED.iter().any(|name| head.headers.contains_key(*name)) {
+            let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys";
+            return Err(AdminError::forbidden("not_local", message));
+        }
         let name = without_port(host);
         let is_local =
             ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| name.eq_ignore_ascii_case(local))
                 || name.to_ascii_lowercase().strip_suffix(".localhost").is_some_and(|name| !name.is_empty());
-        if is_local || self.is_named(host) {
+        if is_local {
             return Ok(());
         }
         let message =
@@ -137,11 +148,8 @@ impl Access {
     /// # Errors
     /// 401 without key and session; 403 if it may come from another page.
     pub(super) fn visitor(&self, head: &request::Parts, may_be_nobody: bool) -> Result<Visitor, AdminError> {
-        let changes = !matches!(head.method, Method::GET | Method::HEAD);
         if self.is_open() {
-            if changes {
-                self.check_origin(head, &self.known.anonymous_csrf)?;
-            }
+            self.check_page(head, &self.known.anonymous_csrf)?;
             return Ok(Visitor::Anonymous);
         }
         // A proxy in front may ask browsers for credentials of another scheme.
@@ -160,9 +168,7 @@ impl Access {
         drop(sessions);
         match found {
             Some((token, session)) => {
-                if changes {
-                    self.check_origin(head, &session.csrf)?;
-                }
+                self.check_page(head, &session.csrf)?;
                 Ok(Visitor::Session(token, session))
             }
             None if may_be_nobody => Ok(Visitor::Anonymous),
@@ -185,9 +191,7 @@ impl Access {
                 message,
             ));
         }
-        let is_from_page =
-            head.headers.contains_key(SEC_FETCH_SITE) || head.headers.contains_key(header::ORIGIN);
-        if is_from_page && !self.is_same_origin(head) {
+        if is_from_page(&head.headers) && !self.is_same_origin(head) {
             return Err(other_origin());
         }
         if self.is_open() {
@@ -255,6 +259,11 @@ impl Access {
         }
     }
 
+    /// Whether the session of the token with this digest goes on.
+    pub(super) fn lasts(&self, token: &Digest) -> bool {
+        self.sessions().lasts(token, Instant::now())
+    }
+
     /// Ends the session.
     pub(super) fn sign_out(&self, visitor: &Visitor) -> Said {
         let Visitor::Session(token, session) = visitor else { return Said::nothing() };
@@ -311,7 +320,19 @@ impl Access {
         self.settings.api_keys.iter().fold(None, |found, key| if fits(key) { Some(key) } else { found })
     }
 
-    /// The request comes from toolwire's own page, which knows the token `csrf`.
+    /// The request does not come from another page. If it changes something, it comes from toolwire's own, which knows the token `csrf`.
+    fn check_page(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            return self.check_origin(head, csrf);
+        }
+        // No other page can read the answer, but a reader of events is one all the same: questions wait for it.
+        let is_address = head.headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none");
+        if is_from_page(&head.headers) && !is_address && !self.is_same_origin(head) {
+            return Err(other_origin());
+        }
+        Ok(())
+    }
+
     fn check_origin(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
         // Pages of other origins can send other types without being asked.
         if !is_json(&head.headers) {
@@ -366,6 +387,11 @@ impl Access {
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// Whether a browser sent the request, for a page or from its address bar, and says so.
+fn is_from_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(header::ORIGIN)
 }
 
 fn other_origin() -> AdminError {

@@ -21,6 +21,7 @@ mod permissions;
 mod reload;
 mod sessions;
 mod settings;
+mod signed_in;
 mod tar;
 mod tools;
 mod tries;
@@ -40,6 +41,7 @@ use self::{
     figures::StreamsFeed,
     path::AdminPath,
     settings::SavedSettings,
+    signed_in::SignedIn,
 };
 use super::{
     auth::Keys,
@@ -275,32 +277,39 @@ impl Admin {
         &self.chats
     }
 
-    /// What a connection of the console reads of a chat. It ends when readers of events are told to.
-    pub(super) fn reading(&self, chat: &Arc<Chat>) -> Box<dyn FeedSource> {
-        Box::new(self.feed.ending(chat.reader()))
+    /// What a connection of the console reads of a chat. It ends when readers of events are told to, or with its session.
+    pub(super) fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
+        self.while_signed_in(admitted, Box::new(self.feed.ending(chat.reader())))
     }
 
     /// The stream of events that the request opens, if it does.
     pub(super) fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
-        match &admitted.path {
-            _ if head.method != Method::GET => None,
+        let source: Box<dyn FeedSource> = match &admitted.path {
+            _ if head.method != Method::GET => return None,
             AdminPath::Events => {
                 let bus = (&*self.audit, &*self.runtime, &self.metrics);
-                Some(Box::new(self.feed.open(Some(bus), headers.get("last-event-id"))))
+                Box::new(self.feed.open(Some(bus), headers.get("last-event-id")))
             }
             AdminPath::Streams if figures::wants_events(headers) => {
-                Some(Box::new(self.feed.ending(StreamsFeed::new(&self.metrics))))
+                Box::new(self.feed.ending(StreamsFeed::new(&self.metrics)))
             }
             AdminPath::OneChat(id) => {
-                let chat = self.chats.find(id, admitted.mark()).ok()?;
-                Some(self.reading(&chat))
+                return Some(self.reading(&self.chats.find(id, admitted.mark()).ok()?, admitted));
             }
             AdminPath::ExchangeEvents(id) => {
-                let events = exchanges::follow(&self.exchanges, id)?;
-                Some(Box::new(self.feed.ending(events)))
+                Box::new(self.feed.ending(exchanges::follow(&self.exchanges, id)?))
             }
-            _ => None,
+            _ => return None,
+        };
+        Some(self.while_signed_in(admitted, source))
+    }
+
+    /// `source`, until the session ends that the request belongs to, if it does.
+    fn while_signed_in(&self, admitted: &Admitted, source: Box<dyn FeedSource>) -> Box<dyn FeedSource> {
+        match admitted.mark() {
+            Some(token) => Box::new(SignedIn::new(&self.door, token, source)),
+            None => source,
         }
     }
 

@@ -88,6 +88,11 @@ impl Sessions {
         Some((token, session.clone()))
     }
 
+    /// Whether the session of the token with this digest goes on. Asking does not use it.
+    pub(super) fn lasts(&self, token: &Digest, now: Instant) -> bool {
+        self.sessions.get(token).is_some_and(|session| session.ends(self.idle) > now)
+    }
+
     /// Ends a session.
     pub(super) fn end(&mut self, token: &Digest) {
         self.sessions.remove(token);
@@ -151,7 +156,11 @@ mod tests {
         assert!(sessions.find(&token, |_| true, start + MAX_AGE).is_none());
 
         let token = begun(&mut sessions, start);
+        let digest = digest_of(token.as_bytes());
+        assert!(sessions.lasts(&digest, start + 11 * HOUR), "asking does not use it");
+        assert!(!sessions.lasts(&digest, start + 12 * HOUR));
         assert!(sessions.find(&token, |key| *key != [1; 32], start).is_none());
+        assert!(!sessions.lasts(&digest, start), "it has ended");
         assert!(sessions.find(&token, |_| true, start).is_none(), "it has ended");
     }
 

@@ -6,6 +6,7 @@ use super::{Ask, KEY, TOOLS, WITH_KEY, proxy};
 use crate::support::{
     client::Reply,
     proxy::{Proxy, Setup},
+    soon,
     upstream::{Upstream, at_once},
 };
 
@@ -337,4 +338,79 @@ async fn without_keys_changes_need_the_token_of_the_anonymous_session() {
         403
     );
     assert_eq!(run().header("origin", &own).header("x-toolwire-csrf", csrf).send().await.status(), 200);
+}
+
+#[tokio::test]
+async fn request_that_a_proxy_passes_on_needs_a_key_or_a_name() {
+    let (_upstream, open) = proxy(&format!("{TOOLS}[admin]\nhosts = [\"tools.example\"]\n")).await;
+    let (_upstream, with_key) = proxy(WITH_KEY).await;
+    for header in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"] {
+        for path in ["/admin/tools", "/admin/session", "/admin/events", "/console/"] {
+            let ask = |proxy: &Proxy| Ask::new(proxy, "GET", path).header(header, "192.0.2.1");
+            // As nginx writes the host unless it is told otherwise.
+            let own = ask(&open).send().await;
+            assert_eq!(own.status(), 403, "{header} {path}");
+            assert_eq!(own.json().await["error"]["code"], "not_local");
+            let named = ask(&open).header("host", "tools.example").send().await;
+            assert_eq!(named.status(), 200, "{header} {path}");
+            assert_eq!(ask(&with_key).key(KEY).send().await.status(), 200, "{header} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_read_nothing() {
+    let (_upstream, open) = proxy(&format!("{TOOLS}[admin]\n")).await;
+    let (_upstream, with_key) = proxy(WITH_KEY).await;
+    let (cookie, ..) = signed_in(&with_key, &json!({"key": KEY})).await;
+    for (header, value, status) in [
+        ("sec-fetch-site", "cross-site", 403),
+        ("sec-fetch-site", "same-site", 403),
+        ("origin", "https://evil.example", 403),
+        ("origin", "http://127.0.0.1:1", 403),
+        ("origin", "null", 403),
+        ("sec-fetch-site", "same-origin", 200),
+        // The address bar.
+        ("sec-fetch-site", "none", 200),
+    ] {
+        for path in ["/admin/tools", "/admin/session", "/admin/events", "/admin/streams"] {
+            let own = Ask::new(&open, "GET", path).header(header, value);
+            assert_eq!(own.send().await.status(), status, "{header}: {value} {path}");
+            let session = Ask::new(&with_key, "GET", path).header(header, value).header("cookie", &cookie);
+            assert_eq!(session.send().await.status(), status, "{header}: {value} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn streams_of_a_session_end_with_it() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    let (cookie, session, _) = signed_in(&proxy, &json!({"key": KEY})).await;
+    let (other, ..) = signed_in(&proxy, &json!({"key": KEY})).await;
+    let open = |path: &str, cookie: &str| {
+        let ask = Ask::new(&proxy, "GET", path).header("cookie", cookie);
+        ask.header("accept", "text/event-stream").send()
+    };
+    let streams = [open("/admin/events", &cookie).await, open("/admin/streams", &cookie).await];
+    let mut others = open("/admin/streams", &other).await;
+    let out = Ask::new(&proxy, "DELETE", "/admin/session").header("cookie", &cookie);
+    let out = out.header("x-toolwire-csrf", session["csrf"].as_str().unwrap());
+    let out = out.header("sec-fetch-site", "same-origin").json(&json!({}));
+    assert_eq!(out.send().await.status(), 204);
+    for stream in streams {
+        soon("the end of the stream", stream.rest()).await;
+    }
+    for _ in 0..3 {
+        others.until("event: streams\n").await;
+    }
+}
+
+#[tokio::test]
+async fn streams_of_a_session_end_when_it_has_expired() {
+    let (_upstream, proxy) = proxy(&format!("{WITH_KEY}session_ttl = \"1s\"\n")).await;
+    let (cookie, ..) = signed_in(&proxy, &json!({"key": KEY})).await;
+    let feed = Ask::new(&proxy, "GET", "/admin/events").header("cookie", &cookie).send().await;
+    assert_eq!(feed.status(), 200);
+    soon("the end of the session", feed.rest()).await;
+    assert_eq!(Ask::new(&proxy, "GET", "/admin/tools").header("cookie", &cookie).send().await.status(), 401);
 }
