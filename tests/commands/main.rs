@@ -21,6 +21,7 @@ mod keys;
 mod log;
 mod lumo;
 mod mock;
+mod planted;
 mod record;
 mod reload;
 mod replay;
