@@ -66,6 +66,7 @@ struct Inner {
     param: Option<String>,
     status: Option<u16>,
     retry_after: Option<String>,
+    is_unasked: bool,
 }
 
 impl Failure {
@@ -78,6 +79,7 @@ impl Failure {
             param: None,
             status: None,
             retry_after: None,
+            is_unasked: false,
         }))
     }
 
@@ -109,12 +111,19 @@ impl Failure {
         self
     }
 
+    /// Says that toolwire itself did not ask the upstream, so that the failure says nothing of that.
+    #[must_use]
+    pub fn unasked(mut self) -> Self {
+        self.0.is_unasked = true;
+        self
+    }
+
     /// The same failure with secrets covered in all text that may come from an upstream: servers include the
     /// key that they reject in their errors.
     #[must_use]
     pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
         let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
-        let Inner { kind: _, message, code, param, status: _, retry_after } = &mut *self.0;
+        let Inner { kind: _, message, code, param, status: _, retry_after, is_unasked: _ } = &mut *self.0;
         cover(message);
         [code, param, retry_after].into_iter().flatten().for_each(cover);
         self
@@ -138,6 +147,11 @@ impl Failure {
     /// The value for a `Retry-After` header, if the upstream gave one.
     pub fn retry_after(&self) -> Option<&str> {
         self.0.retry_after.as_deref()
+    }
+
+    /// Whether the upstream was not asked; see [`Failure::unasked`].
+    pub fn is_unasked(&self) -> bool {
+        self.0.is_unasked
     }
 
     /// The HTTP status if the response has not begun.

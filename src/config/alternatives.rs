@@ -207,6 +207,9 @@ fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
 pub struct Failover {
     /// After this time no further attempt is made.
     pub deadline: Duration,
+    /// How long a target may take to the first content of a stream, if another one can be asked. `None`: as long as its own
+    /// timeouts allow.
+    pub first_content: Option<Duration>,
     /// The pause before a model is asked again, doubled each time.
     pub backoff: Duration,
     /// Failures in a row after which a target is not asked for a while.
@@ -221,7 +224,9 @@ impl Default for Failover {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
-            deadline: seconds(60),
+            // Later than the default timeouts, so that one that says nothing is not the end.
+            deadline: seconds(300),
+            first_content: Some(seconds(180)),
             backoff: Duration::from_millis(500),
             eject_after: 3,
             eject_for: seconds(10),
@@ -235,6 +240,14 @@ pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
     keys.key(
         Key::new("deadline", "how long after a request further attempts may begin"),
         Field::Duration(&mut failover.deadline),
+    );
+    keys.key(
+        Key::new(
+            "first_content",
+            "how long a target may take to the first content of a stream (text, reasoning, a call), whatever else it sends, \
+             as long as another one can be asked; or `\"off\"`",
+        ),
+        Field::DurationOrOff(&mut failover.first_content),
     );
     keys.key(
         Key::new(

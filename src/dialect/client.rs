@@ -52,6 +52,11 @@ pub trait ClientSide: Sync {
         RateStyle::OpenAi
     }
 
+    /// The status that says that no upstream has capacity.
+    fn overloaded_status(&self) -> u16 {
+        503
+    }
+
     /// The failure of a request for a model that does not exist.
     fn unknown_model(&self, name: &str) -> Failure;
 

@@ -81,13 +81,10 @@ impl AnswerBody {
     pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let timeouts = parts.exchange.client.upstream().timeouts.clone();
-        Self {
-            deadlines: Deadlines::new(keep_alive, timeouts.idle, timeouts.total),
-            cut,
-            timeouts,
-            grant: Grant::default(),
-            flow: ExchangeState::new(parts),
-        }
+        let flow = ExchangeState::new(parts);
+        let deadlines = Deadlines::new(keep_alive, timeouts.idle, timeouts.total);
+        let deadlines = deadlines.expecting_content(flow.patience());
+        Self { deadlines, cut, timeouts, grant: Grant::default(), flow }
     }
 
     /// Reads until the response's status is certain: `Ok` is 200, and the body begins with what has been read. After an
@@ -124,6 +121,11 @@ impl AnswerBody {
     /// The entry of the model that answers, and how many were asked, if there are several.
     pub(super) fn attempts(&self) -> Option<(&str, usize)> {
         self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
+    }
+
+    /// What the client gets in place of `failure` if no target of the model has worked for some time.
+    pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
+        self.flow.attempts()?.outage(failure)
     }
 
     /// Why it fails, if it does.
@@ -187,6 +189,7 @@ impl AnswerBody {
             // It may be another upstream.
             this.timeouts.clone_from(&this.flow.client().upstream().timeouts);
             this.deadlines.as_mut().expect_within(this.timeouts.idle);
+            this.deadlines.as_mut().expect_content(this.flow.patience());
         }
         match this.flow.stage {
             Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
@@ -214,6 +217,10 @@ impl AnswerBody {
                 this.deadlines.spoke();
             }
             Deadline::Idle => this.flow.fail_silent(this.timeouts.idle),
+            Deadline::FirstContent => {
+                this.deadlines.expect_content(None);
+                this.flow.lose_patience();
+            }
             Deadline::Total => {
                 let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
                 this.flow.fail_for_good(failure);
@@ -278,8 +285,12 @@ impl AnswerBody {
 
     /// Returns the buffer for reuse.
     pub(super) fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
-        buffer.clear();
-        self.project().flow.out = buffer;
+        let flow = self.project().flow;
+        // What is held back is already there.
+        if flow.out.is_empty() {
+            buffer.clear();
+            flow.out = buffer;
+        }
     }
 }
 

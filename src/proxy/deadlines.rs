@@ -28,6 +28,8 @@ pub(super) enum Deadline {
     KeepAlive,
     /// The upstream has sent nothing for `idle`.
     Idle,
+    /// Its response has no content yet, and another one may have some.
+    FirstContent,
     /// The whole response took too long.
     Total,
     /// The upstream did not end the body after its end mark.
@@ -46,6 +48,7 @@ pub(super) struct Deadlines {
     spoken: Instant,
     idle: Duration,
     heard: Option<Instant>,
+    content: Option<Instant>,
     total: Option<Instant>,
     linger: Option<Instant>,
     end: Option<Instant>,
@@ -62,6 +65,7 @@ impl Deadlines {
             spoken: now,
             idle,
             heard: None,
+            content: None,
             total,
             linger: None,
             end: None,
@@ -70,6 +74,12 @@ impl Deadlines {
             deadlines.sleep = sleep_until(at);
         }
         deadlines
+    }
+
+    /// The same, with a limit for the first content of the response.
+    pub(super) fn expecting_content(mut self, limit: Option<Duration>) -> Self {
+        self.content = limit.and_then(|limit| Instant::now().checked_add(limit));
+        self
     }
 
     /// The upstream has sent something: its idle time starts again.
@@ -87,6 +97,11 @@ impl Deadlines {
     /// The upstream, which is another one, may be silent for `idle`.
     pub(super) fn expect_within(self: Pin<&mut Self>, idle: Duration) {
         *self.project().idle = idle;
+    }
+
+    /// The upstream's response may be without content for `limit` from now on.
+    pub(super) fn expect_content(self: Pin<&mut Self>, limit: Option<Duration>) {
+        *self.project().content = limit.and_then(|limit| Instant::now().checked_add(limit));
     }
 
     /// Something is sent to the client: the keep-alive time starts again.
@@ -147,6 +162,7 @@ impl Deadlines {
             (self.total, Deadline::Total),
             (self.end, Deadline::Unended),
             (idle, Deadline::Idle),
+            (self.content, Deadline::FirstContent),
             (keep_alive, Deadline::KeepAlive),
         ];
         deadlines.into_iter().filter_map(|(at, deadline)| Some((at?, deadline))).min_by_key(|(at, _)| *at)

@@ -47,6 +47,7 @@ mod reload;
 mod reply;
 mod report;
 mod request;
+mod retry_after;
 mod routes;
 mod server;
 mod servers;

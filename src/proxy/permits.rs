@@ -91,7 +91,7 @@ impl Queue {
 }
 
 fn busy(message: String) -> Failure {
-    Failure::new(Kind::RateLimit, message).with_retry_after(RETRY_AFTER)
+    Failure::new(Kind::RateLimit, message).with_retry_after(RETRY_AFTER).unasked()
 }
 
 /// Counted as waiting until dropped.

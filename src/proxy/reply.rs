@@ -20,6 +20,7 @@ use super::{
     answer::AnswerBody,
     feed_body::FeedBody,
     passthrough::{BrokenOff, PassedBody},
+    retry_after,
 };
 
 /// Identifies a request in the logs; a client may send its own.
@@ -33,9 +34,6 @@ const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
 
 /// How many entries were asked.
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
-
-/// OpenAI's and Anthropic's SDKs read it.
-const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
@@ -128,15 +126,15 @@ pub(super) fn feed(body: FeedBody) -> Response<ReplyBody> {
 }
 
 /// Says which model answers, if there are several.
-fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, has_failed: bool) {
+fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     let Some((target, count)) = answer.attempts() else { return };
     if let Ok(target) = HeaderValue::try_from(target) {
         headers.insert(TARGET, target);
     }
     headers.insert(ATTEMPTS, HeaderValue::from(count));
-    if has_failed && count > 1 {
+    if is_final && count > 1 {
         // The client would only begin again what toolwire has done already.
-        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        retry_after::end_retries(headers);
     }
 }
 
@@ -147,15 +145,17 @@ pub(super) fn answer(
     committed: Result<(), Failure>,
 ) -> (Parts, Pin<Box<AnswerBody>>) {
     let (mut head, ()) = Response::new(()).into_parts();
+    let outage = committed.as_ref().err().and_then(|failure| answer.outage(failure));
+    put_attempts(&mut head.headers, &answer, committed.is_err() && outage.is_none());
+    let committed = committed.map_err(|failure| outage.unwrap_or(failure));
     head.status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
-    put_attempts(&mut head.headers, &answer, committed.is_err());
     match committed {
         Err(failure) => {
             answer.as_mut().refuse(&failure);
             put_error_headers(&mut head.headers, &failure);
             if answer.has_run_tools() {
                 // SDKs repeat a failed request by themselves, and the tools would run again.
-                head.headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+                retry_after::end_retries(&mut head.headers);
             }
         }
         Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
@@ -215,9 +215,7 @@ fn status_of(failure: &Failure) -> StatusCode {
 
 fn put_error_headers(headers: &mut HeaderMap, failure: &Failure) {
     headers.insert(header::CONTENT_TYPE, JSON);
-    if let Some(value) = failure.retry_after().and_then(|value| HeaderValue::from_str(value).ok()) {
-        headers.insert(header::RETRY_AFTER, value);
-    }
+    retry_after::put(headers, failure);
     if failure.kind() == Kind::Unauthorized {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

@@ -448,6 +448,7 @@ impl Service {
             Route::Ready if self.drain.is_ready() => text(StatusCode::OK, "ready\n", access),
             Route::Ready => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n", access),
             Route::Metrics => {
+                self.failover.show_ejected();
                 let content_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
                 reply::plain(StatusCode::OK, content_type, self.metrics.text(), access)
             }

@@ -32,6 +32,11 @@ impl ClientSide for Client {
         RateStyle::Anthropic
     }
 
+    /// docs/protocols/messages.md#errors
+    fn overloaded_status(&self) -> u16 {
+        529
+    }
+
     fn unknown_model(&self, name: &str) -> Failure {
         Failure::new(Kind::NotFound, format!("model: {name} (GET /v1/models lists the models)"))
             .with_param("model")

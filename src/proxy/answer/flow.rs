@@ -36,6 +36,9 @@ use super::{
     MAX_BYTES,
 };
 
+/// A keep-alive that may come before the first event of a stream.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+
 /// The parts of a response's body.
 pub(in crate::proxy) struct Parts {
     /// The client gets a stream.
@@ -361,7 +364,7 @@ impl ExchangeState {
     /// Acts on the pipeline's new `state`.
     fn went_on(&mut self, state: State) {
         if self.may_turn() && self.pipeline.has_content() {
-            self.close_attempts();
+            self.has_content();
         }
         match state {
             State::Open if self.pipeline.is_behind() => {}
@@ -412,7 +415,7 @@ impl ExchangeState {
     /// Drops this hop's response; decides how to go on.
     fn hop_ended(&mut self) {
         self.end_of_hop();
-        self.close_attempts();
+        self.has_content();
         if let (Some(hops), Some(follow_up)) = (&mut self.hops, self.pipeline.follow_up()) {
             let follow_up = follow_up.clone();
             self.stage = Stage::Deciding(self.access.in_hop(|| hops.decide(follow_up)));
@@ -555,6 +558,28 @@ impl ExchangeState {
         self.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
     }
 
+    /// How long the target that is asked may take to the first content of its stream, if another one may answer instead.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.attempts.as_ref().filter(|_| self.stream)?.patience()
+    }
+
+    /// That time is over: another target is asked, if there is still one.
+    pub(super) fn lose_patience(&mut self) {
+        let is_asked = matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_));
+        if let Some(limit) = self.patience().filter(|_| is_asked) {
+            // Without another target, this one goes on.
+            let _ = self.ask_another(&failure::timed_out("first content", limit));
+        }
+    }
+
+    /// The target that is asked has written something, even if only toolwire sees it.
+    fn has_content(&mut self) {
+        if let Some(attempts) = &mut self.attempts {
+            attempts.has_content();
+            self.release();
+        }
+    }
+
     fn close_attempts(&mut self) {
         if let Some(attempts) = &mut self.attempts {
             attempts.close();
@@ -595,17 +620,24 @@ impl ExchangeState {
         !self.out.is_empty() && !is_held
     }
 
-    /// Writes a keep-alive. What has been written before it of a response without content is then sent, too.
+    /// Writes a keep-alive, before what is held back.
     pub(super) fn keep_alive(&mut self) {
-        if self.out.len() > self.comments {
-            self.close_attempts();
+        let held = if self.may_turn() { self.out.split_off(self.comments) } else { BytesMut::new() };
+        match held.is_empty() {
+            true => self.pipeline.keep_alive(&mut self.out),
+            false => self.out.extend_from_slice(COMMENT),
         }
-        self.pipeline.keep_alive(&mut self.out);
         self.comments = self.out.len();
+        self.out.unsplit(held);
     }
 
-    /// Takes what is to be sent.
+    /// Takes what is to be sent: keep-alives alone, while another model may still answer.
     pub(super) fn take(&mut self) -> BytesMut {
+        if self.may_turn() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
+            let held = self.out.split_off(mem::take(&mut self.comments));
+            self.access.wrote(self.out.len());
+            return mem::replace(&mut self.out, held);
+        }
         if self.out.len() > self.comments {
             self.close_attempts();
         }

@@ -14,7 +14,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use tokio::time::sleep;
@@ -23,6 +23,7 @@ use self::{
     health::Health,
     order::{Way, order},
 };
+use super::retry_after::wait_of;
 use crate::{
     config::{Alternatives, Config, Failover as Settings, Model},
     conversation::Conversation,
@@ -36,6 +37,9 @@ pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> +
 
 /// Begins the request with the entry of this name.
 pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
+
+/// The longest wait that a client is told of when no target works: one may return any time.
+const MAX_WAIT: Duration = Duration::from_secs(29);
 
 /// What all requests share.
 #[derive(Debug)]
@@ -52,8 +56,9 @@ pub(super) struct Attempts<T> {
     begin: Option<Begin<T>>,
     /// The entries that may answer, in the order in which they are asked.
     order: Vec<Way>,
-    /// The one that is asked.
+    /// The one that is asked, and since when.
     current: String,
+    asked: Instant,
     /// Those that have failed since all were asked last.
     failed: Vec<String>,
     /// How often all are still asked again.
@@ -62,6 +67,10 @@ pub(super) struct Attempts<T> {
     pause: Duration,
     begun: Instant,
     count: usize,
+    /// All targets were ejected when the request came.
+    is_outage: bool,
+    /// The status of the client's API for that.
+    overloaded: u16,
 }
 
 /// The target of a request, and the others.
@@ -69,8 +78,10 @@ pub(super) struct Attempts<T> {
 pub(super) struct Plan {
     /// The entry that is asked first.
     pub(super) first: String,
+    asked: Instant,
     order: Vec<Way>,
     retries: usize,
+    is_outage: bool,
 }
 
 impl Failover {
@@ -94,31 +105,42 @@ impl Failover {
         let Alternatives { retries, .. } = **model.alternatives.as_ref()?;
         let order = order(config, model, || order::affinity(conversation, owner), may);
         let names: Vec<_> = order.iter().map(|way| way.target.as_str()).collect();
-        let first = self.health.first(&names, Instant::now())?.to_owned();
-        Some(Plan { first, order, retries })
+        let asked = Instant::now();
+        let is_outage = self.health.all_return(&names, asked).is_some();
+        let first = self.health.first(&names, asked)?.to_owned();
+        Some(Plan { first, asked, order, retries, is_outage })
     }
 
     fn count(&self, target: &str, outcome: Option<Kind>) {
         self.metrics.attempt(target, outcome);
+        self.show_ejected();
+    }
+
+    /// Puts into the metrics how many targets are ejected now. Some return without a request.
+    pub(super) fn show_ejected(&self) {
         self.metrics.ejected_targets(self.health.ejected(Instant::now()));
     }
 }
 
 impl<T: 'static> Attempts<T> {
-    /// The attempts of a request that has been begun with the first target of `plan`.
-    pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>) -> Self {
-        let Plan { first, order, retries } = plan;
+    /// The attempts of a request that has been begun with the first target of `plan`. `overloaded`: the status with which the
+    /// client is told that no target works.
+    pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
+        let Plan { first, asked, order, retries, is_outage } = plan;
         let pause = shared.settings.backoff;
         Self {
             shared,
             begin: Some(begin),
             order,
             current: first,
+            asked,
             failed: Vec::new(),
             retries,
             pause,
-            begun: Instant::now(),
+            begun: asked,
             count: 1,
+            is_outage,
+            overloaded,
         }
     }
 
@@ -137,16 +159,50 @@ impl<T: 'static> Attempts<T> {
         self.begin.is_some()
     }
 
-    /// The response has content: no other target is asked.
+    /// No other target is asked any more.
     pub(super) fn close(&mut self) {
         self.begin = None;
+    }
+
+    /// The response has content.
+    pub(super) fn has_content(&mut self) {
+        if self.are_open() {
+            self.shared.health.began(&self.current, self.asked);
+        }
+        self.close();
+    }
+
+    /// How long the current target may take to the first content of a stream, since another one is there that has not failed.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let has_other =
+            || self.order.iter().any(|way| way.target != self.current && !self.has_failed(&way.target));
+        self.shared.settings.first_content.filter(|_| self.are_open() && has_other())
+    }
+
+    /// What the client gets in place of `failure`, after which no target is left, if all were ejected before: it may try again
+    /// when one may return. Otherwise it would only repeat what toolwire has done already.
+    pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
+        if !self.is_outage || !is_of_the_target(failure.kind()) {
+            return None;
+        }
+        let now = Instant::now();
+        let names: Vec<_> = self.order.iter().map(|way| way.target.as_str()).collect();
+        let returns = self.shared.health.all_return(&names, now);
+        let wait = returns.map(|returns| returns.saturating_duration_since(now)).unwrap_or_default();
+        let seconds = wait.min(MAX_WAIT).as_secs() + 1;
+        let message = format!("none of the targets of this model works; the last one: {failure}");
+        let failure = Failure::new(Kind::Overloaded, message).with_status(self.overloaded);
+        Some(failure.with_retry_after(seconds.to_string()))
+    }
+
+    fn has_failed(&self, target: &str) -> bool {
+        self.failed.iter().any(|failed| failed == target)
     }
 
     /// The current target has failed before any content. `None`: the response fails, too.
     pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
         let begin = self.begin.as_ref()?;
         let order = self.order_after(failure.kind())?;
-        let (wait, now) = (wait_of(failure), Instant::now());
         let remaining = |failed: &[String]| -> Vec<&str> {
             order
                 .iter()
@@ -162,20 +218,21 @@ impl<T: 'static> Attempts<T> {
                 return None;
             }
             failed.clear();
-            pause = jittered(self.pause).max(wait.unwrap_or_default());
+            pause = jittered(self.pause).max(wait_of(failure).unwrap_or_default());
         }
         if self.begun.elapsed().saturating_add(pause) > self.shared.settings.deadline {
             return None;
         }
-        self.shared.judge(&self.current, Some(failure));
-        let target = self.shared.health.first(&remaining(&failed), now)?.to_owned();
-        tracing::info!(failed = self.current, next = target, %failure, "another model is asked");
+        self.shared.judge((&self.current, self.asked), Some(failure));
+        let asked = Instant::now().checked_add(pause)?;
+        let target = self.shared.health.first(&remaining(&failed), asked)?.to_owned();
+        log(&self.current, &target, failure);
         let beginning = begin(target.clone());
         if failed.is_empty() {
             self.retries -= 1;
             self.pause = self.pause.saturating_mul(2);
         }
-        (self.order, self.failed, self.current) = (order, failed, target);
+        (self.order, self.failed, self.current, self.asked) = (order, failed, target, asked);
         self.count += 1;
         Some(Box::pin(async move {
             if !pause.is_zero() {
@@ -201,25 +258,26 @@ impl<T: 'static> Attempts<T> {
     /// The response has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
         match outcome {
-            Outcome::Done => self.shared.judge(&self.current, None),
-            Outcome::Failed(failure) => self.shared.judge(&self.current, Some(failure)),
-            Outcome::Cancelled | Outcome::Stalled => self.shared.health.left(&self.current),
+            Outcome::Done => self.shared.judge((&self.current, self.asked), None),
+            Outcome::Failed(failure) => self.shared.judge((&self.current, self.asked), Some(failure)),
+            Outcome::Cancelled | Outcome::Stalled => self.shared.health.left(&self.current, self.asked),
         }
     }
 }
 
 impl Failover {
-    /// Takes note of how a request to `target` ended.
-    fn judge(&self, target: &str, failure: Option<&Failure>) {
+    /// Takes note of how a request to `target`, which was asked at `asked`, ended.
+    fn judge(&self, (target, asked): (&str, Instant), failure: Option<&Failure>) {
         match failure {
-            None => self.health.succeeded(target),
-            Some(failure) if is_of_the_target(failure.kind()) => {
-                let ejection = self.health.failed(target, wait_of(failure), Instant::now(), &self.settings);
+            None => self.health.succeeded(target, asked),
+            Some(failure) if is_of_the_target(failure.kind()) && !failure.is_unasked() => {
+                let (wait, now) = (wait_of(failure), Instant::now());
+                let ejection = self.health.failed((target, asked), wait, now, &self.settings);
                 if let Some(ejection) = ejection {
                     tracing::warn!(target, ?ejection, %failure, "a target failed and is not asked for a while");
                 }
             }
-            Some(_) => self.health.left(target),
+            Some(_) => self.health.left(target, asked),
         }
         self.count(target, failure.map(Failure::kind));
     }
@@ -261,12 +319,13 @@ fn is_of_the_target(kind: Kind) -> bool {
     }
 }
 
-/// How long the upstream wants no request: seconds, or a date (RFC 9110, section 10.2.3).
-fn wait_of(failure: &Failure) -> Option<Duration> {
-    let text = failure.retry_after()?.trim();
-    match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok(),
+/// Logs that `next` is asked since `failed` has failed. What does not pass by itself is a warning.
+fn log(failed: &str, next: &str, failure: &Failure) {
+    match failure.kind() {
+        Kind::Unauthorized | Kind::Forbidden | Kind::NotFound => {
+            tracing::warn!(failed, next, %failure, "a target refuses toolwire; another model is asked");
+        }
+        _ => tracing::info!(failed, next, %failure, "another model is asked"),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     execute::{ExchangeId, Started, vision},
     failure::Failure,
     observe::{self, Access, Attempt},
+    pipeline::Pipeline,
     rules::Reasoning,
     telemetry::{Parent, within},
 };
@@ -154,7 +155,8 @@ impl Service {
                     own.begin_exchange(&asked, conversation, target.as_deref()).await
                 })
             };
-            Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin)))
+            let overloaded = dialect.side().overloaded_status();
+            Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin), overloaded))
         });
         let target =
             attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
@@ -164,21 +166,43 @@ impl Service {
         // It takes other requests before the upstream can be asked, and that may be long.
         let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
         let begun = if must_wait {
-            let answering = Answering::new(&conversation, self.stamp());
-            let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+            let pipeline = self.preparing_pipeline(model, dialect, &conversation);
             let (own, target) = (Arc::clone(self), target.map(str::to_owned));
             let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
             let preparing = Box::pin(within(access.trace(), preparing.instrument(access.span().clone())));
             let client = Arc::clone(self.client(&model.upstream)?);
-            Begun::preparing(client, preparing, pipeline.redacting(self.redactor.clone()))
+            Begun::preparing(client, preparing, pipeline)
         } else {
-            self.begin_exchange(&asked, conversation, target).await?
+            match self.begin_exchange(&asked, conversation, target).await {
+                Ok(begun) => begun,
+                Err(failure) if attempts.is_some() => self.unbegun(model, &asked, failure)?,
+                Err(failure) => return Err(failure.into()),
+            }
         };
         access.routed(&model.name, &model.upstream);
         if self.admin.is_some() {
             access.show(dialect, label);
         }
         Ok(Asked { stream, allowance, exchange: begun, attempts })
+    }
+
+    /// A request that `model` cannot be asked, which another one may answer.
+    fn unbegun(&self, model: &Model, asked: &ModelRequest, failure: Failure) -> Result<Begun, Failure> {
+        let conversation = exchange::decode(asked.dialect, &asked.body)?;
+        let pipeline = self.preparing_pipeline(model, asked.dialect, &conversation);
+        let client = Arc::clone(self.client(&model.upstream)?);
+        Ok(Begun::preparing(client, Box::pin(ready(Err(failure))), pipeline))
+    }
+
+    /// Writes keep-alives, or the error, until a request is prepared.
+    fn preparing_pipeline(
+        &self,
+        model: &Model,
+        dialect: ClientDialect,
+        conversation: &Conversation,
+    ) -> Pipeline {
+        let answering = Answering::new(conversation, self.stamp());
+        command::pipeline(model, dialect, conversation, &answering).redacting(self.redactor.clone())
     }
 
     /// Prepares a request, of which `conversation` was read, and asks its upstream. `target`: the entry that answers, if it is not that

@@ -87,7 +87,7 @@ impl Service {
             chat.reader().ended().await;
             return admin::response(Ok(Said::json(chat.summary())), access);
         }
-        let events = admin.reading(&chat, &admitted);
+        let events = admin.reading(&chat, admitted);
         admin::event_stream(events, self.config.limits.keep_alive, self.drain.when_cut(), access)
     }
 

@@ -58,12 +58,15 @@ pub(super) use self::{
     listing::Listing,
     small::GetError,
 };
-use super::permits::{Permit, Queue};
+use super::{
+    permits::{Permit, Queue},
+    retry_after,
+};
 use crate::{
     config::{HttpProxy, Upstream},
     dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
-    http1::{RequestHead, list_contains},
+    http1::RequestHead,
     observe::Metrics,
     redact::Redactor,
     telemetry::SpanContext,
@@ -506,8 +509,8 @@ impl Client {
 
     async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
         let body = self.refusal_body(body).await;
-        let retry_after = retry_after(&head.headers);
-        let failure = self.upstream.options.side().refusal(head.status.as_u16(), retry_after, &body);
+        let told = retry_after::told(&head.headers);
+        let failure = self.upstream.options.side().refusal(head.status.as_u16(), told.as_deref(), &body);
         OpenError { failure, said: Some((head, body)) }
     }
 
@@ -574,13 +577,6 @@ fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn no_address(error: http::Error) -> Failure {
     Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
-}
-
-/// The one header of an upstream's response that goes to the client, unless `Connection` lists it: then it is for us
-/// alone (RFC 9110, section 7.6.1).
-fn retry_after(headers: &HeaderMap) -> Option<&str> {
-    let is_for_us = list_contains(headers, &header::CONNECTION, header::RETRY_AFTER.as_str().as_bytes());
-    headers.get(header::RETRY_AFTER).filter(|_| !is_for_us)?.to_str().ok()
 }
 
 /// The beginning of a web page's content type.

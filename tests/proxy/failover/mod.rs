@@ -1,6 +1,8 @@
 //! Models behind one name: which is asked when another one fails, what the client sees of it, and that no two generate for one
 //! request.
 
+mod matrix;
+
 use std::{
     fmt::Write as _,
     sync::{

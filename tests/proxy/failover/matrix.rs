@@ -1,0 +1,396 @@
+//! Every fault of an upstream, at every place among the targets of a model, for every upstream's dialect and every client's API, streamed
+//! and whole: the upstream breaks off, sends an error or ends without a word, before content and after it; the client leaves; a
+//! character is cut in two.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    independent::{client, messages, responses, upstream::Speech},
+    support::{
+        client::{Client, Reply},
+        proxy::Proxy,
+        soon,
+        upstream::{Exchange, Upstream},
+    },
+};
+
+/// The most failing targets before the one that is looked at.
+const PLACES: usize = 3;
+
+/// What the last target says.
+const OTHER: &str = "from the other";
+
+/// What a target says first. Its characters are of every length in bytes.
+const FIRST: &str = "first é→🙂";
+
+/// What a target does. Its name is that of the upstream's model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It breaks off after the head.
+    DiesSilent,
+    /// It breaks off after the events that begin a response.
+    DiesOpened,
+    /// It sends an error first.
+    Error,
+    /// It begins a response, then sends an error and ends it.
+    ErrorOpened,
+    /// It begins a response and ends it without content.
+    Ends,
+    /// It begins a response and says nothing more; the client leaves.
+    Left,
+    /// It breaks off after content.
+    DiesLate,
+    /// It sends an error after content.
+    ErrorLate,
+    /// It ends the body after content, without an end mark.
+    EndsLate,
+    /// It says nothing more after content; the client leaves.
+    LeftLate,
+    /// None: it sends characters in parts.
+    Cut,
+}
+
+/// What is to come of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The next target answers.
+    Next,
+    /// The response fails, as the client's API says that.
+    Fails,
+    /// The client leaves, and no other target is asked.
+    Left,
+    /// This target answers.
+    Answers,
+}
+
+impl Fault {
+    const ALL: [Self; 11] = [
+        Self::DiesSilent,
+        Self::DiesOpened,
+        Self::Error,
+        Self::ErrorOpened,
+        Self::Ends,
+        Self::Left,
+        Self::DiesLate,
+        Self::ErrorLate,
+        Self::EndsLate,
+        Self::LeftLate,
+        Self::Cut,
+    ];
+
+    fn outcome(self) -> Outcome {
+        match self {
+            Self::DiesSilent | Self::DiesOpened | Self::Error | Self::ErrorOpened | Self::Ends => {
+                Outcome::Next
+            }
+            Self::DiesLate | Self::ErrorLate | Self::EndsLate => Outcome::Fails,
+            Self::Left | Self::LeftLate => Outcome::Left,
+            Self::Cut => Outcome::Answers,
+        }
+    }
+}
+
+const SPEECHES: [Speech; 6] =
+    [Speech::LumoV2, Speech::Chat, Speech::Messages, Speech::Responses, Speech::Gemini, Speech::OllamaChat];
+
+/// The dialect's name, with settings that make it stream always.
+fn dialect(speech: Speech) -> (&'static str, &'static str) {
+    match speech {
+        Speech::LumoV2 => ("lumo", ""),
+        Speech::Chat => ("chat", "[upstreams.chat]\nstream = \"always\"\n"),
+        Speech::Messages => ("messages", ""),
+        Speech::Responses => ("responses", ""),
+        Speech::Gemini => ("gemini", ""),
+        Speech::OllamaChat => ("ollama", ""),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The requests of one cell of the matrix, in the order in which they came, and how many are being answered.
+#[derive(Debug, Default)]
+struct Seen {
+    asked: Vec<String>,
+    open: usize,
+    most_open: usize,
+}
+
+type Shared = Arc<Mutex<Seen>>;
+
+/// Waits until no request is being answered. An upstream notices only after the next request was sent that the connection
+/// of the one before was closed before that; one that is left open stays so.
+async fn settled(seen: &Shared) {
+    for _ in 0..1000 {
+        if seen.lock().unwrap().open == 0 {
+            return;
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Says what `speech` says, as the request asks for.
+async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exchange {
+    settled(&seen).await;
+    let name = asked_model(&exchange);
+    let fault = Fault::ALL.into_iter().find(|fault| format!("{fault:?}") == name);
+    {
+        let mut seen = seen.lock().unwrap();
+        seen.asked.push(name.clone());
+        seen.open += 1;
+        seen.most_open = seen.most_open.max(seen.open);
+    }
+    // A complete response frees the proxy before its last byte has returned here.
+    let is_complete =
+        matches!(fault, None | Some(Fault::Cut | Fault::Error | Fault::ErrorOpened | Fault::Ends));
+    if is_complete {
+        seen.lock().unwrap().open -= 1;
+    }
+    match fault {
+        Some(fault) => fail(&mut exchange, speech, fault).await,
+        None if name == "other" => {
+            exchange.begin().await;
+            exchange.piece(speech.says(&[OTHER], "stop")).await;
+            exchange.end().await;
+        }
+        None => {
+            let body = r#"{"error":{"message":"down"}}"#;
+            exchange.whole("503 Service Unavailable", "content-type: application/json\r\n", body).await;
+        }
+    }
+    if !is_complete {
+        seen.lock().unwrap().open -= 1;
+    }
+    exchange
+}
+
+/// The upstream's name of the model, which is in the path of Gemini's requests. Lumo has none; its target is named by a header.
+fn asked_model(exchange: &Exchange) -> String {
+    exchange.header("x-target").map_or_else(
+        || {
+            let body: Value = serde_json::from_slice(&exchange.body).unwrap();
+            body["model"].as_str().unwrap().to_owned()
+        },
+        |name| {
+            Fault::ALL
+                .iter()
+                .map(|fault| format!("{fault:?}"))
+                .find(|fault| fault.to_lowercase() == name)
+                .unwrap()
+        },
+    )
+}
+
+async fn fail(exchange: &mut Exchange, speech: Speech, fault: Fault) {
+    let error = || json!(["err", {"message": "busy", "type": "overloaded_error"}]);
+    let events = match fault {
+        Fault::DiesSilent => vec![],
+        Fault::DiesOpened | Fault::Ends | Fault::Left => speech.stream(&[]),
+        Fault::Error => error_alone(speech),
+        Fault::ErrorOpened => speech.stream(&[error()]),
+        Fault::DiesLate | Fault::EndsLate | Fault::LeftLate => speech.stream(&[json!(["m", FIRST])]),
+        Fault::ErrorLate => speech.stream(&[json!(["m", FIRST]), error()]),
+        Fault::Cut => speech.says(&[FIRST, FIRST], "stop"),
+    };
+    exchange.begin().await;
+    match fault {
+        Fault::Cut => {
+            // Before each byte that continues a character, and not before others.
+            for piece in events.chunk_by(|_, next| next & 0xc0 != 0x80) {
+                exchange.piece(piece).await;
+            }
+        }
+        _ if events.is_empty() => {}
+        _ => _ = exchange.piece(events).await,
+    }
+    match fault {
+        Fault::Left | Fault::LeftLate => exchange.gone().await,
+        Fault::DiesSilent | Fault::DiesOpened | Fault::DiesLate => {}
+        _ => exchange.end().await,
+    }
+}
+
+/// The event of an error, without those that begin a response.
+fn error_alone(speech: Speech) -> Vec<u8> {
+    let error = json!(["err", {"message": "busy", "type": "overloaded_error"}]);
+    let (opening, whole) = (speech.stream(&[]), speech.stream(&[error]));
+    whole[opening.len()..].to_vec()
+}
+
+/// The API of a client.
+#[derive(Debug, Clone, Copy)]
+enum Api {
+    Chat,
+    Messages,
+    Responses,
+}
+
+impl Api {
+    const ALL: [Self; 3] = [Self::Chat, Self::Messages, Self::Responses];
+
+    fn request(self, proxy: &Proxy, model: &str, stream: bool) -> Request<Full<bytes::Bytes>> {
+        let turns = json!([{"role": "user", "content": "hi"}]);
+        let (path, body) = match self {
+            Self::Chat => ("/v1/chat/completions", json!({"messages": turns})),
+            Self::Messages => ("/v1/messages", json!({"messages": turns, "max_tokens": 9})),
+            Self::Responses => ("/v1/responses", json!({"input": "hi", "store": false})),
+        };
+        let mut body = body;
+        body["model"] = model.into();
+        body["stream"] = stream.into();
+        let request = Request::post(proxy.url(path)).header("content-type", "application/json");
+        request.body(Full::new(body.to_string().into())).unwrap()
+    }
+
+    async fn read(self, reply: Reply, stream: bool) -> client::Answer {
+        let status = reply.status().as_u16();
+        let body = reply.bytes().await;
+        let is_stream = stream && status == 200;
+        match self {
+            Self::Chat if is_stream => client::Answer::of_stream(&body),
+            Self::Chat => client::Answer::of_body(&body, status),
+            Self::Messages if is_stream => messages::of_stream(&body),
+            Self::Messages => messages::of_body(&body, status),
+            Self::Responses if is_stream => responses::of_stream(&body),
+            Self::Responses => responses::of_body(&body, status),
+        }
+    }
+}
+
+/// The name of the model whose targets are `place` ones that are down, then one with this fault, then one that works.
+fn model(speech: Speech, fault: Fault, place: usize) -> String {
+    format!("{speech:?}-{fault:?}-{place}")
+}
+
+/// All models of the matrix, in front of one upstream for each dialect.
+async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
+    let (mut upstreams, mut config) = (Vec::new(), "[failover]\neject_after = 1000000\n".to_owned());
+    let mut models = HashMap::new();
+    for speech in SPEECHES {
+        let upstream = Upstream::start_sharing((speech, Arc::clone(seen)), answer).await;
+        let (address, (dialect, settings)) = (upstream.address, dialect(speech));
+        for fault in Fault::ALL {
+            let name = format!("{speech:?}-{fault:?}");
+            config += &format!(
+                "[[upstreams]]\nname = \"{name}\"\ndialect = \"{dialect}\"\nbase_url = \"http://{address}\"\n\
+                 headers = {{ x-target = \"{fault:?}\" }}\n{settings}"
+            );
+            models.insert(name.clone(), format!("upstream = \"{name}\"\n"));
+            for place in 0..PLACES {
+                let down: String = (0..place).map(|at| format!("\"down-{at}\", ")).collect();
+                let targets = format!("targets = [{down}\"{name}\", \"other\"]\n");
+                models.insert(model(speech, fault, place), targets);
+            }
+        }
+        upstreams.push(upstream);
+    }
+    let others = Upstream::start_sharing((Speech::Chat, Arc::clone(seen)), answer).await;
+    config += &format!(
+        "[[upstreams]]\nname = \"others\"\ndialect = \"chat\"\nbase_url = \"http://{}\"\n\
+         [upstreams.chat]\nstream = \"always\"\n",
+        others.address
+    );
+    upstreams.push(others);
+    for name in (0..PLACES).map(|at| format!("down-{at}")).chain(["other".to_owned()]) {
+        models.insert(name, "upstream = \"others\"\n".to_owned());
+    }
+    for (name, keys) in models {
+        config += &format!("[[models]]\nname = \"{name}\"\n{keys}");
+    }
+    (upstreams, Proxy::of(&config))
+}
+
+/// Sends the request and leaves when the target has been asked and, in a stream with content, has written that.
+async fn leave(
+    request: Request<Full<bytes::Bytes>>,
+    (stream, fault): (bool, Fault),
+    seen: &Shared,
+    place: usize,
+) {
+    let client = Client::new();
+    let asked = async {
+        let mut reply = client.send(request).await.unwrap();
+        if stream && fault == Fault::LeftLate {
+            reply.until("first").await;
+            return;
+        }
+        panic!("nobody answers: {}", reply.status());
+    };
+    let is_asked = async {
+        while seen.lock().unwrap().asked.len() <= place {
+            sleep(Duration::from_millis(2)).await;
+        }
+        if stream && fault == Fault::LeftLate {
+            std::future::pending().await
+        }
+    };
+    tokio::select! { () = asked => {}, () = soon("the target is asked", is_asked) => {} }
+    drop(client);
+    // The upstream notices that nobody is there any more.
+    soon("the upstream's request is cancelled", async {
+        while seen.lock().unwrap().open > 0 {
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_fault_at_every_place_in_every_dialect_is_honest_and_asks_no_two_models_at_once() {
+    let seen = Shared::default();
+    let (_upstreams, proxy) = matrix(&seen).await;
+    for speech in SPEECHES {
+        for (fault, place) in
+            Fault::ALL.into_iter().flat_map(|fault| (0..PLACES).map(move |place| (fault, place)))
+        {
+            for (api, stream) in Api::ALL.into_iter().flat_map(|api| [(api, true), (api, false)]) {
+                let cell = format!("{speech:?} {fault:?} at {place}, {api:?} stream={stream}");
+                settled(&seen).await;
+                *seen.lock().unwrap() = Seen::default();
+                let request = api.request(&proxy, &model(speech, fault, place), stream);
+                let outcome = fault.outcome();
+                if outcome == Outcome::Left {
+                    leave(request, (stream, fault), &seen, place).await;
+                } else {
+                    let reply = Client::new().send(request).await.unwrap();
+                    let attempts = place + if outcome == Outcome::Next { 2 } else { 1 };
+                    let count = attempts.to_string();
+                    assert_eq!(reply.header("x-toolwire-attempts"), Some(count.as_str()), "{cell}");
+                    check(outcome, &api.read(reply, stream).await, stream, &cell);
+                }
+                let seen = seen.lock().unwrap();
+                let mut expected: Vec<_> = (0..place).map(|at| format!("down-{at}")).collect();
+                expected.push(format!("{fault:?}"));
+                expected.extend((outcome == Outcome::Next).then(|| "other".to_owned()));
+                assert_eq!((&seen.asked, seen.most_open), (&expected, 1), "{cell}");
+            }
+        }
+    }
+}
+
+fn check(outcome: Outcome, answer: &client::Answer, stream: bool, cell: &str) {
+    match outcome {
+        Outcome::Next => {
+            let client::Answer { text, finish, error, done, status, .. } = answer;
+            assert_eq!((text.as_str(), finish.as_deref(), error), (OTHER, Some("stop"), &None), "{cell}");
+            assert_eq!((*status, *done || !stream), (200, true), "{cell}");
+        }
+        Outcome::Fails if stream => {
+            assert_eq!((answer.text.as_str(), answer.status), (FIRST, 200), "{cell}");
+            assert!(answer.error.is_some() && answer.finish.is_none(), "{cell}: {answer:?}");
+        }
+        Outcome::Fails => assert!(answer.error.is_some() && answer.status >= 500, "{cell}: {answer:?}"),
+        Outcome::Answers => {
+            let text = FIRST.repeat(2);
+            assert_eq!((answer.text.as_str(), answer.error.as_ref()), (text.as_str(), None), "{cell}");
+        }
+        Outcome::Left => {}
+    }
+}
