@@ -1,7 +1,7 @@
 // Lumo's encryption, against openpgp.js and WebCrypto, which its web client uses: this server decrypts what toolwire sends, and
 // encrypts what it answers, correctly or not.
 //
-// TOOLWIRE_U2L_BIN selects a toolwire that is built with `lumo-u2l`, if TOOLWIRE_BIN is not.
+// TOOLWIRE_BIN selects a toolwire that is built with `lumo-u2l`.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -15,7 +15,7 @@ import { after, before, describe, test } from "node:test";
 import * as openpgp from "openpgp";
 
 const path = (name) => new URL(name, import.meta.url).pathname;
-const PROGRAM = process.env.TOOLWIRE_U2L_BIN ?? process.env.TOOLWIRE_BIN ?? path("../../target/debug/toolwire");
+const PROGRAM = process.env.TOOLWIRE_BIN ?? path("../../target/debug/toolwire");
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 // Of Lumo's own key.
 const SUBKEY = "e7df128a8fc5de04";
