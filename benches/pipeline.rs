@@ -246,7 +246,7 @@ impl<'a> Chunk<'a> {
 const SHORT: usize = 2 << 10;
 const CALLS: usize = 100;
 
-/// The arguments of a call, so many bytes, with what strings of programs have in them.
+/// The arguments of a call, of this number of bytes, with what strings of programs have in them.
 fn arguments(size: usize) -> String {
     let line = "    let total = items.iter().map(|item| item.price * item.count).sum();\\n    log(\\\"total\\\");\\n";
     let mut arguments = String::from(r#"{"path":"src/main.rs","content":""#);

@@ -56,7 +56,7 @@ pub(crate) struct Diagnosis {
 /// An upstream that answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It lists so many models.
+    /// It lists this number of models.
     Lists(usize),
     /// It answered with this status. It is not known to have a list of models.
     Reachable(StatusCode),

@@ -138,7 +138,7 @@ pub type OnFailure = Box<dyn Fn(u64) + Send + Sync>;
 /// The store on this machine.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
-    /// The thread that writes, and how it is told of new values. `None` until there are any.
+    /// The thread that writes, and how it learns of new values. `None` until there are any.
     writer: Mutex<Option<Writer>>,
 }
 

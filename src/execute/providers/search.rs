@@ -18,7 +18,7 @@ use crate::{
     wire::json::Raw,
 };
 
-/// What the model is told, unless the settings say otherwise.
+/// The model's instructions, unless the settings have others.
 const INSTRUCTIONS: &str = "Search the web for the user's question and answer from the pages that you find, in a few sentences. \
                             Give dates where they matter, and cite the pages. If you find nothing, say so.";
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All readers share the last events. A reader knows only the number of its next one, so a slow reader costs nothing: when its next
-//! event is not kept any more, it is told so (`reset`) and goes on with new ones. The same events serve readers that come back with
+//! event is not kept any more, it gets a `reset` and continues with new ones. The same events serve readers that come back with
 //! `Last-Event-ID`.
 
 use std::{

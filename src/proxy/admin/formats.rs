@@ -178,7 +178,7 @@ pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<Said, AdminErro
         return Err(AdminError::new(StatusCode::CONFLICT, "not_taught", message).at("format"));
     }
     let taught = format::instruct(conversation, format, &Teaching::default());
-    // What the user says stands behind what is taught.
+    // The user's text comes after what is taught.
     let turns: Vec<_> = taught.turns.iter().take(taught.turns.len().saturating_sub(1)).collect();
     let texts: Vec<_> = turns.iter().map(|turn| (turn.role, turn.joined_text())).collect();
     let system = texts.iter().filter(|(role, _)| *role == Role::System).map(|(_, text)| text.as_str());

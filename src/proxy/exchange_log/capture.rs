@@ -72,8 +72,8 @@ pub(super) struct Replay {
 /// What happened, in its order.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The upstream is asked, `after` so many milliseconds from the begin: what the client was shown before, and the beginning of the
-    /// response in the request.
+    /// The upstream is asked, `after` that number of milliseconds from the beginning: what the client was shown before, and the
+    /// beginning of the response in the request.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
     /// It refused that because of a constraint, and is asked otherwise.
     Otherwise(Option<Prefill>),

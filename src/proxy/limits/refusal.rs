@@ -173,7 +173,7 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// A duration in units of so many nanoseconds.
+/// A duration in units of this number of nanoseconds.
 fn rounded_up(duration: Duration, nanoseconds: u128) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(nanoseconds)).unwrap_or(u64::MAX)
 }

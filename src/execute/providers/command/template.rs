@@ -69,7 +69,7 @@ impl Template {
 /// Whether a string may begin with `-`, which programs could take for an option.
 #[derive(Debug, Clone)]
 enum Dashes {
-    /// It stands behind `--`.
+    /// It comes after `--`.
     Allowed,
     /// Only these strings, which the configuration lists.
     Listed(Vec<String>),

@@ -19,7 +19,7 @@ use crate::{
 const MAX_IMAGES: usize = 8;
 
 /// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. Images
-/// are kept in `files`, and the model gets their URLs. Of other files it is told that they exist.
+/// are kept in `files`, and the model gets their URLs. For other files, the model gets a note that they exist.
 pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for block in result.content {

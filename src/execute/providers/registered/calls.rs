@@ -173,7 +173,7 @@ pub(super) fn send(
     Ok(Sent { id, stream, result })
 }
 
-/// A call that waits for its result. When it is dropped before, the program is told.
+/// A call that waits for its result. When it is dropped before, the program is notified.
 pub(super) struct Waiting<'r> {
     registrations: &'r Registrations,
     /// The registration's id.
