@@ -58,6 +58,7 @@ use crate::{
     execute::{Audit, Execution, Runtime},
     format::KnownFormats,
     observe::{Access, List, Metrics, Outcome},
+    redact::Redactor,
 };
 
 /// Bytes of a request's body.
@@ -121,6 +122,11 @@ impl Admitted {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
+    /// Whether its answer has texts of tools and servers in which no secret was covered before.
+    pub(super) fn repeats_others(&self) -> bool {
+        matches!(self.path, AdminPath::Tools | AdminPath::Bench)
+    }
+
     /// Who sent it, as [`Chats`] tell visitors apart.
     pub(super) fn mark(&self) -> SessionMark {
         self.visitor.mark()
@@ -159,6 +165,12 @@ impl Said {
     fn event_stream() -> Self {
         let headers = vec![(header::CONTENT_TYPE, reply::EVENT_STREAM)];
         Self { status: StatusCode::OK, body: None, file: Bytes::new(), headers }
+    }
+
+    /// The same, with the secrets that `redactor` knows covered in its JSON.
+    pub(super) fn covered(mut self, redactor: &Redactor) -> Self {
+        self.body.iter_mut().for_each(|body| redactor.cover_json(body));
+        self
     }
 
     fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {

@@ -55,6 +55,7 @@ impl Service {
             }
             *rest = Rest::None;
         }
+        let secrets = admitted.repeats_others().then(|| self.redactor.of_configured());
         let said = match memory {
             Some(memory) if admitted.begins_chat() => {
                 return self.chat((admin, &admitted), (head, read, memory), access).await;
@@ -63,6 +64,10 @@ impl Service {
                 self.sample((admin, &admitted), memory, access.id()).await
             }
             _held => admin.answer(admitted, head, (read, peer)).await,
+        };
+        let said = match secrets {
+            Some(secrets) => said.map(|said| said.covered(&secrets)),
+            None => said,
         };
         admin::response(said, access)
     }
