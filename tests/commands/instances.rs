@@ -16,7 +16,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::redis_server::{RedisServer, free_port};
+use self::redis_server::{RedisServer, expect_ok, free_port};
 use crate::support::{Server, run, toolwire};
 
 /// Longer than any response takes. A request that hangs fails the test.
@@ -232,17 +232,36 @@ fn certificates(folder: &TempDir, name: &str) -> [String; 3] {
 
 #[test]
 fn store_with_tls_shows_a_certificate_of_an_authority_of_ssl_cert_file() {
+    shares_a_store_with_tls("rediss", &[], |_| ());
+}
+
+/// Its servers name each other with their ports for TLS.
+#[test]
+fn cluster_with_tls_shows_certificates_of_an_authority_of_ssl_cert_file() {
+    let bus = free_port().unwrap().to_string();
+    let options = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", &bus];
+    shares_a_store_with_tls("rediss+cluster", &options, |store| {
+        expect_ok(store, "CLUSTER ADDSLOTSRANGE 0 16383").unwrap();
+        while !store.said("CLUSTER INFO").contains("cluster_state:ok") {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// Two instances that trust the certificate of a store use it, and one that does not says so.
+fn shares_a_store_with_tls(scheme: &str, more: &[&str], prepare: impl FnOnce(&RedisServer)) {
     let folder = TempDir::new().unwrap();
     let [authority, certificate, key] = certificates(&folder, "store");
     let [stranger, ..] = certificates(&folder, "other");
     let port = free_port().unwrap().to_string();
     let tls = ["--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
-    let options = [&tls[..], &["--tls-auth-clients", "no"]].concat();
-    let Some(_store) = RedisServer::start_with(&options).unwrap() else { return };
+    let options = [&tls[..], &["--tls-ca-cert-file", &authority, "--tls-auth-clients", "no"], more].concat();
+    let Some(store) = RedisServer::start_with(&options).unwrap() else { return };
+    prepare(&store);
     let file = folder.path().join("toolwire.toml");
     fs::write(&file, configuration(&upstream())).unwrap();
     let serve = ["serve", "--config", file.to_str().unwrap()];
-    let url = format!("rediss://127.0.0.1:{port}/0");
+    let url = format!("{scheme}://127.0.0.1:{port}/0");
     let start = |authority: &str| {
         Server::start(toolwire(&serve).env("STORE_URL", &url).env("SSL_CERT_FILE", authority))
     };
