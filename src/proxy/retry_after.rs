@@ -1,7 +1,7 @@
-//! How long an upstream wants no request, and what clients are told of it.
+//! How long an upstream wants no request, and what clients learn of it.
 //!
-//! SDKs sleep as long as `Retry-After` says, some for weeks. So a client is only told of short waits; of a long one, that it
-//! should not try again.
+//! SDKs sleep for as long as `Retry-After` says, some for weeks. So only short waits are passed on; for a long one, the client learns
+//! that it should not try again.
 
 use std::{
     borrow::Cow,
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{failure::Failure, http1::list_contains};
 
-/// The longest wait that a client is told of.
+/// The longest wait that is passed on to a client.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The same in milliseconds, of Azure and OpenAI.
@@ -22,8 +22,8 @@ const MILLISECONDS: [HeaderName; 2] =
 /// OpenAI's and Anthropic's SDKs read it.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// What an upstream's `headers` say, as the value of `Retry-After`. A header that `Connection` lists is for us alone (RFC 9110,
-/// section 7.6.1).
+/// What an upstream's `headers` say, as the value of `Retry-After`. A header that `Connection` lists is for toolwire alone
+/// (RFC 9110, section 7.6.1).
 pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let value = |name: &HeaderName| {
         let is_for_us = list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());

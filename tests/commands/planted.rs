@@ -168,7 +168,7 @@ fn repeat(mut socket: TcpStream) -> std::io::Result<()> {
         head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
-    let body = String::from_utf8(body).unwrap();
+    let body = text(body);
     let (status, kind, answer) = answer(&head, &body);
     let length = answer.len();
     write!(
@@ -356,11 +356,16 @@ fn send(address: &str, method: &str, path: &str, headers: &str, body: &Value) ->
     socket
 }
 
+/// What is not text is shown as its bytes: exports of traces are not.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string())
+}
+
 fn said(mut socket: &TcpStream) -> (String, String) {
     let mut bytes = Vec::new();
     // A server that is stopped may reset the connection.
     let _ = socket.read_to_end(&mut bytes);
-    let text = String::from_utf8(bytes).unwrap();
+    let text = text(bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     (head.to_owned(), body.to_owned())
 }

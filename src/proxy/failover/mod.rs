@@ -38,7 +38,7 @@ pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> +
 /// Begins the request with the entry of this name.
 pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
 
-/// The longest wait that a client is told of when no target works: one may return any time.
+/// The longest wait that a client gets when no target works: one may return any time.
 const MAX_WAIT: Duration = Duration::from_secs(29);
 
 /// What all requests share.

@@ -23,8 +23,21 @@ use crate::{
     },
 };
 
-/// The most failing targets before the one that is looked at.
-const PLACES: usize = 3;
+/// A place among the targets of a model.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// How many targets are down before it.
+    down: usize,
+    /// None comes after it.
+    is_last: bool,
+}
+
+const PLACES: [Place; 4] = [
+    Place { down: 0, is_last: false },
+    Place { down: 1, is_last: false },
+    Place { down: 2, is_last: false },
+    Place { down: 2, is_last: true },
+];
 
 /// What the last target says.
 const OTHER: &str = "from the other";
@@ -66,6 +79,8 @@ enum Outcome {
     Next,
     /// The response fails, as the client's API says that.
     Fails,
+    /// It fails without any text, and asking again is of no use.
+    FailsEmpty,
     /// The client leaves, and no other target is asked.
     Left,
     /// This target answers.
@@ -87,10 +102,10 @@ impl Fault {
         Self::Cut,
     ];
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self, place: Place) -> Outcome {
         match self {
             Self::DiesSilent | Self::DiesOpened | Self::Error | Self::ErrorOpened | Self::Ends => {
-                Outcome::Next
+                if place.is_last { Outcome::FailsEmpty } else { Outcome::Next }
             }
             Self::DiesLate | Self::ErrorLate | Self::EndsLate => Outcome::Fails,
             Self::Left | Self::LeftLate => Outcome::Left,
@@ -264,9 +279,14 @@ impl Api {
     }
 }
 
-/// The name of the model whose targets are `place` ones that are down, then one with this fault, then one that works.
-fn model(speech: Speech, fault: Fault, place: usize) -> String {
-    format!("{speech:?}-{fault:?}-{place}")
+/// The name of the model that has a target with this fault in this place.
+fn model(speech: Speech, fault: Fault, Place { down, is_last }: Place) -> String {
+    format!("{speech:?}-{fault:?}-{down}-{is_last}")
+}
+
+/// The names of the targets that are down before it.
+fn down(place: Place) -> impl Iterator<Item = String> {
+    (0..place.down).map(|at| format!("down-{at}"))
 }
 
 /// All models of the matrix, in front of one upstream for each dialect.
@@ -283,10 +303,10 @@ async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
                  headers = {{ x-target = \"{fault:?}\" }}\n{settings}"
             );
             models.insert(name.clone(), format!("upstream = \"{name}\"\n"));
-            for place in 0..PLACES {
-                let down: String = (0..place).map(|at| format!("\"down-{at}\", ")).collect();
-                let targets = format!("targets = [{down}\"{name}\", \"other\"]\n");
-                models.insert(model(speech, fault, place), targets);
+            for place in PLACES {
+                let others = (!place.is_last).then(|| "other".to_owned());
+                let targets: Vec<_> = down(place).chain([name.clone()]).chain(others).collect();
+                models.insert(model(speech, fault, place), format!("targets = {targets:?}\n"));
             }
         }
         upstreams.push(upstream);
@@ -298,7 +318,7 @@ async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
         others.address
     );
     upstreams.push(others);
-    for name in (0..PLACES).map(|at| format!("down-{at}")).chain(["other".to_owned()]) {
+    for name in PLACES.into_iter().flat_map(down).chain(["other".to_owned()]) {
         models.insert(name, "upstream = \"others\"\n".to_owned());
     }
     for (name, keys) in models {
@@ -312,7 +332,7 @@ async fn leave(
     request: Request<Full<bytes::Bytes>>,
     (stream, fault): (bool, Fault),
     seen: &Shared,
-    place: usize,
+    place: Place,
 ) {
     let client = Client::new();
     let asked = async {
@@ -324,7 +344,7 @@ async fn leave(
         panic!("nobody answers: {}", reply.status());
     };
     let is_asked = async {
-        while seen.lock().unwrap().asked.len() <= place {
+        while seen.lock().unwrap().asked.len() <= place.down {
             sleep(Duration::from_millis(2)).await;
         }
         if stream && fault == Fault::LeftLate {
@@ -347,26 +367,27 @@ async fn every_fault_at_every_place_in_every_dialect_is_honest_and_asks_no_two_m
     let seen = Shared::default();
     let (_upstreams, proxy) = matrix(&seen).await;
     for speech in SPEECHES {
-        for (fault, place) in
-            Fault::ALL.into_iter().flat_map(|fault| (0..PLACES).map(move |place| (fault, place)))
-        {
+        for (fault, place) in Fault::ALL.into_iter().flat_map(|fault| PLACES.map(|place| (fault, place))) {
             for (api, stream) in Api::ALL.into_iter().flat_map(|api| [(api, true), (api, false)]) {
-                let cell = format!("{speech:?} {fault:?} at {place}, {api:?} stream={stream}");
+                let cell = format!("{speech:?} {fault:?} at {place:?}, {api:?} stream={stream}");
                 settled(&seen).await;
                 *seen.lock().unwrap() = Seen::default();
                 let request = api.request(&proxy, &model(speech, fault, place), stream);
-                let outcome = fault.outcome();
+                let outcome = fault.outcome(place);
                 if outcome == Outcome::Left {
                     leave(request, (stream, fault), &seen, place).await;
                 } else {
                     let reply = Client::new().send(request).await.unwrap();
-                    let attempts = place + if outcome == Outcome::Next { 2 } else { 1 };
+                    let attempts = place.down + if outcome == Outcome::Next { 2 } else { 1 };
                     let count = attempts.to_string();
                     assert_eq!(reply.header("x-toolwire-attempts"), Some(count.as_str()), "{cell}");
+                    if reply.status() != 200 {
+                        assert_eq!(reply.header("x-should-retry"), Some("false"), "{cell}");
+                    }
                     check(outcome, &api.read(reply, stream).await, stream, &cell);
                 }
                 let seen = seen.lock().unwrap();
-                let mut expected: Vec<_> = (0..place).map(|at| format!("down-{at}")).collect();
+                let mut expected: Vec<_> = down(place).collect();
                 expected.push(format!("{fault:?}"));
                 expected.extend((outcome == Outcome::Next).then(|| "other".to_owned()));
                 assert_eq!((&seen.asked, seen.most_open), (&expected, 1), "{cell}");
@@ -387,9 +408,14 @@ fn check(outcome: Outcome, answer: &client::Answer, stream: bool, cell: &str) {
             assert!(answer.error.is_some() && answer.finish.is_none(), "{cell}: {answer:?}");
         }
         Outcome::Fails => assert!(answer.error.is_some() && answer.status >= 500, "{cell}: {answer:?}"),
+        Outcome::FailsEmpty => {
+            assert!(answer.error.is_some() && answer.finish.is_none(), "{cell}: {answer:?}");
+            assert_eq!((answer.text.as_str(), answer.done), ("", false), "{cell}: {answer:?}");
+        }
         Outcome::Answers => {
             let text = FIRST.repeat(2);
             assert_eq!((answer.text.as_str(), answer.error.as_ref()), (text.as_str(), None), "{cell}");
+            assert_eq!((answer.finish.as_deref(), answer.status), (Some("stop"), 200), "{cell}");
         }
         Outcome::Left => {}
     }

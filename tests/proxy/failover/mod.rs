@@ -40,6 +40,8 @@ enum Fault {
     Silent,
     /// It says nothing after the head.
     SilentBody,
+    /// It begins a response, and says nothing after that.
+    SilentOpened,
 }
 
 const ROLE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
@@ -96,6 +98,11 @@ async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
             exchange.begin().await;
             exchange.gone().await;
         }
+        Fault::SilentOpened => {
+            exchange.begin().await;
+            exchange.piece(ROLE).await;
+            exchange.gone().await;
+        }
     }
     exchange
 }
@@ -127,8 +134,10 @@ impl Stand {
                 let now = open.0.fetch_add(1, Ordering::SeqCst) + 1;
                 open.1.fetch_max(now, Ordering::SeqCst);
                 // A complete response frees the proxy before its last byte has returned here.
-                let is_left_open =
-                    matches!(fault, Some(Fault::Silent | Fault::SilentBody | Fault::Events(_)));
+                let is_left_open = matches!(
+                    fault,
+                    Some(Fault::Silent | Fault::SilentBody | Fault::SilentOpened | Fault::Events(_))
+                );
                 if !is_left_open {
                     open.0.fetch_sub(1, Ordering::SeqCst);
                 }
@@ -350,6 +359,38 @@ async fn a_target_that_keeps_failing_is_left_out_and_shown() {
         }
         assert!(!metrics.contains("outcome=\"ok\"} 5"), "{metrics}");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_begins_a_response_without_content_is_left_for_the_next() {
+    let settings = "[failover]\nfirst_content = \"50ms\"\n";
+    let stand = Stand::new(&[Some(Fault::SilentOpened), None], "", settings).await;
+    let reply = stand.ask(STREAM).await;
+    assert_eq!((reply.status().as_u16(), reply.header("x-toolwire-target")), (200, Some("t1")));
+    assert_eq!(text_of(&reply.rest().await), "hello");
+    assert_eq!((stand.requests(), stand.most_open()), (vec![1, 1], 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_all_targets_were_out_before_the_client_may_ask_again() {
+    let down = Some(Fault::Status("500 Internal Server Error"));
+    let settings = "[failover]\neject_after = 1\neject_for = \"600s\"\n";
+    let stand = Stand::new(&[down, down], "", settings).await;
+    let reply = stand.ask(STREAM).await;
+    assert_eq!((reply.status().as_u16(), reply.header("x-should-retry")), (500, Some("false")));
+    let messages = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+    for (path, body, status) in [
+        ("/v1/chat/completions", STREAM, 503),
+        ("/v1/chat/completions", WHOLE, 503),
+        ("/v1/messages", messages, 529),
+    ] {
+        let request = Request::post(stand.proxy.url(path)).header("content-type", "application/json");
+        let request = request.body(Full::new(body.to_owned().into())).unwrap();
+        let reply = Client::new().send(request).await.unwrap();
+        assert_eq!((reply.status().as_u16(), reply.header("x-should-retry")), (status, None), "{path}");
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=30).contains(&wait), "{wait}");
     }
 }
 
