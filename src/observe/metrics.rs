@@ -2,20 +2,16 @@
 //!
 //! `/metrics` requires no key. Labels therefore hold only configured names, kinds, formats and names from the
 //! API, nothing that clients choose. That also bounds the number of series. Names of called tools are a label
-//! only if the configuration says so, up to [`MAX_NAMES`] of them; the others are counted as `other`.
+//! only if the configuration says so, up to [`names::MAX_NAMES`] of them; the others are counted as `other`.
 
-use std::{
-    collections::HashSet,
-    fmt,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+mod labels;
+mod names;
+mod register;
+
+use std::{sync::Arc, time::Duration};
 
 use prometheus_client::{
-    encoding::{
-        EncodeLabel, EncodeLabelSet, LabelSetEncoder,
-        text::{encode_eof, encode_registry},
-    },
+    encoding::text::{encode_eof, encode_registry},
     metrics::{
         counter::Counter,
         family::Family,
@@ -35,18 +31,20 @@ use crate::{
     tls::CertificateMetrics,
 };
 
+use self::{
+    labels::{
+        AttemptLabels, CallLabels, CodeLabel, ConstraintLabels, ErrorLabels, FieldLabels, HostedLabels,
+        KeyRequestLabels, KeyTokenLabels, ModelLabel, ReasonLabel, RefreshLabels, RequestLabels, ResultLabel,
+        SkipLabels, TokenLabels, ToolLabel, UpstreamLabel,
+    },
+    names::Names,
+};
 use super::{
     figures::Figures,
     gen_ai::{GenAiMetrics, Measured},
     hosted::HostedFigures,
     live::LiveStreams,
 };
-
-/// The most tool names that become labels in one process; the others are `other`.
-const MAX_NAMES: usize = 256;
-
-/// The most bytes of a tool name that becomes a label: what OpenAI allows. A longer one is `other`.
-const MAX_NAME: usize = 64;
 
 /// The label of every name that has no label of its own.
 pub(super) const OTHER: &str = "other";
@@ -109,48 +107,6 @@ struct ConfigGauges {
     reloads: Family<ResultLabel, Counter>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabel {
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    route: &'static str,
-    model: String,
-    status: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KeyRequestLabels {
-    key: String,
-    model: String,
-    status: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KeyTokenLabels {
-    key: String,
-    model: String,
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ModelLabel {
-    model: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamLabel {
-    upstream: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefreshLabels {
-    upstream: String,
-    result: &'static str,
-}
-
 /// Counts the attempts to refresh the session of one upstream's account.
 #[derive(Debug)]
 pub(crate) struct RefreshCounter {
@@ -164,83 +120,6 @@ impl RefreshCounter {
         let labels = RefreshLabels { upstream: self.upstream.clone(), result };
         self.refreshes.get_or_create(&labels).inc();
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ErrorLabels {
-    upstream: String,
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct CallLabels {
-    format: &'static str,
-    name: Option<String>,
-}
-
-impl EncodeLabelSet for CallLabels {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
-        ("format", self.format).encode(encoder.encode_label())?;
-        match &self.name {
-            Some(name) => ("name", name.as_str()).encode(encoder.encode_label()),
-            None => Ok(()),
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CodeLabel {
-    code: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FieldLabels {
-    upstream: String,
-    field: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ConstraintLabels {
-    upstream: String,
-    model: String,
-    means: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    target: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SkipLabels {
-    upstream: String,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TokenLabels {
-    direction: &'static str,
-    model: String,
-    upstream: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HostedLabels {
-    tool: String,
-    provider: String,
-    code: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ToolLabel {
-    tool: String,
 }
 
 impl Metrics {
@@ -291,29 +170,7 @@ impl Metrics {
             live: Arc::default(),
         };
         new.register();
-        new.register_config();
         new
-    }
-
-    fn register_config(&mut self) {
-        let ConfigGauges { generation, is_ok, loaded_at, reloads } = &self.config;
-        let registry = &mut self.registry;
-        registry.register(
-            "config_generation",
-            "Configurations loaded since the start; the one of the start is the first",
-            generation.clone(),
-        );
-        registry.register(
-            "config_last_reload_successful",
-            "Whether the last attempt to reload the configuration succeeded",
-            is_ok.clone(),
-        );
-        registry.register(
-            "config_last_reload_success_timestamp_seconds",
-            "When the configuration was loaded",
-            loaded_at.clone(),
-        );
-        registry.register("config_reloads", "Reloads of the configuration, by result", reloads.clone());
     }
 
     /// Takes note that a configuration was loaded: the first one at the start. `at` is in milliseconds of Unix time.
@@ -332,189 +189,6 @@ impl Metrics {
     pub(crate) fn config_failed(&self) {
         self.config.is_ok.set(0);
         self.config.reloads.get_or_create(&ResultLabel { result: "failed" }).inc();
-    }
-
-    fn register(&mut self) {
-        self.register_hosted();
-        self.register_tls();
-        self.register_traces();
-        let registry = &mut self.registry;
-        registry.register("images", "Generated images that are kept", self.images.count.clone());
-        registry.register(
-            "image_bytes",
-            "Bytes of the generated images that are kept",
-            self.images.bytes.clone(),
-        );
-        registry.register(
-            "tokens",
-            "Tokens as upstreams count them, of all requests to them, by direction (input, output)",
-            self.tokens.clone(),
-        );
-        registry.register("requests", "Finished requests", self.requests.clone());
-        registry.register(
-            "key_requests",
-            "Finished requests of clients whose keys have names",
-            self.key_requests.clone(),
-        );
-        registry.register(
-            "key_tokens",
-            "Tokens of requests (input) and responses (output) of clients whose keys have names",
-            self.key_tokens.clone(),
-        );
-        registry.register("streams_in_flight", "Responses in progress", self.streams.clone());
-        registry.register(
-            "first_byte_seconds",
-            "Time from the arrival of a request to the first byte of its response",
-            self.first_byte.clone(),
-        );
-        registry.register("upstream_errors", "Failed responses, by kind", self.upstream_errors.clone());
-        registry.register("calls", "Tool calls that reached a client", self.calls.clone());
-        registry.register(
-            "dropped_calls",
-            "Tool calls that were refused or dropped",
-            self.dropped_calls.clone(),
-        );
-        registry.register(
-            "follow_ups",
-            "Further requests to an upstream within one response, by reason",
-            self.follow_ups.clone(),
-        );
-        registry.register("warnings", "Warnings in complete responses, by code", self.warnings.clone());
-        registry.register(
-            "malformed_frames",
-            "Malformed upstream frames that were skipped",
-            self.malformed_frames.clone(),
-        );
-        registry.register(
-            "skipped",
-            "Parts of upstream responses that were left out, by reason",
-            self.skipped.clone(),
-        );
-        registry.register(
-            "held_bytes",
-            "The most bytes that a response held back at once",
-            self.held_peak.clone(),
-        );
-        registry.register(
-            "client_disconnects",
-            "Clients that disconnected before the end",
-            self.disconnects.clone(),
-        );
-        registry.register(
-            "client_stalls",
-            "Connections and HTTP/2 streams closed because the client read nothing for limits.write_timeout",
-            self.stalls.clone(),
-        );
-        registry.register("waiting_requests", "Requests in an upstream's queue", self.waiting.clone());
-        registry.register(
-            "dropped_fields",
-            "Request fields that an upstream's dialect cannot express",
-            self.dropped_fields.clone(),
-        );
-        registry.register(
-            "upstream_unsolicited",
-            "Upstream connections closed because of bytes that no request had asked for",
-            self.unsolicited.clone(),
-        );
-        registry.register(
-            "lumo_refreshes",
-            "Attempts to refresh the sessions of Lumo accounts, by result (ok, failed, logged_out)",
-            self.lumo_refreshes.clone(),
-        );
-        registry.register(
-            "tools_left_out",
-            "Tools left out of the instructions because of max_instructions",
-            self.tools_left_out.clone(),
-        );
-        registry.register(
-            "store_failures",
-            "Responses that could not be stored, so that they cannot be continued after a restart",
-            self.store_failures.clone(),
-        );
-        registry.register(
-            "store_away",
-            "1 while the server on which instances share their state cannot be used",
-            self.store_away.clone(),
-        );
-        registry.register(
-            "unchecked_requests",
-            "Requests of clients with names that were admitted by this instance's own counts, since the shared ones were away",
-            self.unchecked_requests.clone(),
-        );
-        registry.register(
-            "constraints_failed",
-            "Constrained requests that the upstream refused, or whose responses lack the required call",
-            self.constraints_failed.clone(),
-        );
-        registry.register(
-            "attempts",
-            "Requests to upstreams for models with alternatives, by target and outcome",
-            self.attempts.clone(),
-        );
-        registry.register(
-            "ejected_targets",
-            "Targets that are not asked because they failed, as of the last attempt",
-            self.ejected_targets.clone(),
-        );
-    }
-
-    fn register_traces(&mut self) {
-        let TraceMetrics { dropped, failed } = self.traces.clone();
-        let registry = &mut self.registry;
-        registry.register(
-            "telemetry_dropped_spans",
-            "Spans that were not exported because the collector takes fewer",
-            dropped,
-        );
-        registry.register(
-            "telemetry_failed_exports",
-            "Exports that failed, by what they had (traces, metrics)",
-            failed,
-        );
-    }
-
-    fn register_tls(&mut self) {
-        let CertificateMetrics { expiry, reload_failures, handshake_failures } = self.certificates.clone();
-        let registry = &mut self.registry;
-        registry.register(
-            "tls_certificate_expiry_seconds",
-            "When the listeners' certificate expires, in seconds since 1970",
-            expiry,
-        );
-        registry.register(
-            "tls_reload_failures",
-            "Changed certificates or keys that could not be used",
-            reload_failures,
-        );
-        registry.register(
-            "tls_handshake_failures",
-            "TLS handshakes with clients that failed or took too long",
-            handshake_failures,
-        );
-    }
-
-    fn register_hosted(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "hosted_calls",
-            "Calls of hosted tools, by tool, provider and result code",
-            self.hosted_calls.clone(),
-        );
-        registry.register(
-            "hosted_call_seconds",
-            "Time of hosted calls that ran, with permission and retries",
-            self.hosted_seconds.clone(),
-        );
-        registry.register(
-            "hosted_cache_hits",
-            "Hosted calls that got the result of an equal call",
-            self.hosted_cache_hits.clone(),
-        );
-        registry.register(
-            "hosted_retries",
-            "Hosted calls that were tried again",
-            self.hosted_retries.clone(),
-        );
     }
 
     /// All metrics in the text format of Prometheus ([`Metrics::CONTENT_TYPE`]).
@@ -830,37 +504,12 @@ const FIELDS: [&str; 40] = [
     "web_search_options",
 ];
 
-/// The tool names that have become labels.
-#[derive(Default)]
-struct Names(Mutex<HashSet<String>>);
-
-impl Names {
-    fn label(&self, name: Option<&str>) -> String {
-        let Some(name) = name else { return OTHER.to_owned() };
-        let Ok(mut known) = self.0.lock() else { return OTHER.to_owned() };
-        let new = !known.contains(name);
-        if new && (known.len() >= MAX_NAMES || name.len() > MAX_NAME) {
-            return OTHER.to_owned();
-        }
-        if new {
-            known.insert(name.to_owned());
-        }
-        name.to_owned()
-    }
-}
-
-impl fmt::Debug for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Names")
-    }
-}
-
 #[cfg(test)]
 mod dashboard;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{names::MAX_NAMES, *};
     use crate::{execute::audit::CallRecord, pipeline::CallTally};
 
     #[test]

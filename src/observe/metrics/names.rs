@@ -1,0 +1,37 @@
+//! [`Names`]: names that may become labels, of which there is a bounded number.
+
+use std::{collections::HashSet, fmt, sync::Mutex};
+
+use super::OTHER;
+
+/// The most tool names that become labels in one process; the others are `other`.
+pub(super) const MAX_NAMES: usize = 256;
+
+/// The most bytes of a tool name that becomes a label: what OpenAI allows. A longer one is `other`.
+const MAX_NAME: usize = 64;
+
+/// The tool names that have become labels.
+#[derive(Default)]
+pub(super) struct Names(Mutex<HashSet<String>>);
+
+impl Names {
+    /// `name` if it is a label or may become one, otherwise [`OTHER`].
+    pub(super) fn label(&self, name: Option<&str>) -> String {
+        let Some(name) = name else { return OTHER.to_owned() };
+        let Ok(mut known) = self.0.lock() else { return OTHER.to_owned() };
+        let new = !known.contains(name);
+        if new && (known.len() >= MAX_NAMES || name.len() > MAX_NAME) {
+            return OTHER.to_owned();
+        }
+        if new {
+            known.insert(name.to_owned());
+        }
+        name.to_owned()
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Names")
+    }
+}
