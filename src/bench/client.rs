@@ -43,7 +43,7 @@ use super::{
     sample::{Outcome, Sample},
     target::Target,
 };
-use crate::clock::now;
+use crate::{clock::now, redact::Redactor};
 
 /// How long a target may take to end the body after the end of its stream, before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
@@ -65,6 +65,8 @@ pub(crate) struct Client {
     timeout: Duration,
     path: Uri,
     headers: HeaderMap,
+    /// Knows the target's keys, which servers repeat in their errors.
+    secrets: Redactor,
     connector: HttpsConnector<HttpConnector>,
     idle: Mutex<Vec<Link>>,
 }
@@ -100,8 +102,8 @@ impl Client {
             None => builder.with_webpki_roots(),
         };
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
-        let (path, headers) = (path(&target.url, dialect), headers(&target));
-        Self { target, dialect, timeout, path, headers, connector, idle: Mutex::default() }
+        let (path, headers, secrets) = (path(&target.url, dialect), headers(&target), secrets(&target));
+        Self { target, dialect, timeout, path, headers, secrets, connector, idle: Mutex::default() }
     }
 
     /// Sends `body` and follows the response to its end. `intended` is the intended start of the load's
@@ -244,7 +246,7 @@ impl Client {
                 Some(_) => break false,
             }
         };
-        sample.refusal = refusal(&said);
+        sample.refusal = refusal(&said, &self.secrets);
         close(sample, Outcome::Refused);
         if whole {
             self.keep(link);
@@ -353,13 +355,20 @@ fn headers(target: &Target) -> HeaderMap {
     headers
 }
 
-/// The error message of an error response, or its beginning.
-fn refusal(body: &[u8]) -> Option<String> {
+fn secrets(target: &Target) -> Redactor {
+    let secret = target.headers.iter().filter(|(_, value)| value.is_sensitive());
+    let values = secret.filter_map(|(_, value)| value.to_str().ok());
+    // Without the scheme before it.
+    Redactor::new(values.filter_map(|value| value.rsplit(' ').next()))
+}
+
+/// The error message of an error response, or its beginning, without `secrets`. A part of one would not be found any more.
+fn refusal(body: &[u8], secrets: &Redactor) -> Option<String> {
     let text = str::from_utf8(body).ok()?.trim();
     let json: Value = serde_json::from_str(text).unwrap_or_default();
     let error = json.get("error").unwrap_or(&json);
     let message = error.get("message").unwrap_or(error).as_str().unwrap_or(text);
-    (!message.is_empty()).then(|| message.chars().take(TOLD).collect())
+    (!message.is_empty()).then(|| secrets.text(message).chars().take(TOLD).collect())
 }
 
 fn broken_body(error: &hyper::Error) -> String {

@@ -381,7 +381,7 @@ async fn every_fault_at_every_place_in_every_dialect_is_honest_and_asks_no_two_m
                     let attempts = place.down + if outcome == Outcome::Next { 2 } else { 1 };
                     let count = attempts.to_string();
                     assert_eq!(reply.header("x-toolwire-attempts"), Some(count.as_str()), "{cell}");
-                    if reply.status() != 200 {
+                    if outcome == Outcome::FailsEmpty && reply.status() != 200 {
                         assert_eq!(reply.header("x-should-retry"), Some("false"), "{cell}");
                     }
                     check(outcome, &api.read(reply, stream).await, stream, &cell);
