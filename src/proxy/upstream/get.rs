@@ -41,7 +41,7 @@ impl Get {
     /// Opens a connection, with TLS if the upstream has it, and closes it.
     ///
     /// # Errors
-    /// Why there is no answer, in words.
+    /// Why no connection was made, in words.
     pub(in crate::proxy) async fn connect(&self) -> Result<(), String> {
         match self.connector.connect().await {
             Ok(_) => Ok(()),
