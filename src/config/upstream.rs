@@ -83,7 +83,8 @@ impl Upstream {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
-    /// The URL of the list that a server and a key are checked with; `None` if there is none.
+    /// The URL of the list that a server and a key are checked with; `None` if its dialect has none.
+    #[cfg(feature = "cli")]
     pub(crate) fn check_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().check_path().map(|path| self.below(path))
     }

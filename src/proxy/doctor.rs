@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     catalogue::{self, id},
-    upstream::{Get, GetError},
+    upstream::{Get, GetError, connect},
 };
 use crate::{
     config::{Config, Upstream},
@@ -177,7 +177,7 @@ async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fa
         Err(GetError::Status(status)) if !must_list && is_missing(status) => Ok(Listed::Nothing(status)),
         Err(GetError::Status(status)) => Err(refused(status, get, upstream).await),
         Err(GetError::Answer(why)) => Err(Fault { part: Part::Server, message: why }),
-        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, get, why).await),
+        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
     }
 }
 
@@ -186,7 +186,7 @@ async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     match get.fetch(upstream.base_url.clone()).await {
         Ok(_) | Err(GetError::Answer(_)) => Ok(StatusCode::OK),
         Err(GetError::Status(status)) => Ok(status),
-        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, get, why).await),
+        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
     }
 }
 
@@ -257,20 +257,20 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
 }
 
 /// Which step failed of the way to an upstream that does not answer. `why`: what the request's failure was.
-async fn unreachable(upstream: &Upstream, get: &Get, why: String) -> Fault {
+async fn unreachable(upstream: &Upstream, why: String) -> Fault {
     if let Some(proxy) = &upstream.proxy {
         // Only the proxy knows the way from there on.
-        let part = match timeout(STEP, get.connect()).await {
+        let part = match timeout(STEP, connect(upstream)).await {
             Ok(Ok(())) => Part::Server,
             Ok(Err(why)) if why.contains("certificate") => Part::Tls,
             _ => Part::Proxy,
         };
         return Fault { part, message: format!("{why} (through the proxy {proxy})") };
     }
-    timeout(LIMIT, failed_step(upstream, get, &why)).await.unwrap_or(Fault { part: Part::Tcp, message: why })
+    timeout(LIMIT, failed_step(upstream, &why)).await.unwrap_or(Fault { part: Part::Tcp, message: why })
 }
 
-async fn failed_step(upstream: &Upstream, get: &Get, why: &str) -> Fault {
+async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
     let address = &upstream.base_url;
     let is_tls = address.scheme() == Some(&Scheme::HTTPS);
     let host = address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -283,7 +283,7 @@ async fn failed_step(upstream: &Upstream, get: &Get, why: &str) -> Fault {
     for address in addresses {
         // Closed at once: the server may serve one connection at a time.
         match in_time(TcpStream::connect(address)).await.map(drop) {
-            Ok(()) => return fault_behind_tcp(upstream, get, why).await,
+            Ok(()) => return fault_behind_tcp(upstream, why).await,
             Err(error) => refused = Some(format!("no connection to {address}: {error}")),
         }
     }
@@ -291,9 +291,9 @@ async fn failed_step(upstream: &Upstream, get: &Get, why: &str) -> Fault {
 }
 
 /// What is wrong with a server that accepts connections and does not answer.
-async fn fault_behind_tcp(upstream: &Upstream, get: &Get, why: &str) -> Fault {
+async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
-    if is_tls && !timeout(STEP, get.connect()).await.is_ok_and(|connected| connected.is_ok()) {
+    if is_tls && !timeout(STEP, connect(upstream)).await.is_ok_and(|connected| connected.is_ok()) {
         let message = format!("{why}: does this port speak TLS, and is its certificate trusted?");
         return Fault { part: Part::Tls, message };
     }
@@ -315,8 +315,7 @@ async fn speaks_tls(upstream: &Upstream) -> bool {
     }
     let Ok(url) = Uri::from_parts(parts) else { return false };
     other.base_url = url;
-    let Ok(get) = Get::new(&other, STEP, MAX_BODY) else { return false };
-    match timeout(STEP, get.connect()).await {
+    match timeout(STEP, connect(&other)).await {
         Ok(Ok(())) => true,
         Ok(Err(why)) => why.contains("certificate"),
         Err(_) => false,

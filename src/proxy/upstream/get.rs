@@ -6,19 +6,35 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
 use super::{
-    connector::{Connect, ConnectError, Connector},
-    innermost,
+    connector::Connector,
     small::{GetError, Small},
     standing_headers,
 };
+#[cfg(feature = "cli")]
+use super::{
+    connector::{Connect, ConnectError},
+    innermost,
+};
 use crate::config::Upstream;
+
+/// Opens a connection to `upstream`, with TLS if it has that, and closes it.
+///
+/// # Errors
+/// Why no connection was made, in words.
+#[cfg(feature = "cli")]
+pub(in crate::proxy) async fn connect(upstream: &Upstream) -> Result<(), String> {
+    match Connector::new(upstream).connect().await {
+        Ok(_) => Ok(()),
+        Err(ConnectError::TimedOut) => Err("no connection in time".to_owned()),
+        Err(ConnectError::Failed(error)) => Err(innermost(error.as_ref()).to_string()),
+    }
+}
 
 /// Sends `GET` requests to one upstream.
 #[derive(Debug)]
 pub(in crate::proxy) struct Get {
     small: Small,
     headers: HeaderMap,
-    connector: Connector,
 }
 
 impl Get {
@@ -34,20 +50,7 @@ impl Get {
         let mut headers = standing_headers(upstream)?;
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let connector = Connector::new(upstream);
-        Ok(Self { small: Small::new(connector.clone(), limit, max_body), headers, connector })
-    }
-
-    /// Opens a connection, with TLS if the upstream has it, and closes it.
-    ///
-    /// # Errors
-    /// Why no connection was made, in words.
-    pub(in crate::proxy) async fn connect(&self) -> Result<(), String> {
-        match self.connector.connect().await {
-            Ok(_) => Ok(()),
-            Err(ConnectError::TimedOut) => Err("no connection in time".to_owned()),
-            Err(ConnectError::Failed(error)) => Err(innermost(error.as_ref()).to_string()),
-        }
+        Ok(Self { small: Small::new(Connector::new(upstream), limit, max_body), headers })
     }
 
     /// The body at `address`. Dropping the future aborts the exchange.

@@ -44,6 +44,8 @@ use tokio::time::{error::Elapsed, timeout};
 
 #[cfg(feature = "cli")]
 pub(crate) use self::account::{Managed, Status};
+#[cfg(feature = "cli")]
+pub(super) use self::get::connect;
 use self::{
     account::{Account, Live},
     connector::{Connect, ConnectError, Connector},
