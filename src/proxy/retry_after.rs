@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use crate::{failure::Failure, http1::list_contains};
 
 /// The longest wait that is passed on to a client.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The same in milliseconds, of Azure and OpenAI.
 const MILLISECONDS: [HeaderName; 2] =

@@ -289,7 +289,7 @@ impl Admin {
         &self.chats
     }
 
-    /// What a connection of the console reads of a chat. It ends when readers of events are told to, or with its session.
+    /// What a connection of the console reads of a chat. It ends with the other readers of events, or with its session.
     pub(super) fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
         self.while_signed_in(admitted, Box::new(self.feed.ending(chat.reader())))
     }

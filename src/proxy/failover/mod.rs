@@ -123,8 +123,8 @@ impl Failover {
 }
 
 impl<T: 'static> Attempts<T> {
-    /// The attempts of a request that has been begun with the first target of `plan`. `overloaded`: the status with which the
-    /// client is told that no target works.
+    /// The attempts of a request that has been begun with the first target of `plan`. `overloaded`: the status that says
+    /// to the client that no target works.
     pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
         let Plan { first, asked, order, retries, is_outage } = plan;
         let pause = shared.settings.backoff;

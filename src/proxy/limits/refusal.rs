@@ -13,11 +13,11 @@ use crate::{
     dialect::{ClientDialect, RateStyle},
     failure::{Failure, Kind},
     observe::Access,
-    proxy::reply::{self, ReplyBody},
+    proxy::{
+        reply::{self, ReplyBody},
+        retry_after::MAX_WAIT,
+    },
 };
-
-/// The longest wait that a client is told to wait for.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// How long a client waits for what depends on its other responses.
 const TURN: Duration = Duration::from_secs(5);
