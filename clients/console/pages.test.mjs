@@ -78,6 +78,31 @@ for (const colorScheme of ["light", "dark"]) {
   }
 }
 
+// What is faint on purpose, and made so here: figures without a feed, and what comes after the place of a replay or the cut of a text.
+for (const colorScheme of ["light", "dark"]) {
+  test(`what is old or yet to come can be read, ${colorScheme}`, async () => {
+    const views = {
+      "#/live": (page) => page.locator(".stale").getByText("running").waitFor(),
+      "#/measure": (page) => page.locator(".stale").getByText("running").waitFor(),
+      "#/live/ex_7f3a?at=5": (page) => page.locator(".wire .ahead").first().waitFor(),
+      "#/formats": async (page) => {
+        await page.getByText("opener of hermes").waitFor();
+        await page.getByLabel("Cut after a byte").fill("6");
+        await page.locator(".marked .later").first().waitFor();
+      },
+    };
+    for (const [hash, ready] of Object.entries(views)) {
+      const { page, end } = await visit("", { colorScheme, allowed: /ERR_FAILED/ });
+      await page.route("**/admin/events**", (route) => route.abort());
+      await page.goto(own.url + hash);
+      await page.reload();
+      await ready(page);
+      await check(page, `${hash} ${colorScheme}`);
+      await end();
+    }
+  });
+}
+
 test("hostile texts are shown as texts", async () => {
   const base = withQuestion(answers());
   const real = await (await fetch(`${own.direct}/admin/tools`)).json();
