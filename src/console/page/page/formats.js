@@ -134,7 +134,8 @@ export default function formats({ place, heading, route }) {
     slider.setAttribute("aria-valuetext", `byte ${at} of ${size}`);
     const events = until(analysis?.events ?? [], cut ?? Infinity);
     const silent = Math.max(0, at - lastAt(events));
-    where.textContent = `After ${count(at)} of ${count(size)} bytes: ${count(joined(events).length)} parts${silent > 0 && analysis ? `, the last ${count(silent)} bytes gave nothing yet` : ""}.`;
+    const parts = joined(events).length;
+    where.textContent = `After ${count(at)} of ${count(size)} bytes: ${count(parts)} part${parts === 1 ? "" : "s"}${silent > 0 && analysis ? `, the last ${count(silent)} bytes gave nothing yet` : ""}.`;
     fill(what, items(events));
     if (!events.length) fill(what, h("li", h("span.faint", "nothing"), h("span", "Nothing has come out so far.")));
     const spans = analysis?.spans ?? [];
