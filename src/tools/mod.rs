@@ -1,6 +1,9 @@
 //! [`DeclaredTools`]: the declared tools, with the information that detection and the request's rules need.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, OnceLock},
+};
 
 use serde_json::Value;
 
@@ -8,7 +11,10 @@ mod arguments;
 mod name;
 mod types;
 
-use crate::conversation::{Conversation, Tool, ToolChoice, names_at_upstreams};
+use crate::{
+    conversation::{Conversation, Tool, ToolChoice, names_at_upstreams},
+    wire::json::Raw,
+};
 pub(crate) use arguments::fault as arguments_fault;
 pub(crate) use name::is_spelling_of;
 #[cfg(feature = "proxy")]
@@ -19,7 +25,7 @@ pub(crate) use types::{ArgumentTypes, Schema, Types};
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
 
 /// The tools that may be called in one request, by name. All stages of a response share them while it lasts,
-/// so only what they need is kept.
+/// so only what they need is kept: names and schemas.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredTools {
     declared: Arc<Table>,
@@ -38,17 +44,41 @@ struct Table {
 struct Signature {
     /// The name that the client declared, if this is the tool under another one.
     declared: Option<Box<str>>,
+    schema: Option<Raw>,
+    /// What the schema says, once anybody asked: most tools of a request are not called, and many calls need none of it.
+    parameters: OnceLock<Parameters>,
+}
+
+#[derive(Debug, Default)]
+struct Parameters {
     required: Box<[Box<str>]>,
     shape: ArgumentTypes,
 }
 
 impl Signature {
     fn of(tool: &Tool) -> Self {
-        let Some(parameters) = &tool.parameters else { return Self::default() };
-        let schema = Schema::read(parameters.view());
+        Self { schema: tool.parameters.clone(), ..Self::default() }
+    }
+
+    fn parameters(&self) -> &Parameters {
+        self.parameters.get_or_init(|| self.schema.as_ref().map(Parameters::of).unwrap_or_default())
+    }
+
+    fn shape(&self) -> &ArgumentTypes {
+        &self.parameters().shape
+    }
+
+    fn required(&self) -> impl Iterator<Item = &str> {
+        self.parameters().required.iter().map(Box::as_ref)
+    }
+}
+
+impl Parameters {
+    fn of(schema: &Raw) -> Self {
+        let schema = Schema::read(schema.view());
         let required = schema.required.into_iter().flat_map(|required| required.elements());
         let required = required.filter_map(|key| Some(key.as_str()?.into())).collect();
-        Self { declared: None, required, shape: ArgumentTypes::of(&schema) }
+        Self { required, shape: ArgumentTypes::of(&schema) }
     }
 }
 
@@ -158,12 +188,12 @@ impl DeclaredTools {
 
     /// Whether the tool `name` declares an argument `key`.
     pub(crate) fn declares(&self, name: &str, key: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.shape.keys().any(|property| property == key))
+        self.tool(name).is_some_and(|tool| tool.shape().keys().any(|property| property == key))
     }
 
     /// The declared argument of the tool `name` at position `place`, in the order of its declaration.
     pub(crate) fn property(&self, name: &str, place: usize) -> Option<&str> {
-        self.tool(name)?.shape.keys().nth(place)
+        self.tool(name)?.shape().keys().nth(place)
     }
 
     /// The argument of the tool `name` that receives a text without a key: preferably a required string, then
@@ -171,13 +201,13 @@ impl DeclaredTools {
     pub(crate) fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
-        let mut keys = tool.required.iter().map(Box::as_ref).chain(tool.shape.keys());
-        keys.find(is_text).or(tool.shape.keys().next())
+        let mut keys = tool.required().chain(tool.shape().keys());
+        keys.find(is_text).or(tool.shape().keys().next())
     }
 
     /// The argument of the tool `name`, if it is the only one and is a string.
     pub(crate) fn only_string(&self, name: &str) -> Option<&str> {
-        let mut keys = self.tool(name)?.shape.keys();
+        let mut keys = self.tool(name)?.shape().keys();
         let key = keys.next().filter(|_| keys.next().is_none())?;
         self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
@@ -189,13 +219,13 @@ impl DeclaredTools {
 
     /// The argument types of the tool `name`; `None` if it is not declared.
     pub(crate) fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
-        self.tool(name).map(|tool| &tool.shape)
+        self.tool(name).map(Signature::shape)
     }
 
     /// Whether the tool `name` is declared with arguments, so that its keys can be distinguished from similar
     /// text.
     pub(crate) fn has_arguments(&self, name: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.shape.keys().next().is_some())
+        self.tool(name).is_some_and(|tool| tool.shape().keys().next().is_some())
     }
 
     /// The required arguments of `name` that are not keys of the JSON object `arguments`.
@@ -203,6 +233,6 @@ impl DeclaredTools {
         let Some(tool) = self.tool(name) else { return Vec::new() };
         let given: Option<serde_json::Map<String, Value>> = serde_json::from_str(arguments).ok();
         let given = |key: &str| given.as_ref().is_some_and(|members| members.contains_key(key));
-        tool.required.iter().map(Box::as_ref).filter(|key| !given(key)).collect()
+        tool.required().filter(|key| !given(key)).collect()
     }
 }

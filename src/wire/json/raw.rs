@@ -1,6 +1,6 @@
 //! [`Raw`]: one JSON value, kept as it was written.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
@@ -9,9 +9,9 @@ use super::Json;
 /// A JSON value as it was written, including key order, digits and white space.
 ///
 /// A value that is only passed on does not need a tree: a tree costs one allocation per member to build, and
-/// again to copy.
+/// again to copy. Copies share the text.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Raw(Box<str>);
+pub struct Raw(Arc<str>);
 
 impl Raw {
     /// A view of the value.
