@@ -61,25 +61,49 @@ pub(super) fn body<'a>(text: &'a [u8], escape: impl FnMut(&'a [u8]) -> Rest<'a>)
 
 fn longer_body<'a>(text: &'a [u8], mut escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let mut rest = text;
+    // Whether a backslash is before `rest`.
+    let mut is_escaped = false;
     while let Some(block) = rest.first_chunk::<BLOCK>() {
-        let mut found = specials(block);
+        let found = specials(block);
+        if !is_escaped {
+            if found == 0 {
+                rest = rest.get(BLOCK..).unwrap_or_default();
+                continue;
+            }
+            match rest.get(found.trailing_zeros() as usize..).unwrap_or_default() {
+                [b'"', tail @ ..] => return Ok(tail),
+                [b'\\', ..] => {}
+                tail => return Err(tail),
+            }
+        }
+        let backslashes = ones(block, |part| part.simd_eq(u8x16::splat(b'\\')));
+        let escaped = escaped_bytes(backslashes, &mut is_escaped);
+        // Most escapes are of one letter. All of those in a block are passed at once: to branch at each is what takes time.
+        let others =
+            if escaped == 0 { 0 } else { escaped & !(backslashes | ones(block, is_escape_but_backslash)) };
+        let mut ends = found & !backslashes & !escaped | others;
         rest = loop {
-            let at = found.trailing_zeros() as usize;
-            match (block.get(at), block.get(at + 1)) {
-                (None, _) => break rest.get(BLOCK..).unwrap_or_default(),
-                (Some(b'"'), _) => return Ok(rest.get(at + 1..).unwrap_or_default()),
-                (Some(b'\\'), Some(letter)) if is_escape(*letter) => found &= !(3 << at),
-                (Some(b'\\'), _) => {
-                    let behind = escaped(rest.get(at + 1..).unwrap_or_default(), &mut escape)?;
+            let at = ends.trailing_zeros() as usize;
+            let tail = rest.get(at..).unwrap_or_default();
+            match tail {
+                _ if at >= BLOCK => break tail,
+                _ if others >> at & 1 == 1 => {
+                    // What is escaped has no backslash in it, so that what was found behind it is right.
+                    let behind = escape(tail)?;
                     let read = rest.len() - behind.len();
                     if read >= BLOCK {
+                        is_escaped = false;
                         break behind;
                     }
-                    found &= u64::MAX << read;
+                    ends &= u64::MAX << read;
                 }
-                _ => return Err(rest.get(at..).unwrap_or_default()),
+                [b'"', tail @ ..] => return Ok(tail),
+                _ => return Err(tail),
             }
         };
+    }
+    if is_escaped {
+        rest = escaped(rest, &mut escape)?;
     }
     loop {
         rest = match rest.get(run_by_words(rest)..).unwrap_or_default() {
@@ -88,6 +112,24 @@ fn longer_body<'a>(text: &'a [u8], mut escape: impl FnMut(&'a [u8]) -> Rest<'a>)
             rest => return Err(rest),
         };
     }
+}
+
+/// The bytes of a block that a backslash escapes. `is_escaped`: whether a backslash is before the block; then, whether one is before the
+/// next.
+///
+/// A backslash escapes the next byte, unless it is escaped itself. So in a run of them every second one is escaped, and the byte behind
+/// the run if their number is odd. An addition carries through each run that begins at an odd place, which turns the bits of those runs.
+fn escaped_bytes(backslashes: u64, is_escaped: &mut bool) -> u64 {
+    const EVEN: u64 = u64::MAX / 3;
+    if backslashes == 0 {
+        return u64::from(std::mem::take(is_escaped));
+    }
+    let backslashes = backslashes & !u64::from(*is_escaped);
+    let behind = backslashes << 1 | u64::from(*is_escaped);
+    let begins_odd = backslashes & !EVEN & !behind;
+    let (carried, overflow) = begins_odd.overflowing_add(backslashes);
+    *is_escaped = overflow;
+    (EVEN ^ carried << 1) & behind
 }
 
 /// The text after a backslash, and after what it escapes.
@@ -103,15 +145,26 @@ fn is_escape(letter: u8) -> bool {
     matches!(letter, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
-/// One bit for each byte that must be escaped, that of the first byte lowest.
+/// One bit for each byte that must be escaped.
 fn specials(block: &[u8; BLOCK]) -> u64 {
-    let (parts, _) = block.as_chunks();
-    parts.iter().rev().fold(0, |found, part| {
-        let part = u8x16::new(*part);
+    ones(block, |part| {
         let is_control = part.min(u8x16::splat(0x1f)).simd_eq(part);
-        let is_special = is_control | part.simd_eq(u8x16::splat(b'"')) | part.simd_eq(u8x16::splat(b'\\'));
-        found << 16 | u64::from(is_special.to_bitmask())
+        is_control | part.simd_eq(u8x16::splat(b'"')) | part.simd_eq(u8x16::splat(b'\\'))
     })
+}
+
+/// As [`is_escape`], for all but backslashes.
+fn is_escape_but_backslash(part: u8x16) -> u8x16 {
+    let quote_or_b_or_r =
+        part.simd_eq(u8x16::splat(b'"')) | (part & u8x16::splat(!0x10)).simd_eq(u8x16::splat(b'b'));
+    let f_or_n = (part & u8x16::splat(!0x08)).simd_eq(u8x16::splat(b'f'));
+    quote_or_b_or_r | f_or_n | part.simd_eq(u8x16::splat(b't')) | part.simd_eq(u8x16::splat(b'/'))
+}
+
+/// One bit for each byte that is of a kind, that of the first byte lowest.
+fn ones(block: &[u8; BLOCK], is_one: impl Fn(u8x16) -> u8x16) -> u64 {
+    let (parts, _) = block.as_chunks();
+    parts.iter().rev().fold(0, |found, part| found << 16 | u64::from(is_one(u8x16::new(*part)).to_bitmask()))
 }
 
 /// The index of the first byte found in a word.
@@ -148,7 +201,12 @@ mod tests {
             40 => 0x21..0xff_u8,
         ];
         let plain = (0..300_usize).prop_map(|length| vec![b'a'; length]);
-        (plain, prop::collection::vec(byte, 0..200)).prop_map(|(plain, bytes)| [plain, bytes].concat())
+        // Runs of backslashes of all lengths, across the ends of blocks too.
+        let run = (0..70_usize, prop::sample::select(&b"n\"u\0"[..]));
+        let run = run.prop_map(|(length, last)| [vec![b'\\'; length], vec![last]].concat());
+        let runs = prop::collection::vec(run, 0..8).prop_map(|runs| runs.concat());
+        (plain, runs, prop::collection::vec(byte, 0..200))
+            .prop_map(|(plain, runs, bytes)| [plain, runs, bytes].concat())
     }
 
     /// Byte by byte, where every letter may follow a backslash.
