@@ -3,12 +3,14 @@
 Client and upstream are in this process, and read one clock. They send one request at a time.
 """
 
+import itertools
 import json
 import socket
 import sys
 import threading
 import time
 
+from options import ROOT
 from processes import MOCK, free_port, on_core
 from targets import tool
 
@@ -18,12 +20,15 @@ TOOLS = [
 
 
 def body(size=250_000):
-    """A conversation of `size` bytes with 40 tools."""
+    """A conversation of `size` bytes with 40 tools. It is about program code, so that its escapes are at irregular places."""
     result = {"model": "m", "stream": True, "tools": TOOLS, "messages": []}
-    turn = "The quick brown fox jumps over the \"lazy\" dog.\n" * 40
-    while len(json.dumps(result)) < size - len(turn):
+    code = "".join(file.read_text() for file in sorted((ROOT / "src/wire").rglob("*.rs")))
+    turns = itertools.cycle(code[at:at + 2000] for at in range(0, len(code), 2000))
+    left = size - len(json.dumps(result))
+    while left > 3000:
         role = "assistant" if len(result["messages"]) % 2 else "user"
-        result["messages"].append({"role": role, "content": turn})
+        result["messages"].append({"role": role, "content": next(turns)})
+        left -= len(json.dumps(result["messages"][-1]))
     result["messages"].append({"role": "user", "content": "And now?"})
     return json.dumps(result).encode()
 

@@ -4,7 +4,7 @@
 pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
 
 /// The most two-way splits of one stream; a longer stream is split at evenly spread places.
-const MOST: usize = 250;
+const MOST: usize = 700;
 
 /// The places where something of `len` is split in two: everywhere, or evenly spread.
 pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
