@@ -68,7 +68,7 @@ impl Index {
         Json { text: text.get(self.value.clone()).unwrap_or_default(), inner }
     }
 
-    /// Whether halves of surrogate pairs may be escaped in the text that was read.
+    /// Whether a half of a surrogate pair may be escaped without the other in the text that was read.
     pub(crate) fn has_surrogates(&self) -> bool {
         self.has_surrogates
     }
@@ -139,6 +139,27 @@ mod tests {
                 }),
             ]
         })
+    }
+
+    #[test]
+    fn only_surrogates_without_their_other_half_are_noted() {
+        for (text, has_surrogates) in [
+            (r#""\\ud83d\\ud83d""#, false),
+            (r#""\ud83d\ude00\u00e9\uD83D\uDE00""#, false),
+            (r#""\ud83d""#, true),
+            (r#""\ud83d\n""#, true),
+            (r#""\ud83d\\ude00""#, true),
+            (r#""\ud83d\ud83d\ude00""#, true),
+            (r#""\ud83d\ude00\ude00""#, true),
+            (r#"{"\ude00": 1}"#, true),
+        ] {
+            let mut index = Index::default();
+            index.read(text).unwrap();
+            assert_eq!(index.has_surrogates(), has_surrogates, "{text}");
+        }
+        for (text, at) in [(r#""\ud83d\udz00""#, 10), (r#""\ud83d\ud"#, 10), (r#""\ud83d\"#, 8)] {
+            assert_eq!(Index::default().read(text).unwrap_err().at, at, "{text}");
+        }
     }
 
     proptest! {

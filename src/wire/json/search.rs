@@ -88,7 +88,7 @@ fn longer_body<'a>(text: &'a [u8], mut escape: impl FnMut(&'a [u8]) -> Rest<'a>)
             match tail {
                 _ if at >= BLOCK => break tail,
                 _ if others >> at & 1 == 1 => {
-                    // What is escaped has no backslash in it, so that what was found behind it is right.
+                    // An escape of more bytes ends with a digit, so that what was found behind it is right.
                     let behind = escape(tail)?;
                     let read = rest.len() - behind.len();
                     if read >= BLOCK {

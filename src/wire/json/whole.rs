@@ -41,7 +41,7 @@ pub(super) trait Marks {
     fn close(&mut self, left: usize);
     /// A value that is a string has ended. It takes this many bytes, quotes included.
     fn string(&mut self, bytes: usize);
-    /// Half of a surrogate pair is escaped here.
+    /// Half of a surrogate pair is escaped here without the other.
     fn surrogate(&mut self);
 }
 
@@ -162,15 +162,34 @@ pub(super) fn string<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     search::body(rest, |tail| numbered(tail, marks))
 }
 
-/// The text after a backslash, and after the number of a character.
+/// The text after a backslash, and after the number of a character, or the numbers of both halves of a surrogate pair.
 fn numbered<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'u', tail @ ..] = rest else { return Err(rest) };
-    if let [b'd' | b'D', b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = tail {
-        marks.surrogate();
+    let behind = four_digits(tail)?;
+    match tail {
+        [b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', ..] => {
+            if let Some(behind) = low_surrogate(behind) {
+                return Ok(behind);
+            }
+            marks.surrogate();
+        }
+        [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => marks.surrogate(),
+        _ => {}
     }
-    match tail.iter().take(4).take_while(|digit| digit.is_ascii_hexdigit()).count() {
-        4 => Ok(tail.get(4..).unwrap_or_default()),
-        digits => Err(tail.get(digits..).unwrap_or_default()),
+    Ok(behind)
+}
+
+/// The text after the second half of a surrogate pair.
+fn low_surrogate(rest: &[u8]) -> Option<&[u8]> {
+    let digits = rest.strip_prefix(br"\u")?;
+    let [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] = digits else { return None };
+    four_digits(digits).ok()
+}
+
+fn four_digits(rest: &[u8]) -> Rest<'_> {
+    match rest.iter().take(4).take_while(|digit| digit.is_ascii_hexdigit()).count() {
+        4 => Ok(rest.get(4..).unwrap_or_default()),
+        digits => Err(rest.get(digits..).unwrap_or_default()),
     }
 }
 
