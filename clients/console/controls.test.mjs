@@ -211,7 +211,7 @@ for (const colorScheme of ["light", "dark"]) {
     await down.waitFor();
     await down.click();
     await down.waitFor({ state: "hidden" });
-    assert.ok(await page.evaluate(() => innerHeight + scrollY >= document.documentElement.scrollHeight - 24));
+    await page.waitForFunction(() => innerHeight + scrollY >= document.documentElement.scrollHeight - 24);
     await button(page, "New chat").click();
     await page.getByText("Begin with a message").waitFor();
     await page.getByRole("link", { name: /^a long one/ }).click();

@@ -89,9 +89,12 @@ export default function play({ place, heading, route }) {
     follows = innerHeight + scrollY >= document.documentElement.scrollHeight - 24;
     down.hidden = follows;
   };
+  // What comes into view gets its real height only then, so that the end is somewhere else in the next frame.
   const bottom = () => {
-    scrollTo(0, document.documentElement.scrollHeight);
+    const toEnd = () => scrollTo(0, document.documentElement.scrollHeight);
+    toEnd();
     down.hidden = true;
+    requestAnimationFrame(() => follows && place.isConnected && toEnd());
   };
   for (const kind of ["wheel", "touchmove", "keydown"]) addEventListener(kind, scrolled, { passive: true });
 
