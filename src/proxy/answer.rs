@@ -109,7 +109,7 @@ impl AnswerBody {
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
         flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
-        flow.failure_written = true;
+        flow.failure_is_written();
     }
 
     /// Whether it is sent piece by piece: it was requested as a stream, and did not fail before that.

@@ -661,7 +661,17 @@ impl ExchangeState {
     pub(super) fn write_failure(&mut self) {
         if !self.failure_written && self.failure().is_some() {
             self.pipeline.write_failure(&mut self.out);
-            self.failure_written = true;
+            self.failure_is_written();
+        }
+    }
+
+    /// The client is about to learn of the failure. It may ask again before this response is dropped, and then the target that failed
+    /// is known to have failed.
+    pub(super) fn failure_is_written(&mut self) {
+        self.failure_written = true;
+        let failure = self.failure().cloned();
+        if let Some((attempts, failure)) = self.attempts.as_mut().zip(failure) {
+            attempts.ended(&Outcome::Failed(failure));
         }
     }
 }
@@ -682,7 +692,7 @@ impl Drop for ExchangeState {
         if let Some(report) = self.report.take() {
             report.ended(&outcome, &self.pipeline, &self.access);
         }
-        if let Some(attempts) = &self.attempts {
+        if let Some(attempts) = &mut self.attempts {
             attempts.ended(&outcome);
         }
         self.access.ended(outcome);

@@ -395,6 +395,15 @@ async fn when_all_targets_were_out_before_the_client_may_ask_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_is_out_before_the_client_has_read_its_failure() {
+    let down = Some(Fault::Status("500 Internal Server Error"));
+    let stand = Stand::new(&[down], "", "[failover]\neject_after = 1\neject_for = \"600s\"\n").await;
+    let unread = Client::http2_with_closed_windows().chat(&stand.proxy, STREAM).await;
+    assert_eq!(unread.status().as_u16(), 500);
+    assert_eq!(stand.ask(STREAM).await.status().as_u16(), 503);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_ends_all_attempts() {
     let stand =
         Stand::new(&[Some(Fault::Status("500 Internal Server Error")), Some(Fault::SilentBody)], "", "")

@@ -58,10 +58,20 @@ impl Client {
 
     /// Speaks HTTP/2 from the first byte.
     pub(crate) fn http2() -> Self {
+        Self::http2_built(&mut legacy::Client::builder(TokioExecutor::new()))
+    }
+
+    /// One that accepts heads, and nothing of any body.
+    pub(crate) fn http2_with_closed_windows() -> Self {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        Self::http2_built(builder.http2_initial_stream_window_size(0))
+    }
+
+    fn http2_built(builder: &mut legacy::Builder) -> Self {
         let nothing = super::tls::trusting(RootCertStore::empty()).with_no_client_auth();
         let https =
             HttpsConnectorBuilder::new().with_tls_config(nothing).https_or_http().enable_http2().build();
-        Self { http: legacy::Client::builder(TokioExecutor::new()).http2_only(true).build(https) }
+        Self { http: builder.http2_only(true).build(https) }
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Reply, legacy::Error> {
