@@ -57,7 +57,7 @@ export function note(error, { retry, facts = {} } = {}) {
     h("h3", name(shown)),
     message && message !== shown && h("p", name(message)),
     advice && h("p", advice),
-    h("p.small.dim", Object.entries({ code, ...facts }).filter(([, value]) => value).map(([key, value]) => [h("span", `${key} `, name(value)), "  "])),
+    h("p.row.small.dim", Object.entries({ code, ...facts }).filter(([, value]) => value).map(([key, value]) => h("span", `${key} `, name(value)))),
     (again || target) && h("div.row", again, target && h("a", { href: target }, label)));
 }
 
