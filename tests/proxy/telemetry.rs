@@ -17,7 +17,6 @@ use toolwire::config::Passthrough;
 use crate::support::{
     client::{Client, STREAM, chat_request},
     proxy::{Proxy, Setup},
-    soon,
     upstream::{END, Upstream, answer, text},
 };
 
@@ -306,16 +305,8 @@ async fn metrics_are_exported_under_the_names_of_the_conventions() {
     setup.execution = collector.table("");
     let proxy = setup.start().await;
     ask(&proxy, &[]).await;
-    // A response is counted when it has ended, which the client does not wait for.
-    let shown = soon("the response to be counted", async {
-        loop {
-            let shown = Client::new().get(&proxy, "/metrics").await.rest().await;
-            if shown.contains("gen_ai_client_operation_duration_seconds_count{") {
-                return shown;
-            }
-        }
-    });
-    assert_eq!(shown.await.matches("# EOF").count(), 1);
+    let shown = Client::new().metrics_with(&proxy, "gen_ai_client_operation_duration_seconds_count{").await;
+    assert_eq!(shown.matches("# EOF").count(), 1);
     let exported = collector.after(proxy).await;
     for (name, unit) in [
         ("gen_ai.client.operation.duration", "s"),
@@ -362,9 +353,7 @@ async fn collector_that_fails_or_is_silent_costs_no_request_anything() {
         }
         if address != silent.address {
             let failed = "toolwire_telemetry_failed_exports_total{signal=\"metrics\"}";
-            let counted =
-                async { while !Client::new().get(&proxy, "/metrics").await.rest().await.contains(failed) {} };
-            soon("a failed export", counted).await;
+            Client::new().metrics_with(&proxy, failed).await;
         }
         // It does not wait for the collector for long.
         proxy.stop();

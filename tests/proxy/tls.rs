@@ -35,20 +35,6 @@ fn nothing(_: &Files) -> String {
     String::new()
 }
 
-async fn metrics(client: &Client, proxy: &Proxy) -> String {
-    client.get(proxy, "/metrics").await.rest().await
-}
-
-/// Waits until `line` is among the metrics.
-async fn shown(client: &Client, proxy: &Proxy, line: &str) {
-    let shown = async {
-        while !metrics(client, proxy).await.contains(line) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon(line, shown).await;
-}
-
 #[tokio::test]
 async fn both_versions_of_http_are_served_by_alpn() {
     let upstream = Upstream::start(at_once).await;
@@ -271,7 +257,7 @@ async fn client_that_stops_reading_is_disconnected() {
     let mut client = Raw::on(handshake(Arc::new(authority.client()), narrow(&proxy).await).await.unwrap());
     client.send(post(STREAM, "")).await;
     soon("the upstream to be left alone", gone.notified()).await;
-    shown(&Client::tls(authority.client()), &proxy, "toolwire_client_stalls_total 1\n").await;
+    Client::tls(authority.client()).metrics_with(&proxy, "toolwire_client_stalls_total 1\n").await;
 }
 
 /// What TLS has accepted while the socket was full leaves without further events. The sizes are around what a socket of Linux takes, in
@@ -329,7 +315,7 @@ async fn slow_handshake_is_ended() {
         }
     };
     soon("the end of the connection", sent).await;
-    shown(&Client::tls(authority.client()), &proxy, "toolwire_tls_handshake_failures_total 1\n").await;
+    Client::tls(authority.client()).metrics_with(&proxy, "toolwire_tls_handshake_failures_total 1\n").await;
 }
 
 #[tokio::test]
@@ -390,9 +376,9 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     // A key without its certificate is not used.
     files.put("key.pem", &new.sign().key);
     let client = Client::tls(new.client());
-    shown(&client, &proxy, "toolwire_tls_reload_failures_total 1\n").await;
+    client.metrics_with(&proxy, "toolwire_tls_reload_failures_total 1\n").await;
     connect(&proxy, new.client(), |socket| socket).await.unwrap();
     // 1 January 4096, as `rcgen` has it.
-    let metrics = metrics(&client, &proxy).await;
+    let metrics = client.get(&proxy, "/metrics").await.rest().await;
     assert!(metrics.contains("toolwire_tls_certificate_expiry_seconds{} 67090118400\n"), "{metrics}");
 }

@@ -113,7 +113,7 @@ pub(super) struct ExchangeState {
     pub(super) reads: usize,
     /// Bytes processed since other tasks had the thread.
     pub(super) worked: usize,
-    /// The error has been written to `out`.
+    /// The error has been written to `out`, and the target is noted as failed.
     pub(super) failure_written: bool,
     /// The slot at the upstream, held until the client has read everything.
     permit: Option<Permit>,
@@ -669,9 +669,8 @@ impl ExchangeState {
     /// is known to have failed.
     pub(super) fn failure_is_written(&mut self) {
         self.failure_written = true;
-        let failure = self.failure().cloned();
-        if let Some((attempts, failure)) = self.attempts.as_mut().zip(failure) {
-            attempts.ended(&Outcome::Failed(failure));
+        if let Some((attempts, failure)) = self.attempts.as_ref().zip(self.failure()) {
+            attempts.ended(&Outcome::Failed(failure.clone()));
         }
     }
 }
@@ -692,7 +691,7 @@ impl Drop for ExchangeState {
         if let Some(report) = self.report.take() {
             report.ended(&outcome, &self.pipeline, &self.access);
         }
-        if let Some(attempts) = &mut self.attempts {
+        if let Some(attempts) = self.attempts.as_ref().filter(|_| !self.failure_written) {
             attempts.ended(&outcome);
         }
         self.access.ended(outcome);

@@ -11,7 +11,7 @@ mod health;
 mod order;
 
 use std::{
-    fmt, mem,
+    fmt,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -71,8 +71,6 @@ pub(super) struct Attempts<T> {
     is_outage: bool,
     /// The status of the client's API for that.
     overloaded: u16,
-    /// How the response ends is noted.
-    is_ended: bool,
 }
 
 /// The target of a request, and the others.
@@ -143,7 +141,6 @@ impl<T: 'static> Attempts<T> {
             count: 1,
             is_outage,
             overloaded,
-            is_ended: false,
         }
     }
 
@@ -258,11 +255,8 @@ impl<T: 'static> Attempts<T> {
         Some(order)
     }
 
-    /// The response has ended. Only the first outcome counts.
-    pub(super) fn ended(&mut self, outcome: &Outcome) {
-        if mem::replace(&mut self.is_ended, true) {
-            return;
-        }
+    /// The response has ended.
+    pub(super) fn ended(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Done => self.shared.judge((&self.current, self.asked), None),
             Outcome::Failed(failure) => self.shared.judge((&self.current, self.asked), Some(failure)),

@@ -1,5 +1,7 @@
 //! A client of the proxy.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
@@ -82,6 +84,20 @@ impl Client {
     pub(crate) async fn get(&self, proxy: &Proxy, path: &str) -> Reply {
         let request = Request::get(proxy.url(path)).body(Full::default()).unwrap();
         self.send(request).await.unwrap()
+    }
+
+    /// The metrics, as soon as they contain `text`. A response is counted when it has ended, which its client does not wait for.
+    pub(crate) async fn metrics_with(&self, proxy: &Proxy, text: &str) -> String {
+        let shown = async {
+            loop {
+                let metrics = self.get(proxy, "/metrics").await.rest().await;
+                if metrics.contains(text) {
+                    return metrics;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        soon(text, shown).await
     }
 
     pub(crate) async fn chat(&self, proxy: &Proxy, body: impl Into<Bytes>) -> Reply {
