@@ -299,7 +299,7 @@ impl Conversation {
     /// About as many bytes as its texts and tools take in a request.
     pub(crate) fn size(&self) -> usize {
         let of_part = |part: &Part| match part {
-            Part::Text(text) => text.held().len(),
+            Part::Text(text) => text.size(),
             Part::Image { url, .. } => url.len(),
             Part::Call(call) => call.arguments.len(),
             Part::Result(output) => output.content.len(),

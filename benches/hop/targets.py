@@ -261,6 +261,7 @@ def known():
         Target("relay-bare", relay("relay-bare")),
         Target("relay-bare-tools", relay("relay-bare"), WITH_TOOLS),
         Target("relay-json", relay("relay-json")),
+        Target("relay-checked", relay("relay-checked")),
         *packaged("nginx", nginx, ARGS.nginx, "nginx-tools"),
         *packaged("haproxy", haproxy, ARGS.haproxy),
         *toolwire("toolwire", ARGS.toolwire),

@@ -139,7 +139,7 @@ impl Plan {
     }
 
     /// The upstream's request; `None` if it cannot be made, which asking will show.
-    fn preview(&self, body: &[u8]) -> Option<Preview> {
+    fn preview(&self, body: &Bytes) -> Option<Preview> {
         preview(&self.config, ClientDialect::Chat, body).ok()
     }
 

@@ -9,7 +9,7 @@ use std::{
     sync::OnceLock,
 };
 
-use memchr::memchr;
+use bytes::Bytes;
 
 use crate::wire::json::{Encoder, Json};
 
@@ -25,27 +25,21 @@ pub struct Text(Form);
 enum Form {
     /// The text itself.
     Own(String),
-    /// The body of a JSON string without escapes, which is also the text.
-    Plain(Box<str>),
-    /// The body of a JSON string with escapes, and the text once it was read.
-    Escaped(Box<str>, OnceLock<String>),
+    /// The body of a JSON string, which is UTF-8, and the text once it was read.
+    Received(Bytes, OnceLock<String>),
 }
 
 impl Text {
     /// The text of a JSON string; `None` for another kind of value.
     pub(crate) fn received(json: Json<'_>) -> Option<Self> {
-        let body = json.string_body()?;
-        let has_escapes = memchr(b'\\', body.as_bytes()).is_some();
-        let body = body.into();
-        Some(Self(if has_escapes { Form::Escaped(body, OnceLock::new()) } else { Form::Plain(body) }))
+        Some(Self(Form::Received(json.kept_body()?, OnceLock::new())))
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Form::Own(text) => text,
-            Form::Plain(text) => text,
-            Form::Escaped(body, text) => text.get_or_init(|| Json::decoded(body).into_owned()),
+            Form::Received(body, text) => text.get_or_init(|| decoded(body)),
         }
     }
 
@@ -58,14 +52,14 @@ impl Text {
 
     /// Whether there is no character.
     pub fn is_empty(&self) -> bool {
-        self.held().is_empty()
+        self.size() == 0
     }
 
-    /// The text in the form that is there without decoding: about as long as the text.
-    pub(crate) fn held(&self) -> &str {
+    /// The bytes of the form that is there without decoding: about as many as of the text.
+    pub(crate) fn size(&self) -> usize {
         match &self.0 {
-            Form::Own(text) => text,
-            Form::Plain(body) | Form::Escaped(body, _) => body,
+            Form::Own(text) => text.len(),
+            Form::Received(body, _) => body.len(),
         }
     }
 
@@ -73,7 +67,7 @@ impl Text {
     pub(crate) fn put(&self, out: &mut Encoder) {
         match &self.0 {
             Form::Own(text) => out.string(text),
-            Form::Plain(body) | Form::Escaped(body, _) => out.string_body(body),
+            Form::Received(body, _) => out.string_body(body),
         }
     }
 }
@@ -134,17 +128,19 @@ impl From<Text> for String {
     fn from(text: Text) -> Self {
         match text.0 {
             Form::Own(text) => text,
-            Form::Plain(text) => text.into(),
-            Form::Escaped(body, text) => {
-                text.into_inner().unwrap_or_else(|| Json::decoded(&body).into_owned())
-            }
+            Form::Received(body, text) => text.into_inner().unwrap_or_else(|| decoded(&body)),
         }
     }
+}
+
+fn decoded(body: &[u8]) -> String {
+    Json::decoded(&String::from_utf8_lossy(body)).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::json::Index;
 
     fn written(text: &Text) -> String {
         let mut out = Encoder::default();
@@ -169,6 +165,25 @@ mod tests {
             assert_eq!(String::from(text), read);
         }
         assert!(Text::received(Json::parse("1").unwrap()).is_none());
+    }
+
+    #[test]
+    fn a_text_is_a_part_of_the_body_that_it_was_read_from() {
+        let body = Bytes::from_static(br#"["a\u0062"]"#);
+        let of = |written: &str| {
+            let mut index = Index::default();
+            index.read(written).unwrap();
+            Text::received(index.view_of(written, &body).elements().next().unwrap()).unwrap()
+        };
+        let is_part = |text: Text| match text.0 {
+            Form::Received(part, _) => body.as_ptr_range().contains(&part.as_ptr()),
+            Form::Own(_) => false,
+        };
+        let written = str::from_utf8(&body).unwrap();
+        let (shared, copied) = (of(written), of(&String::from(written)));
+        assert_eq!((&*shared, &*copied), ("ab", "ab"));
+        assert!(is_part(shared));
+        assert!(!is_part(copied), "what was read is another text");
     }
 
     #[test]

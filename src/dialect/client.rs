@@ -15,18 +15,18 @@ pub trait ClientSide: Sync {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
-    /// Decodes a request's body, except that the choice may name tools that are declared later.
+    /// Decodes a request's body, except that the choice may name tools that are declared later. Texts share the body.
     ///
     /// # Errors
     /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
-    fn read(&self, body: &[u8]) -> Result<Conversation, Failure>;
+    fn read(&self, body: &Bytes) -> Result<Conversation, Failure>;
 
     /// Decodes a request's body.
     ///
     /// # Errors
     /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
     fn decode(&self, body: &[u8]) -> Result<Conversation, Failure> {
-        let conversation = self.read(body)?;
+        let conversation = self.read(&Bytes::copy_from_slice(body))?;
         check_choice(&conversation)?;
         Ok(conversation)
     }

@@ -4,6 +4,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 
 use crate::{
@@ -173,17 +174,18 @@ impl<'a, 'p> Fields<'a, 'p> {
 /// # Errors
 /// [`Kind::Request`] if the body is not a JSON object, and the errors of `read`.
 pub(crate) fn read_body<T>(
-    body: &[u8],
+    body: &Bytes,
     read: impl FnOnce(Fields<'_, '_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let text = str::from_utf8(body).map_err(|_| unreadable(body))?;
     let mut index = Index::default();
     index.read(text).map_err(|_| unreadable(body))?;
-    let text = if index.has_surrogates() { mend_surrogates(text) } else { Cow::Borrowed(text) };
-    if let Cow::Owned(mended) = &text {
+    let mended = if index.has_surrogates() { mend_surrogates(text) } else { Cow::Borrowed(text) };
+    if let Cow::Owned(mended) = &mended {
         index.read(mended).map_err(|_| unreadable(body))?;
     }
-    read(Fields::new(Path::Body, index.view(&text))?)
+    // A text that was mended is not a part of the body, so its strings are copied.
+    read(Fields::new(Path::Body, index.view_of(&mended, body))?)
 }
 
 /// Describes why `body` is not valid JSON, in the words of serde_json.

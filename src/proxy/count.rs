@@ -37,24 +37,29 @@ pub(super) fn estimated_output(pipeline: &Pipeline) -> u64 {
 
 /// The estimated tokens of the request `sent` to an upstream.
 pub(super) fn tokens(sent: &Conversation) -> usize {
-    measured(sent, Text::as_str, estimated_tokens)
+    measured(sent, |text| estimated_tokens(text), estimated_tokens)
 }
 
 /// The same by the lengths of the texts alone, which takes no time: texts are not decoded for it.
 pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
-    measured(sent, Text::held, |text| text.len().div_ceil(BYTES_PER_TOKEN))
+    let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
+    measured(sent, |text| tokens(text.size()), |text| tokens(text.len()))
 }
 
-/// `read` gives the form of a text that is measured.
-fn measured(sent: &Conversation, read: fn(&Text) -> &str, tokens: impl Fn(&str) -> usize + Copy) -> usize {
-    let turn = |turn: &Turn| PER_TURN + turn.parts.iter().map(|own| part(own, read, tokens)).sum::<usize>();
+/// `texts` and `tokens` give the tokens of a message's text and of any other.
+fn measured(
+    sent: &Conversation,
+    texts: impl Fn(&Text) -> usize + Copy,
+    tokens: impl Fn(&str) -> usize + Copy,
+) -> usize {
+    let turn = |turn: &Turn| PER_TURN + turn.parts.iter().map(|own| part(own, texts, tokens)).sum::<usize>();
     let tools = sent.callable_tools().map(|own| tool(own, tokens));
     sent.turns.iter().map(turn).chain(tools).sum()
 }
 
-fn part(part: &Part, read: fn(&Text) -> &str, tokens: impl Fn(&str) -> usize) -> usize {
+fn part(part: &Part, texts: impl Fn(&Text) -> usize, tokens: impl Fn(&str) -> usize) -> usize {
     match part {
-        Part::Text(text) => tokens(read(text)),
+        Part::Text(text) => texts(text),
         Part::Reasoning { text, .. } => tokens(text),
         Part::Call(call) => tokens(&call.name) + tokens(&call.arguments),
         Part::Result(output) => tokens(&output.content),

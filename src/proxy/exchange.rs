@@ -92,7 +92,7 @@ pub(super) struct Who<'r> {
 ///
 /// # Errors
 /// [`Kind::Request`]
-pub(super) fn decode(dialect: ClientDialect, body: &[u8]) -> Result<Conversation, Failure> {
+pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
     let conversation = dialect.side().read(body)?;
     if conversation.model.is_empty() {
         let failure = Failure::new(Kind::Request, "the request names no model");
@@ -143,7 +143,7 @@ pub(super) fn prepare<'c>(
     let hops = (may_follow_up || constrained.is_some() || hosted.is_some()).then(|| {
         let shared = (Arc::clone(config), Arc::clone(learned));
         let asked = match body.filter(|_| hosted.is_none() && !is_settled) {
-            Some(body) => Asked::Body(body.as_ref().into(), states.clone()),
+            Some(body) => Asked::Body(body.clone(), states.clone()),
             None => Asked::Conversation(Arc::clone(&conversation)),
         };
         let subject = Subject::new(model, &conversation.model);

@@ -9,6 +9,7 @@
 
 use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
+use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -97,7 +98,7 @@ pub(super) struct NextHop {
 #[derive(Debug)]
 pub(super) enum Asked {
     /// As it was sent. It is kept until the response ends, so it is smaller than the forms made of it.
-    Body(Box<[u8]>, Option<OwnStates>),
+    Body(Bytes, Option<OwnStates>),
     /// With what toolwire has added to it: hosted tools, what upstreams want back. Nothing is taught in it.
     Conversation(Arc<Conversation>),
 }

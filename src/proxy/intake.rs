@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes that are allocated for a body because its length announces them. More are allocated when they arrive.
 const ROOM: usize = 256 << 10;
 
+/// A body with fewer bytes is copied out of the buffer that it was read into, even if it is in one piece.
+const SMALL: usize = 16 << 10;
+
 /// What bounds the reading of a body.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
@@ -70,7 +73,9 @@ pub(super) async fn read(
         }
         if read.is_empty() && body.body.is_end_stream() {
             reservation.grow(length)?;
-            return Ok((data, reservation));
+            // A small body is a part of a larger buffer, which would be kept with it.
+            let body = if length < SMALL { Bytes::copy_from_slice(&data) } else { data };
+            return Ok((body, reservation));
         }
         if length > read.capacity() {
             let announced = usize::try_from(body.body.size_hint().lower()).unwrap_or(ROOM).min(ROOM);

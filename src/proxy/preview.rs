@@ -33,7 +33,11 @@ pub(crate) struct Preview {
 ///
 /// # Errors
 /// As a request would fail before anything is sent.
-pub(crate) fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &[u8]) -> Result<Preview, Failure> {
+pub(crate) fn preview(
+    config: &Arc<Config>,
+    dialect: ClientDialect,
+    body: &Bytes,
+) -> Result<Preview, Failure> {
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;
     let model = exchange::model(config, dialect, &conversation)?;

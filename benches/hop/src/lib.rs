@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, env, net::SocketAddr};
 
-use http_body_util::{Either, Empty};
+use http_body_util::{BodyExt, Either, Empty, Full};
 use hyper::{
     Request, Response, StatusCode, Uri,
     body::{Body, Bytes, Incoming},
@@ -17,8 +17,19 @@ use hyper_util::{
 };
 use tokio::net::{TcpListener, TcpSocket};
 
+/// What happens to a request on its way.
+#[derive(Clone, Copy)]
+pub enum Requests {
+    /// It is passed on as it arrives.
+    Streamed,
+    /// It is passed on when all of it is there and is JSON.
+    Checked,
+}
+
+type RequestBody = Either<Incoming, Full<Bytes>>;
+
 /// Relays from `--listen ADDR` to `--upstream ADDR`; `adapt` transforms each response's body.
-pub fn run<B>(adapt: fn(Incoming) -> B) -> Result<(), Box<dyn std::error::Error>>
+pub fn run<B>(requests: Requests, adapt: fn(Incoming) -> B) -> Result<(), Box<dyn std::error::Error>>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: std::error::Error + Send + Sync,
@@ -29,12 +40,12 @@ where
         let listener = bind(listen)?;
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new()).build::<_, Incoming>(connector);
+        let client = Client::builder(TokioExecutor::new()).build::<_, RequestBody>(connector);
         loop {
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
             let client = client.clone();
-            let service = service_fn(move |request| relay(client.clone(), upstream, request, adapt));
+            let service = service_fn(move |request| relay(client.clone(), upstream, (request, requests), adapt));
             #[expect(clippy::disallowed_methods, reason = "a bare relay has nothing but its connections")]
             tokio::spawn(async move {
                 // A client's disconnect is not reported.
@@ -45,14 +56,28 @@ where
 }
 
 async fn relay<B>(
-    client: Client<HttpConnector, Incoming>,
+    client: Client<HttpConnector, RequestBody>,
     upstream: SocketAddr,
-    mut request: Request<Incoming>,
+    (request, requests): (Request<Incoming>, Requests),
     adapt: fn(Incoming) -> B,
 ) -> Result<Response<Either<B, Empty<Bytes>>>, Infallible>
 where
     B: Body<Data = Bytes>,
 {
+    let refused = |status| {
+        let mut refused = Response::new(Either::Right(Empty::new()));
+        *refused.status_mut() = status;
+        Ok(refused)
+    };
+    let (parts, body) = request.into_parts();
+    let body = match requests {
+        Requests::Streamed => Either::Left(body),
+        Requests::Checked => match checked(body).await {
+            Some(body) => Either::Right(body.into()),
+            None => return refused(StatusCode::BAD_REQUEST),
+        },
+    };
+    let mut request = Request::from_parts(parts, body);
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let uri = format!("http://{upstream}{path}").parse::<Uri>();
     let answer = match uri {
@@ -64,14 +89,17 @@ where
         }
         Err(_) => None,
     };
-    let Some(mut answer) = answer else {
-        let mut refused = Response::new(Either::Right(Empty::new()));
-        *refused.status_mut() = StatusCode::BAD_GATEWAY;
-        return Ok(refused);
-    };
+    let Some(mut answer) = answer else { return refused(StatusCode::BAD_GATEWAY) };
     answer.headers_mut().remove(CONNECTION);
     answer.headers_mut().remove(TRANSFER_ENCODING);
     Ok(answer.map(|body| Either::Left(adapt(body))))
+}
+
+/// The whole body; `None` if it is not JSON.
+async fn checked(body: Incoming) -> Option<Bytes> {
+    let body = body.collect().await.ok()?.to_bytes();
+    serde_json::from_slice::<serde::de::IgnoredAny>(&body).ok()?;
+    Some(body)
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {

@@ -1,5 +1,7 @@
 //! [`Client`]: the client's side of this dialect.
 
+use bytes::Bytes;
+
 use super::{error_body, request};
 use crate::{
     conversation::Conversation,
@@ -16,7 +18,7 @@ impl ClientSide for Client {
         Dialect::Chat
     }
 
-    fn read(&self, body: &[u8]) -> Result<Conversation, Failure> {
+    fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
         request::read(body)
     }
 

@@ -18,7 +18,7 @@ impl ClientSide for Client {
         Dialect::Responses
     }
 
-    fn read(&self, body: &[u8]) -> Result<Conversation, Failure> {
+    fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
         request::read(body)
     }
 

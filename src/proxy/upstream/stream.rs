@@ -5,7 +5,7 @@ use std::{
     io::{self, ErrorKind, IoSlice},
     mem::MaybeUninit,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use hyper_rustls::MaybeHttpsStream;
@@ -22,6 +22,11 @@ use crate::proxied::TcpConnection;
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// The socket that it runs over, if there is one.
     fn socket(&self) -> Option<&TcpStream>;
+
+    /// Ready when a read may find something.
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket().map_or(Poll::Ready(Ok(())), |socket| socket.poll_read_ready(cx))
+    }
 }
 
 impl Duplex for TcpStream {
@@ -36,6 +41,16 @@ impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
             MaybeHttpsStream::Http(stream) => stream.socket(),
             MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner().socket(),
         })
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.inner() {
+            // Something is left of a record that was read before.
+            MaybeHttpsStream::Https(stream) if !stream.inner().get_ref().1.wants_read() => {
+                Poll::Ready(Ok(()))
+            }
+            _ => self.socket().map_or(Poll::Ready(Ok(())), |socket| socket.poll_read_ready(cx)),
+        }
     }
 }
 
@@ -125,7 +140,12 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.get_mut().duplex().poll_read(cx, buffer)
+        let this = self.get_mut();
+        if let Self::Tls { stream, .. } = this {
+            // A read that found something is followed by one that finds nothing, which takes the TLS session longer to say.
+            ready!(stream.poll_read_ready(cx))?;
+        }
+        this.duplex().poll_read(cx, buffer)
     }
 }
 

@@ -107,6 +107,10 @@ impl AsyncWrite for ClientSocket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // TLS writes most records alone, and the system takes one slice at less cost than a list of them.
+        if let [slice] = slices {
+            return self.poll_write(cx, slice);
+        }
         let this = self.get_mut();
         match Pin::new(&mut this.stream).poll_write_vectored(cx, slices) {
             Poll::Pending => {

@@ -4,7 +4,7 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, atomic::AtomicBool},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -73,12 +73,20 @@ impl ClientStream {
         }
     }
 
-    /// Ready when a read may find something. Over TLS it may also be in a record that was read before.
+    /// Ready when a read may find something.
     pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
-            Self::Tls(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => poll_tls_ready(stream, cx),
         }
+    }
+}
+
+/// Ready when a read may find something: what is left of a record that was read before, or what the socket has.
+fn poll_tls_ready(stream: &TlsStream<ClientSocket>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    match stream.get_ref() {
+        (socket, session) if session.wants_read() => socket.poll_read_ready(cx),
+        _ => Poll::Ready(Ok(())),
     }
 }
 
@@ -90,7 +98,11 @@ impl AsyncRead for ClientStream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+            Self::Tls(stream) => {
+                // A connection with HTTP/2 is read after each write. To be told that there is nothing takes the TLS session longer.
+                ready!(poll_tls_ready(stream, cx))?;
+                Pin::new(stream.as_mut()).poll_read(cx, buffer)
+            }
         }
     }
 }

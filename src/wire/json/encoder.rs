@@ -52,10 +52,10 @@ impl Encoder {
     }
 
     /// Writes a string whose body is escaped already.
-    pub(crate) fn string_body(&mut self, body: &str) {
+    pub(crate) fn string_body(&mut self, body: &[u8]) {
         self.begin();
         self.out.push(b'"');
-        self.out.extend_from_slice(body.as_bytes());
+        self.out.extend_from_slice(body);
         self.out.push(b'"');
     }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use super::{
     Invalid, Json, span,
     whole::{self, Marks},
@@ -61,11 +63,16 @@ impl Index {
         Ok(())
     }
 
+    /// As [`Index::view`]. Strings of the view that are kept share `source`, of which `text` is a part.
+    pub(crate) fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
+        Json { source: Some(source), ..self.view(text) }
+    }
+
     /// The value of `text`, which is the one that was read.
     pub(crate) fn view<'a>(&'a self, text: &'a str) -> Json<'a> {
         // The value itself is the first, unless it is neither a container nor a long string.
         let inner = self.extents.get(1..).unwrap_or_default();
-        Json { text: text.get(self.value.clone()).unwrap_or_default(), inner }
+        Json { inner, ..Json::unindexed(text.get(self.value.clone()).unwrap_or_default()) }
     }
 
     /// Whether a half of a surrogate pair may be escaped without the other in the text that was read.

@@ -30,6 +30,8 @@ pub(crate) use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
 
+use bytes::Bytes;
+
 /// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -74,6 +76,8 @@ pub struct Json<'a> {
     text: &'a str,
     /// The containers and long strings in it, if known.
     inner: &'a [Extent],
+    /// What `text` is a part of, if that can be shared.
+    source: Option<&'a Bytes>,
 }
 
 impl<'a> Json<'a> {
@@ -95,11 +99,16 @@ impl<'a> Json<'a> {
         let place = |rest: &[u8]| text.len() - rest.len();
         Self::checked(text, |begin| {
             whole::members(begin, |key, value, end| {
-                let mut values = Values { text, at: place(key), inner: &[] };
+                let mut values = Values { text, at: place(key), inner: &[], source: None };
                 let value = text.get(place(value)..place(end));
-                on(values.key().unwrap_or_default(), Json { text: value.unwrap_or_default(), inner: &[] });
+                on(values.key().unwrap_or_default(), Json::unindexed(value.unwrap_or_default()));
             })
         })
+    }
+
+    /// A valid value of which no more is known.
+    fn unindexed(text: &'a str) -> Self {
+        Self { text, inner: &[], source: None }
     }
 
     fn checked(text: &'a str, check: impl FnOnce(&'a [u8]) -> whole::Rest<'a>) -> Result<Self, Invalid> {
@@ -110,7 +119,7 @@ impl<'a> Json<'a> {
             why: if rest.is_empty() { "JSON text ends too early" } else { "not JSON" },
         })?;
         match whole::space(end) {
-            [] => Ok(Self { text: text.get(place(begin)..place(end)).unwrap_or_default(), inner: &[] }),
+            [] => Ok(Self::unindexed(text.get(place(begin)..place(end)).unwrap_or_default())),
             behind => Err(Invalid { at: place(behind), why: "more text behind the JSON value" }),
         }
     }
@@ -162,6 +171,13 @@ impl<'a> Json<'a> {
         self.text.strip_prefix('"')?.strip_suffix('"')
     }
 
+    /// As [`Json::string_body`], to be kept: a part of what the value was read from if that can be shared, a copy otherwise.
+    pub(crate) fn kept_body(&self) -> Option<Bytes> {
+        let body = self.string_body()?.as_bytes();
+        let shared = self.source.and_then(|source| Some(source.slice(place_in(source, body)?)));
+        Some(shared.unwrap_or_else(|| Bytes::copy_from_slice(body)))
+    }
+
     /// The text of a string. An unpaired surrogate becomes U+FFFD.
     pub fn as_str(&self) -> Option<Cow<'a, str>> {
         self.string_body().map(decoded)
@@ -205,14 +221,15 @@ impl<'a> Json<'a> {
 
     fn values(&self, bracket: u8) -> Values<'a> {
         let is_one = self.text.as_bytes().first() == Some(&bracket);
-        Values { text: self.text, at: if is_one { 1 } else { self.text.len() }, inner: self.inner }
+        let at = if is_one { 1 } else { self.text.len() };
+        Values { text: self.text, at, inner: self.inner, source: self.source }
     }
 }
 
 impl Default for Json<'_> {
     /// `null`
     fn default() -> Self {
-        Self { text: "null", inner: &[] }
+        Self::unindexed("null")
     }
 }
 
@@ -224,6 +241,10 @@ impl fmt::Debug for Json<'_> {
 
 /// The range of `inner` in `outer`; `None` if it is not a slice of it.
 pub(crate) fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
+    place_in(outer.as_bytes(), inner.as_bytes())
+}
+
+fn place_in(outer: &[u8], inner: &[u8]) -> Option<Range<usize>> {
     let start = inner.as_ptr().addr().checked_sub(outer.as_ptr().addr())?;
     let range = start..start + inner.len();
     (range.end <= outer.len()).then_some(range)
@@ -252,6 +273,7 @@ struct Values<'a> {
     at: usize,
     /// The containers and long strings from there on, if known.
     inner: &'a [Extent],
+    source: Option<&'a Bytes>,
 }
 
 impl<'a> Values<'a> {
@@ -314,7 +336,7 @@ impl<'a> Iterator for Values<'a> {
         };
         let start = self.at;
         self.at += length;
-        self.text.get(start..self.at).map(|text| Json { text, inner })
+        self.text.get(start..self.at).map(|text| Json { text, inner, source: self.source })
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Raw(Arc<str>);
 impl Raw {
     /// A view of the value.
     pub fn view(&self) -> Json<'_> {
-        Json { text: &self.0, inner: &[] }
+        Json::unindexed(&self.0)
     }
 }
 

@@ -1,14 +1,19 @@
 //! Where a string's body has a quote, a backslash or a control character. Most of a text is read by these functions.
 //!
 //! Keys and tokens are short: most end within eight bytes, which cost less in one register than a block does. Behind those,
-//! [`specials`] looks at 64 bytes at once.
+//! [`specials`] looks at 64 bytes at once, with the widest instructions that the processor has.
 
-use wide::u8x16;
+use std::sync::LazyLock;
+
+use fearless_simd::{Level, dispatch, prelude::*, u8x64};
 
 use super::whole::Rest;
 
 const WORD: usize = 8;
 const BLOCK: usize = 64;
+
+/// What the processor can do.
+static LEVEL: LazyLock<Level> = LazyLock::new(Level::new);
 
 /// Whether a string body contains nothing to decode.
 pub(super) fn has_no_escapes(body: &str) -> bool {
@@ -25,9 +30,17 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
 
 /// [`plain_run`] for more than one word, the first of which is known to be plain.
 fn longer_run(bytes: &[u8]) -> usize {
-    let (blocks, rest) = bytes.as_chunks();
+    if bytes.len() < BLOCK {
+        return run_by_words(bytes);
+    }
+    dispatch!(*LEVEL, simd => run_by_blocks(simd, bytes))
+}
+
+#[inline(always)]
+fn run_by_blocks<S: Simd>(simd: S, bytes: &[u8]) -> usize {
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
     for (at, block) in blocks.iter().enumerate() {
-        let found = specials(block);
+        let found = specials(u8x64::from_slice(simd, block));
         if found != 0 {
             return at * BLOCK + found.trailing_zeros() as usize;
         }
@@ -59,35 +72,41 @@ pub(super) fn body<'a>(text: &'a [u8], escape: impl FnMut(&'a [u8]) -> Rest<'a>)
     }
 }
 
-fn longer_body<'a>(text: &'a [u8], mut escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
+fn longer_body<'a>(text: &'a [u8], escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
+    if text.len() < BLOCK {
+        return body_end(text, false, escape);
+    }
+    dispatch!(*LEVEL, simd => body_by_blocks(simd, text, escape))
+}
+
+#[inline(always)]
+fn body_by_blocks<'a, S: Simd>(
+    simd: S,
+    text: &'a [u8],
+    mut escape: impl FnMut(&'a [u8]) -> Rest<'a>,
+) -> Rest<'a> {
+    let escapes = Escapes::new(simd);
     let mut rest = text;
     // Whether a backslash is before `rest`.
     let mut is_escaped = false;
     while let Some(block) = rest.first_chunk::<BLOCK>() {
-        let found = specials(block);
-        if !is_escaped {
-            if found == 0 {
-                rest = rest.get(BLOCK..).unwrap_or_default();
-                continue;
-            }
-            match rest.get(found.trailing_zeros() as usize..).unwrap_or_default() {
-                [b'"', tail @ ..] => return Ok(tail),
-                [b'\\', ..] => {}
-                tail => return Err(tail),
-            }
+        let block = u8x64::from_slice(simd, block);
+        let escaped = escaped_bytes(block.simd_eq(b'\\').to_bitmask(), &mut is_escaped);
+        // Most escapes are of one letter. All of those in a block are passed at once, and whether it has one is not asked: to branch
+        // at escapes is what takes time.
+        let invalid = escaped & !escapes.among(block);
+        let mut ends = quotes_and_controls(block) & !escaped | invalid;
+        if ends == 0 {
+            // Said apart: where the next block begins must not wait for what is in this one.
+            rest = rest.get(BLOCK..).unwrap_or_default();
+            continue;
         }
-        let backslashes = ones(block, |part| part.simd_eq(u8x16::splat(b'\\')));
-        let escaped = escaped_bytes(backslashes, &mut is_escaped);
-        // Most escapes are of one letter. All of those in a block are passed at once: to branch at each is what takes time.
-        let others =
-            if escaped == 0 { 0 } else { escaped & !(backslashes | ones(block, is_escape_but_backslash)) };
-        let mut ends = found & !backslashes & !escaped | others;
         rest = loop {
             let at = ends.trailing_zeros() as usize;
             let tail = rest.get(at..).unwrap_or_default();
             match tail {
                 _ if at >= BLOCK => break tail,
-                _ if others >> at & 1 == 1 => {
+                _ if invalid >> at & 1 == 1 => {
                     // An escape of more bytes ends with a digit, so that what was found behind it is right.
                     let behind = escape(tail)?;
                     let read = rest.len() - behind.len();
@@ -102,6 +121,12 @@ fn longer_body<'a>(text: &'a [u8], mut escape: impl FnMut(&'a [u8]) -> Rest<'a>)
             }
         };
     }
+    body_end(rest, is_escaped, escape)
+}
+
+/// Reads the end of a string's body, which is shorter than a block if the string is. `is_escaped`: a backslash is before it.
+fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
+    let mut rest = text;
     if is_escaped {
         rest = escaped(rest, &mut escape)?;
     }
@@ -121,9 +146,6 @@ fn longer_body<'a>(text: &'a [u8], mut escape: impl FnMut(&'a [u8]) -> Rest<'a>)
 /// the run if their number is odd. An addition carries through each run that begins at an odd place, which turns the bits of those runs.
 fn escaped_bytes(backslashes: u64, is_escaped: &mut bool) -> u64 {
     const EVEN: u64 = u64::MAX / 3;
-    if backslashes == 0 {
-        return u64::from(std::mem::take(is_escaped));
-    }
     let backslashes = backslashes & !u64::from(*is_escaped);
     let behind = backslashes << 1 | u64::from(*is_escaped);
     let begins_odd = backslashes & !EVEN & !behind;
@@ -141,30 +163,62 @@ fn escaped<'a>(rest: &'a [u8], escape: impl FnOnce(&'a [u8]) -> Rest<'a>) -> Res
 }
 
 /// Whether a backslash and this letter are an escape.
-fn is_escape(letter: u8) -> bool {
+const fn is_escape(letter: u8) -> bool {
     matches!(letter, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
+/// See [`Escapes`]. Every sixteen bytes have a table of their own.
+const TABLES: ([u8; BLOCK], [u8; BLOCK]) = {
+    let (mut low, mut high) = ([0; BLOCK], [0; BLOCK]);
+    let mut place = 0;
+    while place < BLOCK {
+        let entry = (place % 16) as u8;
+        let mut bit = 0;
+        while bit < 8 {
+            if is_escape(bit << 4 | entry) {
+                low[place] |= 1 << bit;
+            }
+            bit += 1;
+        }
+        if entry < 8 {
+            high[place] = 1 << entry;
+        }
+        place += 1;
+    }
+    (low, high)
+};
+
+/// The letters that follow a backslash, as tables: bit `h` of entry `l` in the first one says whether the byte `hl` (in hexadecimal) is
+/// such a letter, and entry `h` of the second one is that bit. None of the letters is above `7f`.
+struct Escapes<S: Simd> {
+    low: u8x64<S>,
+    high: u8x64<S>,
+}
+
+impl<S: Simd> Escapes<S> {
+    #[inline(always)]
+    fn new(simd: S) -> Self {
+        Self { low: u8x64::from_slice(simd, &TABLES.0), high: u8x64::from_slice(simd, &TABLES.1) }
+    }
+
+    /// One bit for each byte that is such a letter.
+    #[inline(always)]
+    fn among(&self, block: u8x64<S>) -> u64 {
+        let low = self.low.swizzle_dyn_within_blocks(block & 0xf);
+        let high = self.high.swizzle_dyn_within_blocks(block >> 4);
+        !(low & high).simd_eq(0).to_bitmask()
+    }
+}
+
 /// One bit for each byte that must be escaped.
-fn specials(block: &[u8; BLOCK]) -> u64 {
-    ones(block, |part| {
-        let is_control = part.min(u8x16::splat(0x1f)).simd_eq(part);
-        is_control | part.simd_eq(u8x16::splat(b'"')) | part.simd_eq(u8x16::splat(b'\\'))
-    })
+#[inline(always)]
+fn specials<S: Simd>(block: u8x64<S>) -> u64 {
+    quotes_and_controls(block) | block.simd_eq(b'\\').to_bitmask()
 }
 
-/// As [`is_escape`], for all but backslashes.
-fn is_escape_but_backslash(part: u8x16) -> u8x16 {
-    let quote_or_b_or_r =
-        part.simd_eq(u8x16::splat(b'"')) | (part & u8x16::splat(!0x10)).simd_eq(u8x16::splat(b'b'));
-    let f_or_n = (part & u8x16::splat(!0x08)).simd_eq(u8x16::splat(b'f'));
-    quote_or_b_or_r | f_or_n | part.simd_eq(u8x16::splat(b't')) | part.simd_eq(u8x16::splat(b'/'))
-}
-
-/// One bit for each byte that is of a kind, that of the first byte lowest.
-fn ones(block: &[u8; BLOCK], is_one: impl Fn(u8x16) -> u8x16) -> u64 {
-    let (parts, _) = block.as_chunks();
-    parts.iter().rev().fold(0, |found, part| found << 16 | u64::from(is_one(u8x16::new(*part)).to_bitmask()))
+#[inline(always)]
+fn quotes_and_controls<S: Simd>(block: u8x64<S>) -> u64 {
+    (block.simd_eq(b'"') | block.simd_le(0x1f)).to_bitmask()
 }
 
 /// The index of the first byte found in a word.

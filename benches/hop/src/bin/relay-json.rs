@@ -9,9 +9,10 @@ use std::{
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolwire_hop::Requests;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    toolwire_hop::run(|body| Anew { body, begun: Vec::new() })
+    toolwire_hop::run(Requests::Streamed, |body| Anew { body, begun: Vec::new() })
 }
 
 /// A chunk of Chat Completions.

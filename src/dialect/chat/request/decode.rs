@@ -9,6 +9,8 @@ mod tools;
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+
 use crate::{
     conversation::{Conversation, Rest, Sampling},
     dialect::{
@@ -23,13 +25,13 @@ use crate::{
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
-    let conversation = read(body)?;
+    let conversation = read(&Bytes::copy_from_slice(body))?;
     fields::check_choice(&conversation)?;
     Ok(conversation)
 }
 
 /// As [`decode`], but the choice among the tools is not checked.
-pub(crate) fn read(body: &[u8]) -> Result<Conversation, Failure> {
+pub(crate) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
 

@@ -13,6 +13,7 @@ mod tools;
 
 pub(super) use encode::encode;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -30,7 +31,7 @@ use blocks::Blocks;
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
-pub(super) fn read(body: &[u8]) -> Result<Conversation, Failure> {
+pub(super) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
 

@@ -16,6 +16,7 @@ mod tools;
 pub(super) use encode::encode;
 pub(super) use items::unknown_item;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -35,7 +36,7 @@ const DIALECT: &str = Dialect::Responses.name();
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
-pub(super) fn read(body: &[u8]) -> Result<Conversation, Failure> {
+pub(super) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
 
