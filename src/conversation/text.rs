@@ -134,7 +134,8 @@ impl From<Text> for String {
 }
 
 fn decoded(body: &[u8]) -> String {
-    Json::decoded(&String::from_utf8_lossy(body)).into_owned()
+    // It was text when it was received.
+    str::from_utf8(body).map(|body| Json::decoded(body).into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

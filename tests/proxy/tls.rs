@@ -131,6 +131,34 @@ async fn records_are_read_in_any_pieces() {
     }
 }
 
+/// Of a record that was read, some is left in the TLS session while a response is sent, and the socket has nothing.
+#[tokio::test]
+async fn requests_pipelined_during_a_stream_are_not_lost() {
+    let go_on = Arc::new(Notify::new());
+    let upstream =
+        Upstream::start_sharing(go_on.clone(), |mut exchange: Exchange, go_on: Arc<Notify>| async move {
+            if exchange.earlier > 0 {
+                return at_once(exchange).await;
+            }
+            exchange.begin().await;
+            exchange.piece(text("first")).await;
+            go_on.notified().await;
+            exchange.finished().await
+        })
+        .await;
+    let (proxy, authority, _files) = proxy(&upstream, nothing).await;
+    let mut client = Raw::on(connect(&proxy, authority.client(), |socket| socket).await.unwrap());
+    client.send(post(STREAM, "")).await;
+    client.until("first").await;
+    let long = WHOLE.replace("hi", &"x".repeat(10_000));
+    client.send(post(&long, "").repeat(8)).await;
+    go_on.notify_one();
+    client.until("0\r\n\r\n").await;
+    for _ in 0..8 {
+        assert_eq!(client.response().await.status, 200);
+    }
+}
+
 #[tokio::test]
 async fn large_response_arrives_whole() {
     let upstream = Upstream::start(|exchange: Exchange| async move {

@@ -168,6 +168,7 @@ const fn is_escape(letter: u8) -> bool {
 }
 
 /// See [`Escapes`]. Every sixteen bytes have a table of their own.
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 const TABLES: ([u8; BLOCK], [u8; BLOCK]) = {
     let (mut low, mut high) = ([0; BLOCK], [0; BLOCK]);
     let mut place = 0;
@@ -277,18 +278,54 @@ mod tests {
         }
     }
 
+    /// With what every processor of this kind has, and with what this one has.
+    fn levels() -> [Level; 2] {
+        [Level::baseline(), *LEVEL]
+    }
+
+    #[test]
+    fn only_escapes_of_one_letter_are_passed_without_a_question() {
+        for level in levels() {
+            for (letter, before) in (0..=u8::MAX).zip((0..BLOCK).cycle()) {
+                let text = [&vec![b'a'; before], &[b'\\', letter][..], &[b'a'; 2 * BLOCK], b"\""].concat();
+                let mut asked = Vec::new();
+                let escape = |tail| {
+                    asked.push(offset(&text, tail));
+                    Err(tail)
+                };
+                let read = dispatch!(level, simd => body_by_blocks(simd, &text, escape));
+                assert_eq!(read.is_ok(), is_escape(letter), "{letter}");
+                assert_eq!(asked, if is_escape(letter) { vec![] } else { vec![before + 1] }, "{letter}");
+            }
+        }
+    }
+
+    fn offset(text: &[u8], rest: &[u8]) -> usize {
+        text.len() - rest.len()
+    }
+
     proptest! {
         #[test]
         fn a_run_ends_before_the_first_byte_that_needs_an_escape(text in text()) {
             let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-            prop_assert_eq!(plain_run(&text), text.iter().position(special).unwrap_or(text.len()));
+            let run = text.iter().position(special).unwrap_or(text.len());
+            prop_assert_eq!(plain_run(&text), run);
+            for level in levels() {
+                prop_assert_eq!(dispatch!(level, simd => run_by_blocks(simd, &text)), run);
+            }
         }
 
         #[test]
         fn a_body_ends_with_its_first_quote_that_is_not_escaped(text in text()) {
-            let place = |rest: &[u8]| text.len() - rest.len();
+            let offset = |rest| offset(&text, rest);
             let read = body(&text, |tail| tail.get(1..).ok_or(tail));
-            prop_assert_eq!(read.map(place).map_err(place), plainly(&text));
+            prop_assert_eq!(read.map(offset).map_err(offset), plainly(&text));
+            for level in levels() {
+                let read = dispatch!(level, simd => {
+                    body_by_blocks(simd, &text, |tail| tail.get(1..).ok_or(tail))
+                });
+                prop_assert_eq!(read.map(offset).map_err(offset), plainly(&text));
+            }
         }
     }
 }
