@@ -18,6 +18,8 @@ use crate::wire::json::{Encoder, Json};
 ///
 /// Most of a long request is text that nobody reads on its way to the upstream. To decode it and to escape it again would take
 /// several times as long as everything else that happens to it.
+///
+/// That form is a part of the request's body, which is kept as long as one of its texts.
 #[derive(Clone)]
 pub struct Text(Form);
 
