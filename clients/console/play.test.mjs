@@ -189,3 +189,29 @@ test("a question of a chat is answered in place", async (t) => {
     await end();
   }
 });
+
+test("a question that arrives while the list of questions is on its way is not lost", async (t) => {
+  const asking = await stand({ permission: "ask" });
+  t.after(() => asking.close());
+  const { page, end } = await visitPage(browser, `${asking.url}#/play`);
+  let release;
+  const isReleased = new Promise((resolve) => (release = resolve));
+  const list = new Promise((resolve) => page.route("**/admin/permissions", async (route) => {
+    const response = await route.fetch();
+    await isReleased;
+    await route.fulfill({ response });
+    resolve();
+  }, { times: 1 }));
+  await page.reload();
+  await live(page);
+  await send(page, "please calc");
+  await page.locator(".question").getByRole("button", { name: "Review" }).waitFor();
+  release();
+  await list;
+  // The list that was old is shown by then, if it is shown at all.
+  await page.waitForTimeout(300);
+  await page.locator(".question").getByRole("button", { name: "Review" }).click({ timeout: 5000 });
+  await page.locator("dialog button:not([aria-disabled])").filter({ hasText: "Allow once" }).click();
+  await page.locator("details.card").getByText("ok", { exact: true }).waitFor();
+  await end();
+});
