@@ -10,24 +10,21 @@ import { toast } from "./note.js";
 export const questions = signal([]);
 const HANDS_OFF = 500;
 
-// How many questions and answers have arrived by the feed. A list that was asked for before one of them may not know it.
-let heard = 0;
-
 export async function refresh() {
-  for (let before = null; before !== heard;) {
-    before = heard;
-    const { questions: open } = await get("permissions");
-    if (before === heard) questions.value = open;
-  }
+  let before, open;
+  do {
+    before = questions.peek();
+    ({ questions: open } = await get("permissions"));
+    // What arrived or was answered meanwhile, the list may not know.
+  } while (questions.peek() !== before);
+  questions.value = open;
 }
 
 listen((kind, data) => {
   if (kind === "permission_request") {
-    heard += 1;
     questions.value = [...questions.peek().filter((own) => own.request_id !== data.request_id), data];
     announce(`${data.label ?? data.tool} asks for permission`);
   } else if (kind === "permission_result") {
-    heard += 1;
     const known = questions.peek().find((own) => own.request_id === data.request_id);
     questions.value = questions.peek().filter((own) => own !== known);
     if (known && data.by !== "person") toast(data.granted ? `${data.tool} was allowed` : data.reason === "timeout" || data.by === "timeout" ? `${data.tool} was not answered in time` : `${data.tool} was denied`);
