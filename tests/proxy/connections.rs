@@ -9,7 +9,7 @@ use crate::support::{
     proxy::{Proxy, Setup},
     raw::{Raw, RawResponse, get, post},
     soon,
-    upstream::{Exchange, Upstream, at_once, text},
+    upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
 /// What a client may ask for on a connection.
@@ -107,26 +107,10 @@ async fn pipelined_requests_are_answered_in_order_in_any_split() {
     }
 }
 
-/// An upstream that sends `first`, and ends the response when it is notified.
-async fn held() -> (Upstream, Arc<Notify>) {
-    let go_on = Arc::new(Notify::new());
-    let upstream = Upstream::start_sharing(go_on.clone(), |mut exchange, go_on| async move {
-        if exchange.earlier > 0 {
-            return at_once(exchange).await;
-        }
-        exchange.begin().await;
-        exchange.piece(text("first")).await;
-        go_on.notified().await;
-        exchange.finished().await
-    })
-    .await;
-    (upstream, go_on)
-}
-
 #[tokio::test]
 async fn requests_pipelined_during_a_stream_wait_for_its_end() {
     for size in [1, 7, 4096] {
-        let (upstream, go_on) = held().await;
+        let (upstream, go_on) = held_once().await;
         let proxy = Setup::new(upstream.address).start().await;
         let mut client = Raw::connect(&proxy).await;
         client.send(Stream.bytes()).await;
@@ -144,7 +128,7 @@ async fn requests_pipelined_during_a_stream_wait_for_its_end() {
 /// What exceeds the read-ahead stays in the socket and is not lost.
 #[tokio::test]
 async fn many_requests_pipelined_during_a_stream_are_not_lost() {
-    let (upstream, go_on) = held().await;
+    let (upstream, go_on) = held_once().await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
     client.send(Stream.bytes()).await;
@@ -395,7 +379,7 @@ async fn own_and_streamed_responses_stay_in_order_through_a_full_socket() {
 
 #[tokio::test]
 async fn stopping_server_closes_idle_connections() {
-    let (upstream, go_on) = held().await;
+    let (upstream, go_on) = held_once().await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let mut streaming = Raw::connect(&proxy).await;
     streaming.send(Stream.bytes()).await;

@@ -19,7 +19,7 @@ use crate::support::{
     raw::{Raw, get, post},
     soon,
     tls::{Authority, Bytewise, Files, connect, handshake, records},
-    upstream::{Exchange, Upstream, at_once, text},
+    upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
 /// A proxy that speaks TLS, with `more` settings, and everything that its certificate needs.
@@ -134,18 +134,7 @@ async fn records_are_read_in_any_pieces() {
 /// Of a record that was read, some is left in the TLS session while a response is sent, and the socket has nothing.
 #[tokio::test]
 async fn requests_pipelined_during_a_stream_are_not_lost() {
-    let go_on = Arc::new(Notify::new());
-    let upstream =
-        Upstream::start_sharing(go_on.clone(), |mut exchange: Exchange, go_on: Arc<Notify>| async move {
-            if exchange.earlier > 0 {
-                return at_once(exchange).await;
-            }
-            exchange.begin().await;
-            exchange.piece(text("first")).await;
-            go_on.notified().await;
-            exchange.finished().await
-        })
-        .await;
+    let (upstream, go_on) = held_once().await;
     let (proxy, authority, _files) = proxy(&upstream, nothing).await;
     let mut client = Raw::on(connect(&proxy, authority.client(), |socket| socket).await.unwrap());
     client.send(post(STREAM, "")).await;

@@ -45,7 +45,8 @@ where
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
             let client = client.clone();
-            let service = service_fn(move |request| relay(client.clone(), upstream, (request, requests), adapt));
+            let service =
+                service_fn(move |request| relay(client.clone(), upstream, (request, requests), adapt));
             #[expect(clippy::disallowed_methods, reason = "a bare relay has nothing but its connections")]
             tokio::spawn(async move {
                 // A client's disconnect is not reported.

@@ -23,9 +23,9 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// The socket that it runs over, if there is one.
     fn socket(&self) -> Option<&TcpStream>;
 
-    /// Ready when a read may find something.
-    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket().map_or(Poll::Ready(Ok(())), |socket| socket.poll_read_ready(cx))
+    /// Whether something is left of what was read from the socket before.
+    fn has_more(&self) -> bool {
+        false
     }
 }
 
@@ -43,14 +43,8 @@ impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
         })
     }
 
-    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.inner() {
-            // Something is left of a record that was read before.
-            MaybeHttpsStream::Https(stream) if !stream.inner().get_ref().1.wants_read() => {
-                Poll::Ready(Ok(()))
-            }
-            _ => self.socket().map_or(Poll::Ready(Ok(())), |socket| socket.poll_read_ready(cx)),
-        }
+    fn has_more(&self) -> bool {
+        matches!(self.inner(), MaybeHttpsStream::Https(stream) if !stream.inner().get_ref().1.wants_read())
     }
 }
 
@@ -141,9 +135,11 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let Self::Tls { stream, .. } = this {
+        if let Self::Tls { stream, .. } = this
+            && let Some(socket) = stream.socket().filter(|_| !stream.has_more())
+        {
             // A read that found something is followed by one that finds nothing, which takes the TLS session longer to say.
-            ready!(stream.poll_read_ready(cx))?;
+            ready!(socket.poll_read_ready(cx))?;
         }
         this.duplex().poll_read(cx, buffer)
     }

@@ -49,6 +49,22 @@ pub(crate) async fn held(go_on: &Arc<Notify>) -> Upstream {
     .await
 }
 
+/// As [`held`], except that only the first response of a connection waits.
+pub(crate) async fn held_once() -> (Upstream, Arc<Notify>) {
+    let go_on = Arc::new(Notify::new());
+    let upstream = Upstream::start_sharing(Arc::clone(&go_on), |mut exchange, go_on| async move {
+        if exchange.earlier > 0 {
+            return at_once(exchange).await;
+        }
+        exchange.begin().await;
+        exchange.piece(text("first")).await;
+        go_on.notified().await;
+        exchange.finished().await
+    })
+    .await;
+    (upstream, go_on)
+}
+
 /// Listens, and passes each request to a script.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
