@@ -49,7 +49,7 @@ pub struct Upstream {
     pub queue: QueueLimits,
     /// A stream that closes without its end mark is complete.
     pub tolerate_truncation: bool,
-    /// A request is repeated if a reused connection closes without a byte of a response. The upstream may
+    /// A request is repeated if a reused connection ends without a byte of a response. An upstream that crashed while it worked may
     /// then act on it twice.
     pub retry_unanswered: bool,
 }
@@ -191,7 +191,7 @@ const OWN_HEADERS: [HeaderName; 6] = [
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
 
 /// An entry of `[[upstreams]]` whose keys have not all been read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Draft {
     name: Option<String>,
     dialect: Option<Dialect>,
@@ -204,6 +204,23 @@ pub(super) struct Draft {
     queue: QueueLimits,
     tolerate_truncation: bool,
     retry_unanswered: bool,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            name: None,
+            dialect: None,
+            base_url: None,
+            api_key: None,
+            headers: HeaderMap::new(),
+            proxy: None,
+            timeouts: Timeouts::default(),
+            queue: QueueLimits::default(),
+            tolerate_truncation: false,
+            retry_unanswered: true,
+        }
+    }
 }
 
 /// The keys of `[[upstreams]]`, but for the tables of the dialects.
@@ -248,8 +265,9 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "retry_unanswered",
-            "repeat a request when a reused connection closes without a byte of a response. The upstream \
-             may already have processed it, so it may answer (and bill) twice. A request that the \
+            "repeat a request once, on a new connection, when a reused connection ends without a byte of a \
+             response: many servers close a connection just as it is used again. A server that crashed while it \
+             worked looks the same, and may be asked (and bill) twice; `false` prevents that. A request that the \
              upstream certainly has not seen is always repeated",
         ),
         Field::Switch(&mut draft.retry_unanswered),

@@ -241,9 +241,9 @@ async fn endless_response_head_is_rejected() {
     assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
 }
 
-/// A reused connection that closes silently is replaced once, if the configuration allows it; a new one is not.
+/// A reused connection that closes silently is replaced once, unless the configuration forbids it; a new one is not.
 #[tokio::test]
-async fn request_is_retried_only_if_configured_and_on_a_reused_connection() {
+async fn request_is_retried_on_a_reused_connection_unless_forbidden() {
     // Which requests get a response, in the order of their arrival.
     for (retry_unanswered, plan, requests, connections, statuses) in [
         (true, vec![true, false, true], 3, 2, [200, 200]),
@@ -273,6 +273,27 @@ async fn request_is_retried_only_if_configured_and_on_a_reused_connection() {
     }
 }
 
+/// llama-server closes its connection right behind a streamed response, although its header says keep-alive.
+#[tokio::test]
+async fn upstream_that_closes_behind_each_response_fails_no_request() {
+    for pause in [0, 0, 1, 2, 5] {
+        let upstream = Upstream::start(|exchange| async move {
+            let mut exchange = at_once(exchange).await;
+            exchange.close().await;
+            exchange
+        })
+        .await;
+        let proxy = Setup::new(upstream.address).start().await;
+        let client = Client::new();
+        for request in 0..100 {
+            let reply = client.chat(&proxy, STREAM).await;
+            assert_eq!(reply.status(), 200, "request {request}, with a pause of {pause} ms");
+            reply.rest().await;
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+}
+
 /// Half a status line is a response that has begun: the request is not sent again.
 #[tokio::test]
 async fn request_whose_response_has_begun_is_not_retried() {
@@ -284,9 +305,7 @@ async fn request_whose_response_has_begun_is_not_retried() {
         exchange
     })
     .await;
-    let mut setup = Setup::new(upstream.address);
-    setup.upstream.retry_unanswered = true;
-    let proxy = setup.start().await;
+    let proxy = Setup::new(upstream.address).start().await;
     asked(&proxy, 1).await;
     assert_eq!(Client::new().chat(&proxy, STREAM).await.status(), 502);
     assert_eq!(upstream.requests(), 2);

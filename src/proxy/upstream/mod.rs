@@ -454,9 +454,9 @@ impl Client {
 
     /// Whether a request that has no response may be sent again, on a new connection.
     ///
-    /// An upstream may close a kept connection just as it is used again, which looks the same as an upstream that has
-    /// begun to work and then crashed. A model's response costs money and its calls have effects, so such a request is
-    /// repeated only where the configuration says so (RFC 9110, section 9.2.2).
+    /// An upstream may close a kept connection just as it is used again: llama-server does so after each stream, although its header
+    /// says keep-alive. An upstream that has begun to work and then crashed looks the same. The first is common and the second is
+    /// rare, so such a request is repeated unless the configuration forbids it (RFC 9110, section 9.2.2).
     fn may_repeat(&self, used: bool, unanswered: &Unanswered) -> bool {
         unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
     }

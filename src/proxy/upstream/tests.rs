@@ -157,7 +157,7 @@ pub(in crate::proxy) fn upstream() -> Upstream {
         timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
         queue: QueueLimits { max_concurrent: 100, max_waiting: 0, wait_timeout: NEVER },
         tolerate_truncation: false,
-        retry_unanswered: false,
+        retry_unanswered: true,
     }
 }
 
@@ -273,7 +273,7 @@ fn stalled(answered: usize) -> Arc<Server> {
 async fn connection_without_an_answer_to_a_ping_is_closed() {
     for answered in [0, 1] {
         let server = stalled(answered);
-        let client = client(&server, upstream());
+        let client = client(&server, Upstream { retry_unanswered: false, ..upstream() });
         if answered > 0 {
             ask(&client).await.unwrap();
             sleep(2 * SECOND).await;
@@ -411,7 +411,7 @@ async fn request_that_was_reset_for_another_reason_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_on_a_reused_connection_that_closes_silently_is_retried_only_if_configured() {
+async fn request_on_a_reused_connection_that_closes_silently_is_retried_unless_forbidden() {
     for (retry_unanswered, answered) in [(false, false), (true, true)] {
         let server = Server::answering(100, |asked| async move {
             if asked.request == 1 {
@@ -479,7 +479,15 @@ async fn answer_by_hand(stream: &mut DuplexStream, id: u8, text: &[u8]) {
 
 #[tokio::test(start_paused = true)]
 async fn request_after_the_last_stream_of_a_goaway_is_sent_again() {
-    for (last, reason, repeated) in [(1, 0, true), (1, 2, true), (3, 0, false), (3, 2, false)] {
+    for (last, reason, retry_unanswered, repeated) in [
+        (1, 0, false, true),
+        (1, 2, false, true),
+        (3, 0, false, false),
+        (3, 2, false, false),
+        // The server may have seen the request, but the connection ended without a byte of a response.
+        (3, 0, true, true),
+        (3, 2, true, true),
+    ] {
         let server = Server::new(move |number, mut stream| async move {
             stream.read_exact(&mut [0; 24]).await.unwrap();
             write_frame(&mut stream, SETTINGS, 0, 0, &[]).await;
@@ -493,7 +501,7 @@ async fn request_after_the_last_stream_of_a_goaway_is_sent_again() {
                 std::future::pending::<()>().await;
             }
         });
-        let client = client(&server, upstream());
+        let client = client(&server, Upstream { retry_unanswered, ..upstream() });
         assert_eq!(ask(&client).await.unwrap(), "by 0");
         match ask(&client).await {
             Ok(answer) => assert!(repeated && answer == "by 1", "{last} {reason}: {answer}"),

@@ -70,7 +70,7 @@ impl Setup {
                 timeouts: Timeouts { connect: NEVER, header: NEVER, idle: NEVER, total: None },
                 queue: QueueLimits { max_concurrent: 8, max_waiting: 8, wait_timeout: NEVER },
                 tolerate_truncation: false,
-                retry_unanswered: false,
+                retry_unanswered: true,
             },
             wildcard: false,
             keys: Vec::new(),
