@@ -215,10 +215,15 @@ impl<R: ResponseState> BodyReader<R> {
         self.is_over
     }
 
-    /// The end mark came without a finish reason: what follows is ignored, and the response is complete if
-    /// the body ends properly.
+    /// One of the finish reason and the end mark came without the other: the response is complete if the body
+    /// ends properly.
     pub(crate) fn awaits_end(&self) -> bool {
         !self.is_over && self.response.progress().awaits_end()
+    }
+
+    /// The finish reason came without the end mark: the response is complete even if the body does not end.
+    pub(crate) fn lacks_only_mark(&self) -> bool {
+        !self.is_over && self.response.progress().lacks_only_mark()
     }
 
     /// Whether the upstream may run tools itself.

@@ -23,9 +23,14 @@ impl Progress {
         self.has_choice && !self.is_finished
     }
 
-    /// The end mark came without a finish reason: the response is complete if the body ends properly.
+    /// One of the finish reason and the end mark came without the other: the response is complete if the body ends properly.
     pub(super) fn awaits_end(&self) -> bool {
-        self.is_marked && !self.is_done
+        (self.is_marked || self.is_finished) && !self.is_done
+    }
+
+    /// The finish reason came without the end mark: the response is complete even if the body does not end.
+    pub(super) fn lacks_only_mark(&self) -> bool {
+        self.is_finished && !self.is_done
     }
 
     /// The end mark has been read. Returns whether the response ends with it. Without a finish reason, the

@@ -140,11 +140,19 @@ macro_rules! dialects {
                 }
             }
 
-            /// The end mark came without a finish reason, so only a proper end of the body makes the response
-            /// complete.
+            /// One of the finish reason and the end mark came without the other: a proper end of the body makes
+            /// the response complete.
             pub(crate) fn awaits_end(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
+                }
+            }
+
+            /// The finish reason came without the end mark: the response is complete even if the body does not
+            /// end.
+            pub(crate) fn lacks_only_mark(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::lacks_only_mark(reader),)?)*
                 }
             }
 

@@ -301,16 +301,16 @@ impl Pipeline {
         });
     }
 
-    /// Whether the upstream's body is expected to end now: its end mark arrived without a finish reason, or
-    /// the hop has finished and only its token counts may follow. [`Pipeline::finish`] completes the hop.
+    /// Whether the upstream's body is expected to end now: one of its end mark and its finish reason arrived
+    /// without the other, or another hop is to follow. [`Pipeline::finish`] completes the hop.
     pub fn awaits_end(&self) -> bool {
-        self.state == State::Open && (self.reader.awaits_end() || self.is_hop_finished())
+        self.state == State::Open && (self.reader.awaits_end() || self.stages.calls.pending.is_some())
     }
 
-    /// Whether the hop has its finish reason, and another hop is to follow it. If the upstream does not end its
-    /// body, [`Pipeline::finish`] may be called all the same: only token counts are lost.
+    /// Whether the hop has its finish reason. If the upstream does not end its body, [`Pipeline::finish`] may be
+    /// called all the same: only token counts are lost.
     pub fn is_hop_finished(&self) -> bool {
-        self.stages.calls.pending.is_some()
+        self.stages.calls.pending.is_some() || self.reader.lacks_only_mark()
     }
 
     /// The state of the response.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Preparing ─▶ Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
-//!  │            │  ▲                │  │ └─end mark, no finish reason─▶ Ending ──────▲
+//!  │            │  ▲                │  │ └─end mark or finish reason─▶ Ending ───────▲
 //!  │            │  │                │  └─a hop has ended─▶ Deciding ─no other hop────▲
 //!  │            │  └────────────────┼─────next hop──────────┘                        │
 //!  └────────────┴───────────────────┴──── failure, deadline, cut ────────────────────┘
@@ -44,7 +44,7 @@ use crate::{
 
 use super::{
     cors::Grant,
-    deadlines::{Deadline, Deadlines},
+    deadlines::{Deadline, Deadlines, FILLER},
     drain::SignalFuture,
     service::unix_time,
     turn,
@@ -193,7 +193,7 @@ impl AnswerBody {
         }
         match this.flow.stage {
             Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
-            Stage::Streaming(_) => this.deadlines.heard(),
+            Stage::Streaming(_) => this.deadlines.heard(this.flow.is_filler),
             Stage::Ending(_) => this.deadlines.await_end(),
             Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),
             Stage::Over => {}
@@ -216,7 +216,11 @@ impl AnswerBody {
                 this.flow.keep_alive();
                 this.deadlines.spoke();
             }
-            Deadline::Idle => this.flow.fail_silent(this.timeouts.idle),
+            Deadline::Idle => this.flow.fail_silent("next piece", this.timeouts.idle),
+            Deadline::Filler => {
+                let limit = this.timeouts.idle.saturating_mul(FILLER);
+                this.flow.fail_silent("next piece other than comments and white space", limit);
+            }
             Deadline::FirstContent => {
                 this.deadlines.expect_content(None);
                 this.flow.lose_patience();

@@ -17,9 +17,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// chunk to arrive, so that the connection can be used again.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How long an upstream may take to end the body after an end mark without a finish reason. Until then it is not known
-/// whether the response is complete; a server for which it is ends the body at once.
-const END: Duration = Duration::from_secs(2);
+/// How long an upstream may take to end the body after its finish reason or its end mark, if one came without the other. A server
+/// that has sent everything ends the body at once; token counts may take a moment.
+const END: Duration = Duration::from_secs(3);
+
+/// How many times `idle` an upstream may send nothing but comments and white space. They show that it lives, not that it works.
+pub(super) const FILLER: u32 = 10;
 
 /// A deadline that can pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(super) enum Deadline {
     KeepAlive,
     /// The upstream has sent nothing for `idle`.
     Idle,
+    /// The upstream has sent nothing but comments and white space for ten times `idle`.
+    Filler,
     /// Its response has no content yet, and another one may have some.
     FirstContent,
     /// The whole response took too long.
@@ -48,6 +53,8 @@ pub(super) struct Deadlines {
     spoken: Instant,
     idle: Duration,
     heard: Option<Instant>,
+    /// When it last sent anything but filler.
+    said: Option<Instant>,
     content: Option<Instant>,
     total: Option<Instant>,
     linger: Option<Instant>,
@@ -65,6 +72,7 @@ impl Deadlines {
             spoken: now,
             idle,
             heard: None,
+            said: None,
             content: None,
             total,
             linger: None,
@@ -82,15 +90,21 @@ impl Deadlines {
         self
     }
 
-    /// The upstream has sent something: its idle time starts again.
-    pub(super) fn heard(self: Pin<&mut Self>) {
-        *self.project().heard = Some(Instant::now());
+    /// The upstream has sent something, and more is expected: its idle time starts again. `is_filler`: it was only comments or white
+    /// space.
+    pub(super) fn heard(self: Pin<&mut Self>, is_filler: bool) {
+        let this = self.project();
+        let now = Instant::now();
+        *this.heard = Some(now);
+        *this.said = this.said.filter(|_| is_filler).or(Some(now));
+        *this.end = None;
     }
 
     /// Nothing is expected of the upstream until it responds to another request: it has no idle time.
     pub(super) fn asked(self: Pin<&mut Self>) {
         let this = self.project();
         *this.heard = None;
+        *this.said = None;
         *this.end = None;
     }
 
@@ -158,10 +172,12 @@ impl Deadlines {
         }
         let keep_alive = self.keep_alive.and_then(|limit| self.spoken.checked_add(limit));
         let idle = self.heard.and_then(|heard| heard.checked_add(self.idle));
+        let filler = self.said.and_then(|said| said.checked_add(self.idle.saturating_mul(FILLER)));
         let deadlines = [
+            (filler, Deadline::Filler),
             (self.total, Deadline::Total),
             (self.end, Deadline::Unended),
-            (idle, Deadline::Idle),
+            (idle, if self.end.is_some() { Deadline::Unended } else { Deadline::Idle }),
             (self.content, Deadline::FirstContent),
             (keep_alive, Deadline::KeepAlive),
         ];
@@ -183,14 +199,32 @@ mod tests {
     async fn postponed_deadline_expires_later() {
         let start = Instant::now();
         let mut deadlines = pin!(Deadlines::new(None, 10 * SECOND, None));
-        deadlines.as_mut().heard();
+        deadlines.as_mut().heard(false);
         for _ in 0..5 {
             advance(9 * SECOND).await;
             assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_deadline(cx))).await.is_pending());
-            deadlines.as_mut().heard();
+            deadlines.as_mut().heard(false);
         }
         assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await, Deadline::Idle);
         assert_eq!(start.elapsed(), 55 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn filler_postpones_the_idle_deadline_ten_times() {
+        let start = Instant::now();
+        let mut deadlines = pin!(Deadlines::new(None, 10 * SECOND, None));
+        deadlines.as_mut().heard(false);
+        let passed = loop {
+            advance(9 * SECOND).await;
+            if let Poll::Ready(deadline) =
+                poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_deadline(cx))).await
+            {
+                break deadline;
+            }
+            deadlines.as_mut().heard(true);
+        };
+        assert_eq!(passed, Deadline::Filler);
+        assert_eq!(start.elapsed(), 108 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,14 +1,19 @@
 //! Good answers, and how they flow.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, Notify, mpsc};
+use toolwire::dialect::{Dialect, UpstreamDialect};
 
-use crate::support::{
-    client::{Client, STREAM, WHOLE},
-    proxy::Setup,
-    soon,
-    upstream::{END, Upstream, text},
+use crate::{
+    independent::upstream::Speech,
+    support::{
+        client::{Client, STREAM, WHOLE},
+        proxy::Setup,
+        soon,
+        upstream::{END, Upstream, text},
+    },
 };
 
 /// Every piece is with the client before the next one leaves the upstream.
@@ -110,7 +115,7 @@ async fn upstream_connections_are_reused() {
     }
 }
 
-/// A kept connection that the upstream closes just when it is used again costs a client nothing, if so configured.
+/// A kept connection that the upstream closes just when it is used again costs a client nothing.
 #[tokio::test]
 async fn stale_upstream_connection_is_replaced() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -123,9 +128,7 @@ async fn stale_upstream_connection_is_replaced() {
         exchange
     })
     .await;
-    let mut setup = Setup::new(upstream.address);
-    setup.upstream.retry_unanswered = true;
-    let proxy = setup.start().await;
+    let proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
     for body in [STREAM, WHOLE, STREAM, WHOLE] {
         let reply = client.chat(&proxy, body).await;
@@ -150,6 +153,73 @@ async fn upstream_that_never_closes_does_not_delay_the_end() {
     let client = Client::new();
     assert!(client.chat(&proxy, STREAM).await.rest().await.ends_with("data: [DONE]\n\n"));
     assert_eq!(client.chat(&proxy, WHOLE).await.status(), 200);
+}
+
+/// Without the end mark, the finish reason ends the response, even if the upstream leaves its connection open or sends bytes that say
+/// nothing. Content that follows it shows that it was not the end.
+#[tokio::test]
+async fn finished_response_whose_body_stays_open_is_complete() {
+    let stream = |speech: Speech, events: Value| speech.stream(events.as_array().unwrap());
+    let finished = json!([["m", "all"], ["fin", "stop"]]);
+    for (speech, dialect) in [
+        (Speech::Chat, Dialect::Chat),
+        (Speech::Gemini, Dialect::Gemini),
+        (Speech::Messages, Dialect::Messages),
+        (Speech::LumoV2, Dialect::Lumo),
+        (Speech::Completions, Dialect::Completions),
+    ] {
+        for is_silent in [true, false] {
+            let bytes = String::from_utf8(stream(speech, finished.clone())).unwrap();
+            let upstream = Upstream::start_sharing(Arc::new(bytes), move |mut exchange, bytes| async move {
+                exchange.begin().await;
+                exchange.piece(&*bytes).await;
+                while !is_silent && exchange.piece(": busy\n\n").await {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                exchange.gone().await;
+                exchange
+            })
+            .await;
+            let mut setup = Setup::new(upstream.address);
+            setup.upstream.options = UpstreamDialect::try_from(dialect).unwrap();
+            if is_silent {
+                setup.upstream.timeouts.idle = Duration::from_millis(300);
+            }
+            let proxy = setup.start().await;
+            let client = Client::new();
+            let body = client.chat(&proxy, STREAM).await.rest().await;
+            assert!(
+                body.contains("all") && body.contains(r#""finish_reason":"stop""#),
+                "{dialect:?}: {body}"
+            );
+            assert!(body.ends_with("data: [DONE]\n\n") && !body.contains("error"), "{dialect:?}: {body}");
+        }
+    }
+}
+
+/// Older models of Gemini give every frame the reason `STOP`.
+#[tokio::test]
+async fn content_after_a_finish_reason_is_awaited_again() {
+    let frame = |text: &str| {
+        let part = json!({"content": {"parts": [{"text": text}]}, "finishReason": "STOP"});
+        format!("data: {}\n\n", json!({"candidates": [part]}))
+    };
+    let frames = Arc::new([frame("one"), frame("two")]);
+    let upstream = Upstream::start_sharing(frames, |mut exchange, frames| async move {
+        exchange.begin().await;
+        for frame in &*frames {
+            exchange.piece(frame).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        exchange.end().await;
+        exchange
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.options = UpstreamDialect::try_from(Dialect::Gemini).unwrap();
+    let proxy = setup.start().await;
+    let body = Client::new().chat(&proxy, STREAM).await.rest().await;
+    assert!(body.contains("one") && body.contains("two") && body.ends_with("data: [DONE]\n\n"), "{body}");
 }
 
 /// A client that does not read stops the upstream, long before memory is full; when it reads on, nothing is missing.

@@ -141,9 +141,14 @@ impl Reader {
         true
     }
 
-    /// Never: the end mark of this dialect is complete in itself.
+    /// The finish reason came without the end mark. The end mark of this dialect is complete in itself.
     pub(crate) fn awaits_end(&self) -> bool {
-        false
+        self.body.answer.is_finished() && !self.is_done()
+    }
+
+    /// See [`Reader::awaits_end`].
+    pub(crate) fn lacks_only_mark(&self) -> bool {
+        self.awaits_end()
     }
 
     /// What was received and left out, by reason.

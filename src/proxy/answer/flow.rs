@@ -113,6 +113,8 @@ pub(super) struct ExchangeState {
     pub(super) reads: usize,
     /// Bytes processed since other tasks had the thread.
     pub(super) worked: usize,
+    /// The last read brought only comments or white space.
+    pub(super) is_filler: bool,
     /// The error has been written to `out`, and the target is noted as failed.
     pub(super) failure_written: bool,
     /// The slot at the upstream, held until the client has read everything.
@@ -144,7 +146,7 @@ pub(in crate::proxy) enum Stage {
     /// Reading the body.
     Streaming(UpstreamBody),
     /// Only the end of the body is missing: the end mark came without a finish reason, and only a proper end makes the
-    /// response complete; or another hop follows, and only token counts can still come of this one.
+    /// response complete; or the finish reason came without the end mark, and only token counts can still come.
     Ending(UpstreamBody),
     /// A hop has ended, and it is being decided how the response goes on.
     Deciding(Deciding),
@@ -173,6 +175,7 @@ impl ExchangeState {
             stream,
             reads: 0,
             worked: 0,
+            is_filler: false,
             failure_written: false,
             permit: None,
             memory: Some(memory),
@@ -197,7 +200,8 @@ impl ExchangeState {
 
     /// Whether everything that has arrived of the upstream's body has been read.
     pub(super) fn is_drained(&self) -> bool {
-        !self.pipeline.is_behind() && matches!(&self.stage, Stage::Streaming(body) if body.is_drained())
+        !self.pipeline.is_behind()
+            && matches!(&self.stage, Stage::Streaming(body) | Stage::Ending(body) if body.is_drained())
     }
 
     /// Whether status 200 is certain.
@@ -233,8 +237,10 @@ impl ExchangeState {
             }
             Stage::Streaming(body) | Stage::Ending(body) => {
                 let (pipeline, out, watch) = (&mut self.pipeline, &mut self.out, &mut self.watch);
-                let (begun, worked) = (self.begun, &mut self.worked);
+                let (begun, worked, is_filler) = (self.begun, &mut self.worked, &mut self.is_filler);
+                *is_filler = true;
                 let read = ready!(body.poll_data(cx, |data| {
+                    *is_filler = *is_filler && says_nothing(data);
                     if pipeline.state() == State::Open {
                         if let Some(watch) = watch {
                             watch.piece(data, begun.elapsed());
@@ -369,7 +375,7 @@ impl ExchangeState {
         match state {
             State::Open if self.pipeline.is_behind() => {}
             State::Open if self.pipeline.awaits_end() => self.await_end(),
-            State::Open => {}
+            State::Open => self.go_on(),
             State::Failed => {
                 let failure = self.pipeline.failure().cloned();
                 if failure.as_ref().is_some_and(|failure| failure.kind() == Kind::Unauthorized) {
@@ -402,6 +408,15 @@ impl ExchangeState {
         };
     }
 
+    /// Content followed a finish reason, so that was not the end.
+    fn go_on(&mut self) {
+        if matches!(self.stage, Stage::Ending(_))
+            && let Stage::Ending(body) = mem::replace(&mut self.stage, Stage::Over)
+        {
+            self.stage = Stage::Streaming(body);
+        }
+    }
+
     /// The upstream has not ended its body, although nothing is missing of this hop. `false`: something is missing.
     pub(super) fn end_hop(&mut self) -> bool {
         if !self.pipeline.is_hop_finished() {
@@ -409,6 +424,9 @@ impl ExchangeState {
         }
         self.pipeline.finish(&mut self.out);
         self.went_on(self.pipeline.state());
+        if let Stage::AwaitingBodyEnd(_) = self.stage {
+            self.stage = Stage::Over;
+        }
         true
     }
 
@@ -650,11 +668,11 @@ impl ExchangeState {
     }
 
     /// The upstream has been silent for `limit`. If its connection is shared, no other request is sent on it.
-    pub(super) fn fail_silent(&mut self, limit: Duration) {
+    pub(super) fn fail_silent(&mut self, what: &str, limit: Duration) {
         if let Stage::Streaming(body) | Stage::Ending(body) = &self.stage {
             body.retire();
         }
-        self.fail(failure::timed_out("next piece", limit));
+        self.fail(failure::timed_out(what, limit));
     }
 
     /// Writes the error into a stream that has begun, once, after everything that was certain before it.
@@ -673,6 +691,14 @@ impl ExchangeState {
             attempts.ended(&Outcome::Failed(failure.clone()));
         }
     }
+}
+
+/// Whether `data` has only comments of an event stream, and white space. A piece that begins inside a line counts as something.
+fn says_nothing(data: &[u8]) -> bool {
+    matches!(data.first(), None | Some(b':' | b'\n' | b'\r' | b' '))
+        && data
+            .split(|byte| matches!(byte, b'\n' | b'\r'))
+            .all(|line| line.is_empty() || line == b" " || line.starts_with(b":"))
 }
 
 impl Drop for ExchangeState {
