@@ -4,6 +4,7 @@
 //! upstream dialect's `request` module encodes from it. Anything not modelled here is kept as [`Rest`] and
 //! [`Received`], for an upstream that speaks the dialect it came from.
 
+mod arguments;
 mod arrange;
 mod constraint;
 mod forms;
@@ -15,6 +16,7 @@ mod turn_state;
 use serde_json::Value;
 
 pub(crate) use self::{
+    arguments::Arguments,
     arrange::{CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media},
     forms::names_at_upstreams,
     own_calls::{is_own, is_own_id, own_id},

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use super::{Options, Think};
 use crate::{
     conversation::{
-        Call, CallsById, Constraint, Conversation, Part, Prefill, Role, Tool, Turn, media_behind_results,
-        results_in_call_order,
+        Arguments, Call, CallsById, Constraint, Conversation, Part, Prefill, Role, Tool, Turn,
+        media_behind_results, results_in_call_order,
     },
     dialect::{Dialect, UpstreamRequest, media::data_url},
-    wire::json::{Encoder, Json, Kind},
+    wire::json::Encoder,
 };
 
 /// Fields of a chat request that are options here, under the same name.
@@ -168,20 +168,12 @@ fn put_text(body: &mut Encoder, role: &str, text: &str) {
     });
 }
 
-/// A past call, whose arguments must be an object. Arguments that are not one become the member `arguments` of one.
+/// A past call.
 fn put_call(body: &mut Encoder, call: &Call) {
     body.object(|body| {
         body.key("function").object(|body| {
             body.key("name").string(&call.name);
-            let text = call.arguments.trim_ascii();
-            match Json::parse(text).ok().filter(|json| json.kind() == Kind::Object) {
-                Some(object) => body.key("arguments").raw(object),
-                None => body.key("arguments").object(|body| {
-                    if !text.is_empty() {
-                        body.key("arguments").string(&call.arguments);
-                    }
-                }),
-            }
+            Arguments::of(&call.arguments).put(body.key("arguments"), "arguments");
         });
     });
 }

@@ -4,7 +4,7 @@
 
 use crate::{
     conversation::{
-        Call, CallOutput, CallsById, Part, Role, Turn, media_behind_results, results_in_call_order,
+        Arguments, Call, CallOutput, CallsById, Part, Role, Turn, media_behind_results, results_in_call_order,
     },
     dialect::{
         Dialect,
@@ -153,15 +153,7 @@ impl Parts<'_> {
                     body.key("id").string(&call.id);
                 }
                 body.key("name").string(&call.name);
-                let text = call.arguments.trim_ascii();
-                match object(text) {
-                    Some(object) => body.key("args").raw(object),
-                    None => body.key("args").object(|body| {
-                        if !text.is_empty() {
-                            body.key("arguments").string(&call.arguments);
-                        }
-                    }),
-                }
+                Arguments::of(&call.arguments).put(body.key("args"), "arguments");
             });
             sign(body, signature);
         });

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{super::original, DIALECT};
 use crate::{
-    conversation::{Call, CallOutput, CallsById, Part, Role, Turn, WantsBack},
+    conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, CallsById, Part, Role, Turn, WantsBack},
     dialect::chat::{Options, PastReasoning, extra},
     wire::json::Encoder,
 };
@@ -216,32 +216,46 @@ fn put_calls(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, opti
 }
 
 fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, options: &Options) {
-    let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
-    let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
     let state = call.signature.as_ref().map(|state| extra::returned_extra_content(state));
-    match (original::find(rest, "tool_calls", means_it), state) {
-        // State of another dialect, which the client carries here.
-        (Some(original), Some(None)) => {
-            let mut original = original.clone();
-            original.as_object_mut().and_then(|call| call.shift_remove("extra_content"));
-            body.value(&original);
-        }
-        (Some(original), _) => body.value(original),
-        (None, state) => body.object(|body| {
+    let Some(original) = original_call(call, rest, options) else {
+        return body.object(|body| {
             body.key("id").string(&call.id);
             body.key("type").string("function");
             function(body.key("function"), call);
             if let Some(extra) = state.flatten().filter(|_| options.wants_back != WantsBack::Nothing) {
                 body.key("extra_content").value(&extra);
             }
-        }),
+        });
+    };
+    let arguments = original.get("function").and_then(|function| function.get("arguments"));
+    let arguments = arguments.filter(|own| !own.is_string() || !Arguments::of(&call.arguments).is_object());
+    // State of another dialect, which the client carries here.
+    let is_foreign = matches!(state, Some(None));
+    if !is_foreign && arguments.is_none() {
+        return body.value(original);
     }
+    let arguments = arguments.map(|_| Arguments::of(&call.arguments).into_text(CUSTOM_INPUT).into_owned());
+    let mut original = original.clone();
+    if is_foreign {
+        original.as_object_mut().and_then(|call| call.shift_remove("extra_content"));
+    }
+    if let (Some(arguments), Some(own)) = (arguments, original.pointer_mut("/function/arguments")) {
+        *own = arguments.into();
+    }
+    body.value(&original);
+}
+
+/// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind.
+fn original_call<'r>(call: &Call, rest: &'r Map<String, Value>, options: &Options) -> Option<&'r Value> {
+    let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
+    let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
+    original::find(rest, "tool_calls", means_it)
 }
 
 fn function(body: &mut Encoder, call: &Call) {
     body.object(|body| {
         body.key("name").string(&call.name);
-        body.key("arguments").string(&call.arguments);
+        body.key("arguments").string(&Arguments::of(&call.arguments).into_text(CUSTOM_INPUT));
     });
 }
 

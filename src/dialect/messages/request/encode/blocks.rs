@@ -9,8 +9,8 @@ use super::{
     ids::{CallIds, is_valid},
 };
 use crate::{
-    conversation::{CUSTOM_INPUT, Call, CallOutput, Part},
-    wire::json::{Encoder, Json, Kind as JsonKind},
+    conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Part},
+    wire::json::Encoder,
 };
 
 /// A block of a message.
@@ -192,7 +192,7 @@ impl<'c> Block<'c> {
                 body.key("type").string("tool_use");
                 body.key("id").string(id);
                 body.key("name").string(&call.name);
-                put_input(body.key("input"), &call.arguments);
+                Arguments::of(&call.arguments).put(body.key("input"), CUSTOM_INPUT);
             }),
             Self::Result { id, output, media } => put_result(body, id, output, media),
             Self::Thinking { text, signature } => body.object(|body| {
@@ -213,16 +213,6 @@ pub(super) fn put_content(body: &mut Encoder, results: &[Block<'_>], others: &[B
     match (results, others) {
         ([], [Block::Text(text)]) => body.string(text),
         _ => body.array(|body| results.iter().chain(others).for_each(|block| block.put(body))),
-    }
-}
-
-/// The arguments of a call must be an object. Text that is not one becomes the member of an object, so that the model sees
-/// what it wrote.
-fn put_input(body: &mut Encoder, arguments: &str) {
-    match Json::parse(arguments) {
-        Ok(json) if json.kind() == JsonKind::Object => body.raw(json),
-        _ if arguments.trim().is_empty() => body.object(|_| {}),
-        _ => body.object(|body| body.key(CUSTOM_INPUT).string(arguments)),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{DIALECT, tools::is_custom};
 use crate::{
-    conversation::{CUSTOM_INPUT, Call, CallOutput, Conversation, Part, Role, Turn},
+    conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Conversation, Part, Role, Turn},
     dialect::responses::request::items::{ITEMS, meaning},
     wire::json::{Encoder, Json},
 };
@@ -42,7 +42,12 @@ fn put_original(body: &mut Encoder, original: &Value) {
                 members.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("_call"));
             let is_own = members.contains_key("call_id") || !is_call;
             for (key, value) in members.iter().filter(|(key, _)| *key != "id" || !is_own) {
-                body.key(key).value(value);
+                match value {
+                    Value::String(text) if is_call && key == "arguments" => {
+                        body.key(key).string(&Arguments::of(text).into_text(CUSTOM_INPUT));
+                    }
+                    value => body.key(key).value(value),
+                }
             }
         }),
         None => body.value(original),
@@ -134,7 +139,7 @@ impl<'a> Items<'a> {
                     Json::parse(&call.arguments).ok().and_then(|json| json.get(CUSTOM_INPUT)?.as_str());
                 body.key("input").string(input.as_deref().unwrap_or(&call.arguments));
             } else {
-                body.key("arguments").string(&call.arguments);
+                body.key("arguments").string(&Arguments::of(&call.arguments).into_text(CUSTOM_INPUT));
             }
         });
     }
