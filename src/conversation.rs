@@ -12,6 +12,7 @@ mod own_calls;
 mod received;
 mod text;
 mod turn_state;
+mod unique_ids;
 
 use serde_json::Value;
 

@@ -11,7 +11,10 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use super::{Conversation, Part, Tool, ToolChoice};
+use super::{
+    Conversation, Part, Tool, ToolChoice,
+    unique_ids::{has_repeated_ids, with_unique_ids},
+};
 
 /// The names of tools that an upstream accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,7 +66,7 @@ impl NameForm {
 }
 
 impl IdForm {
-    fn accepts(self, id: &str) -> bool {
+    pub(super) fn accepts(self, id: &str) -> bool {
         match self {
             Self::Any => true,
             Self::AtMost(longest) => id.len() <= longest || id.chars().nth(longest).is_none(),
@@ -75,7 +78,7 @@ impl IdForm {
     }
 
     /// An id in this form, made of a hash of `id`. `attempt` gives another one.
-    fn hashed(self, id: &str, attempt: u64) -> String {
+    pub(super) fn hashed(self, id: &str, attempt: u64) -> String {
         match self {
             Self::Any => id.to_owned(),
             Self::AtMost(longest) if longest < HASHED_ID => hash_letters(id, attempt, longest),
@@ -221,16 +224,21 @@ pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
 }
 
 impl Conversation {
-    /// The conversation with names and ids in the forms that an upstream accepts.
+    /// The conversation with names and ids in the forms that an upstream accepts, and without ids that two calls share.
     pub fn in_forms(&self, names: NameForm, ids: IdForm) -> Cow<'_, Self> {
         let names = all_replacements(self, names);
         let accepts = |id: &str| id.is_empty() || ids.accepts(id);
         let replace = |id: &str, attempt| ids.hashed(id, attempt);
-        let ids = Replacements::new(past_ids(self), std::iter::empty(), accepts, replace);
-        if names.is_empty() && ids.is_empty() {
+        let replacements = Replacements::new(past_ids(self), std::iter::empty(), accepts, replace);
+        let repeats = has_repeated_ids(self);
+        if names.is_empty() && replacements.is_empty() && !repeats {
             return Cow::Borrowed(self);
         }
-        Cow::Owned(replaced(self.clone(), &names, &ids))
+        let mut sent = replaced(self.clone(), &names, &replacements);
+        if repeats {
+            with_unique_ids(&mut sent, ids);
+        }
+        Cow::Owned(sent)
     }
 }
 
@@ -385,12 +393,12 @@ mod tests {
 
     #[test]
     fn ids_are_replaced_the_same_way_everywhere() {
-        let odd = conversation(&[], &[("call_abc", "f"), ("abcDEF123", "f"), ("call_abc", "f"), ("", "f")]);
+        let odd = conversation(&[], &[("call_abc", "f"), ("abcDEF123", "f"), ("", "f")]);
         let sent = odd.in_forms(NameForm::Word, IdForm::Alphanumeric(9));
         let ids: Vec<_> = past_ids(&sent).collect();
         assert_eq!(ids[0].len(), 9);
         assert!(ids[0].bytes().all(|byte| byte.is_ascii_alphanumeric()));
-        assert_eq!(ids, [ids[0], "abcDEF123", ids[0], "", ids[0], "abcDEF123", ids[0], ""]);
+        assert_eq!(ids, [ids[0], "abcDEF123", "", ids[0], "abcDEF123", ""]);
         let again = conversation(&[], &[("call_abc", "f")]);
         let again = again.in_forms(NameForm::Word, IdForm::Alphanumeric(9));
         assert_eq!(past_ids(&again).next(), Some(ids[0]), "it does not depend on the rest of the history");

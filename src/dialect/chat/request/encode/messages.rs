@@ -231,7 +231,8 @@ fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, opti
     let arguments = arguments.filter(|own| !own.is_string() || !Arguments::of(&call.arguments).is_object());
     // State of another dialect, which the client carries here.
     let is_foreign = matches!(state, Some(None));
-    if !is_foreign && arguments.is_none() {
+    let has_its_id = original.get("id").and_then(Value::as_str) == Some(&call.id);
+    if !is_foreign && arguments.is_none() && has_its_id {
         return body.value(original);
     }
     let arguments = arguments.map(|_| Arguments::of(&call.arguments).into_text(CUSTOM_INPUT).into_owned());
@@ -239,17 +240,26 @@ fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, opti
     if is_foreign {
         original.as_object_mut().and_then(|call| call.shift_remove("extra_content"));
     }
+    if let Some(id) = original.get_mut("id") {
+        *id = call.id.as_str().into();
+    }
     if let (Some(arguments), Some(own)) = (arguments, original.pointer_mut("/function/arguments")) {
         *own = arguments.into();
     }
     body.value(&original);
 }
 
-/// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind.
+/// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind. The call may have got
+/// another id.
 fn original_call<'r>(call: &Call, rest: &'r Map<String, Value>, options: &Options) -> Option<&'r Value> {
     let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
     let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
-    original::find(rest, "tool_calls", means_it)
+    let means_alike = |element: &Value| {
+        let alike = original::call(element).map(|own| Call { id: call.id.clone(), ..own });
+        is_known(element) && alike.as_ref() == Some(call)
+    };
+    let find = |means: &dyn Fn(&Value) -> bool| original::find(rest, "tool_calls", means);
+    find(&means_it).or_else(|| find(&means_alike))
 }
 
 fn function(body: &mut Encoder, call: &Call) {

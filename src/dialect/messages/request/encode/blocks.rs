@@ -18,6 +18,12 @@ use crate::{
 pub(super) enum Block<'c> {
     /// As the client wrote it.
     Original(&'c Value),
+    /// The same with another id of the call.
+    Renamed {
+        original: &'c Value,
+        key: &'static str,
+        id: Cow<'c, str>,
+    },
     Text(Cow<'c, str>),
     Image(&'c str),
     Call {
@@ -53,8 +59,8 @@ pub(super) fn block<'c>(
             dropped.push("messages[].content[]".to_owned());
             None
         }
-        Part::Call(call) => Some(match original.filter(|_| is_valid(&call.id)) {
-            Some(original) => Block::Original(original),
+        Part::Call(call) => Some(match original {
+            Some(original) => Block::with_id(original, "id", &call.id, |id| ids.of_call(id)),
             None => Block::Call { id: ids.of_call(&call.id), call },
         }),
         Part::Result(output) => Block::result(output, &[], original, ids, dropped),
@@ -90,7 +96,7 @@ fn shows_hosted_call(block: &Value) -> bool {
     ["toolu_", "call_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// Whether `original`, a block that the client wrote, means `part`.
+/// Whether `original`, a block that the client wrote, means `part`, which may have got another id.
 pub(super) fn means(original: &Value, part: &Part) -> bool {
     let text = |key: &str| original.get(key).and_then(Value::as_str);
     match (text("type"), part) {
@@ -102,8 +108,7 @@ pub(super) fn means(original: &Value, part: &Part) -> bool {
             text("data") == signature.as_ref().map(|signature| &*signature.text)
         }
         (Some("tool_use"), Part::Call(call)) => {
-            text("id") == Some(&call.id)
-                && text("name") == Some(&call.name)
+            text("name") == Some(&call.name)
                 && serde_json::from_str::<Value>(&call.arguments).ok().as_ref() == original.get("input")
         }
         (Some("tool_result"), Part::Result(output)) => means_result(original, output),
@@ -123,9 +128,17 @@ fn means_result(original: &Value, output: &CallOutput) -> bool {
         _ => String::new(),
     };
     let is_error = original.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-    original.get("tool_use_id").and_then(Value::as_str) == Some(&output.id)
-        && is_error == output.is_error
-        && content == output.content
+    is_error == output.is_error && content == output.content
+}
+
+/// Whether `original`, if it is a call or a result, has the id that `part` has.
+pub(super) fn has_its_id(original: &Value, part: &Part) -> bool {
+    let is = |key: &str, id: &str| original.get(key).and_then(Value::as_str) == Some(id);
+    match part {
+        Part::Call(call) => is("id", &call.id),
+        Part::Result(output) => is("tool_use_id", &output.id),
+        _ => true,
+    }
 }
 
 impl<'c> Block<'c> {
@@ -137,20 +150,33 @@ impl<'c> Block<'c> {
         ids: &mut CallIds,
         dropped: &mut Vec<String>,
     ) -> Option<Self> {
-        if let Some(original) =
-            original.filter(|original| is_valid(&output.id) && means_result(original, output))
-        {
-            return Some(Self::Original(original));
+        if let Some(original) = original.filter(|original| means_result(original, output)) {
+            return Some(Self::with_id(original, "tool_use_id", &output.id, |id| ids.of_result(id)));
         }
         let id = ids.of_result(&output.id);
         let media = media.iter().filter_map(|part| block(part, None, &mut CallIds::default(), dropped));
         Some(Self::Result { id, output, media: media.collect() })
     }
 
+    /// The `original` with this id under `key`, in the form that `valid` gives it.
+    fn with_id(
+        original: &'c Value,
+        key: &'static str,
+        id: &'c str,
+        valid: impl FnOnce(&'c str) -> Cow<'c, str>,
+    ) -> Self {
+        if is_valid(id) && original.get(key).and_then(Value::as_str) == Some(id) {
+            return Self::Original(original);
+        }
+        Self::Renamed { original, key, id: valid(id) }
+    }
+
     /// Whether it is the result of a call that the client ran.
     pub(super) fn is_result(&self) -> bool {
         match self {
-            Self::Original(original) => original.get("type").and_then(Value::as_str) == Some("tool_result"),
+            Self::Original(original) | Self::Renamed { original, .. } => {
+                original.get("type").and_then(Value::as_str) == Some("tool_result")
+            }
             Self::Result { .. } => true,
             _ => false,
         }
@@ -178,6 +204,14 @@ impl<'c> Block<'c> {
     fn put(&self, body: &mut Encoder) {
         match self {
             Self::Original(original) => body.value(original),
+            Self::Renamed { original, key: renamed, id } => body.object(|body| {
+                for (key, value) in original.as_object().into_iter().flatten() {
+                    match key == renamed {
+                        true => body.key(key).string(id),
+                        false => body.key(key).value(value),
+                    }
+                }
+            }),
             Self::Text(text) => body.object(|body| {
                 body.key("type").string("text");
                 body.key("text").string(text);

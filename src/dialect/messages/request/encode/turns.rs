@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     DIALECT,
-    blocks::{Block, block, means},
+    blocks::{Block, block, has_its_id, means},
     ids::CallIds,
 };
 use crate::{
@@ -97,7 +97,9 @@ fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -
 fn next_original<'c>(originals: &mut &'c [Value], part: &Part) -> Option<&'c Value> {
     /// Bounds the search for a part that has no original.
     const NEAR: usize = 16;
-    let place = originals.iter().take(NEAR).position(|original| means(original, part))?;
+    let near = || originals.iter().take(NEAR);
+    let exact = near().position(|original| means(original, part) && has_its_id(original, part));
+    let place = exact.or_else(|| near().position(|original| means(original, part)))?;
     let (before, after) = originals.split_at_checked(place + 1)?;
     *originals = after;
     before.last()

@@ -22,36 +22,63 @@ pub(super) fn put(
     for turn in turns {
         items.note_customs(turn);
         match originals(turn) {
-            Some(originals) => originals.iter().for_each(|original| put_original(body, original)),
+            Some(originals) => {
+                let mut ids = turn.parts.iter().filter_map(|part| match part {
+                    Part::Call(call) => Some(call.id.as_str()),
+                    Part::Result(output) => Some(output.id.as_str()),
+                    _ => None,
+                });
+                originals.iter().for_each(|original| put_original(body, original, &mut ids));
+            }
             None => items.turn(body, turn),
         }
     }
 }
 
-/// The items of which the turn was made, if they still mean the same.
+/// The items of which the turn was made, if they still mean the same, except that calls may have got other ids.
 fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     let items = turn.rest.from_dialect(DIALECT)?.get(ITEMS)?.as_array()?;
-    (meaning(items)? == turn.parts).then_some(items)
+    let mut meant = meaning(items)?;
+    if meant.len() != turn.parts.len() {
+        return None;
+    }
+    for (meant, part) in meant.iter_mut().zip(&turn.parts) {
+        match (meant, part) {
+            (Part::Call(meant), Part::Call(call)) => meant.id.clone_from(&call.id),
+            (Part::Result(meant), Part::Result(output)) => meant.id.clone_from(&output.id),
+            _ => {}
+        }
+    }
+    (meant == turn.parts).then_some(items)
 }
 
-/// Ids name items that the upstream has stored, which it does not.
-fn put_original(body: &mut Encoder, original: &Value) {
+/// Writes an item as the client wrote it. Calls and results get the next of `ids`. Ids of items name those that the upstream has
+/// stored, which it does not.
+fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterator<Item = &'t str>) {
     match original.as_object() {
         Some(members) => body.object(|body| {
             let is_call =
                 members.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("_call"));
             let is_own = members.contains_key("call_id") || !is_call;
+            let id = members.get("type").and_then(Value::as_str).filter(|kind| is_call_or_result(kind));
+            let id = id.and_then(|_| ids.next());
             for (key, value) in members.iter().filter(|(key, _)| *key != "id" || !is_own) {
-                match value {
-                    Value::String(text) if is_call && key == "arguments" => {
+                match (value, id) {
+                    (_, Some(id)) if key == "call_id" => body.key(key).string(id),
+                    (Value::String(text), _) if is_call && key == "arguments" => {
                         body.key(key).string(&Arguments::of(text).into_text(CUSTOM_INPUT));
                     }
-                    value => body.key(key).value(value),
+                    _ => body.key(key).value(value),
                 }
             }
         }),
         None => body.value(original),
     }
+}
+
+/// Whether an item of this type is a call of a client's tool, or the result of one.
+fn is_call_or_result(kind: &str) -> bool {
+    matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
 }
 
 struct Items<'a> {
