@@ -6,6 +6,7 @@
 
 mod arguments;
 mod arrange;
+mod client_headers;
 mod constraint;
 mod forms;
 mod own_calls;

@@ -57,6 +57,15 @@ impl Text {
         self.size() == 0
     }
 
+    /// Whether it begins with `plain`, which JSON strings need not escape. Text in which it is escaped nevertheless is not
+    /// recognised: nothing is decoded.
+    pub(crate) fn begins_with(&self, plain: &str) -> bool {
+        match &self.0 {
+            Form::Own(text) => text.starts_with(plain),
+            Form::Received(body, _) => body.starts_with(plain.as_bytes()),
+        }
+    }
+
     /// The bytes of the form that is there without decoding: about as many as of the text.
     pub(crate) fn size(&self) -> usize {
         match &self.0 {

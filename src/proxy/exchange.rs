@@ -17,7 +17,8 @@ use crate::{
     config::{Config, Model, ToolStyle},
     conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice},
     dialect::{
-        Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest, check_choice,
+        Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
+        check_choice,
     },
     enforce::{Enforced, Means},
     execute::{Asker, ExchangeId, Execution, HostedTurn},
@@ -329,6 +330,11 @@ fn taught<'a>(
     (means, now): (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
     let side = model.upstream.options.side();
+    if side.dialect() != Dialect::Messages && conversation.has_client_headers() {
+        let without = conversation.without_client_headers();
+        let (sent, left_out) = taught(model, &without, (means, now))?;
+        return Ok((Cow::Owned(sent.into_owned()), left_out));
+    }
     let ToolStyle::Format(taught) = model.tools else {
         let sent = conversation.in_forms(side.name_form(), side.id_form());
         return Ok((rendered(model, sent, means), Vec::new()));
