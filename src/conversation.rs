@@ -19,7 +19,10 @@ use serde_json::Value;
 
 pub(crate) use self::{
     arguments::Arguments,
-    arrange::{CallsById, joined_user_turns, media_behind_results, results_in_call_order, take_media},
+    arrange::{
+        CallsById, joined_system_turns, joined_user_turns, media_behind_results, results_in_call_order,
+        take_media,
+    },
     forms::names_at_upstreams,
     own_calls::{is_own, is_own_id, own_id},
 };

@@ -116,6 +116,31 @@ pub(crate) fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(joined)
 }
 
+/// Joins system turns to one at the beginning, for chat templates that take no other: all of them if `all` says so, otherwise
+/// those at the beginning if `leading` is set. `all` is asked only if there are any to join.
+pub(crate) fn joined_system_turns(
+    turns: &[Turn],
+    all: impl FnOnce() -> bool,
+    leading: bool,
+) -> Cow<'_, [Turn]> {
+    let leads = turns.iter().take_while(|turn| is_systems(turn)).count();
+    let has_later = turns.iter().skip(leads.max(1)).any(is_systems);
+    let all = (leads > 1 || has_later) && all();
+    let joined = |turn: &Turn, place: usize| is_systems(turn) && (all || place < leads);
+    if !(all || leading && leads > 1) {
+        return Cow::Borrowed(turns);
+    }
+    let mut systems = turns.iter().enumerate().filter(|(place, turn)| joined(turn, *place));
+    let mut first = systems.next().map(|(_, turn)| Turn { role: Role::System, ..turn.clone() });
+    for (_, next) in systems {
+        if let Some(first) = &mut first {
+            append(first, next);
+        }
+    }
+    let others = turns.iter().enumerate().filter(|(place, turn)| !joined(turn, *place));
+    Cow::Owned(first.into_iter().chain(others.map(|(_, turn)| turn.clone())).collect())
+}
+
 /// Appends the content of `next` to `turn`. Two texts become one.
 fn append(turn: &mut Turn, next: &Turn) {
     let mut next = next.clone();
@@ -124,6 +149,10 @@ fn append(turn: &mut Turn, next: &Turn) {
         _ => turn.parts.append(&mut next.parts),
     }
     turn.rest.merge(next.rest);
+}
+
+fn is_systems(turn: &Turn) -> bool {
+    matches!(turn.role, Role::System | Role::Developer)
 }
 
 fn is_users(turn: &Turn) -> bool {

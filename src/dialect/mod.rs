@@ -37,6 +37,7 @@ pub(crate) mod server;
 mod skipped;
 mod stamp;
 pub(crate) mod status;
+mod system_messages;
 #[macro_use]
 mod table;
 pub(crate) mod tool_calls;
@@ -63,6 +64,7 @@ pub use self::{
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},
     stamp::Stamp,
+    system_messages::SystemMessages,
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub(crate) use self::{

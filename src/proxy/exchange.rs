@@ -15,7 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
     config::{Config, Model, ToolStyle},
-    conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice},
+    conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice, joined_system_turns},
     dialect::{
         Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
         check_choice,
@@ -404,7 +404,16 @@ pub(super) fn encode(
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
         return Ok((side.encode(sent, &name), None));
     };
-    let prompt = template.render(sent, now)?;
+    let prompt = template.render(sent, now).or_else(|failure| {
+        // Many templates refuse system messages that are not the only and first one.
+        match joined_system_turns(&sent.turns, || true, true) {
+            Cow::Borrowed(_) => Err(failure),
+            Cow::Owned(turns) => {
+                let joined = Conversation { turns, ..sent.clone().into_owned() };
+                template.render(&joined, now).map_err(|_| failure)
+            }
+        }
+    })?;
     let starts_in_reasoning = model.formats.opens_reasoning(&prompt.text);
     if starts_in_reasoning && sent.constraint.as_ref().is_some_and(Constraint::applies_at_once) {
         sent.to_mut().constraint = None;

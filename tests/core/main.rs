@@ -11,6 +11,7 @@
     reason = "a failing test panics, wherever its helpers live"
 )]
 
+mod accepted;
 mod bodies;
 mod chat;
 mod completions;

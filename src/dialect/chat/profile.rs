@@ -221,13 +221,15 @@ impl Profile {
 
     /// Sets in `options` what this profile knows, and resets what another profile may have set.
     pub(super) fn apply(self, options: &mut Options) {
-        let Options { cumulative, stream, keep_result_images, join_user_turns, .. } = options;
+        let Options { cumulative, stream, keep_result_images, join_user_turns, system_messages, .. } =
+            options;
         *options = Options {
             profile: self,
             cumulative: *cumulative,
             stream: *stream,
             keep_result_images: *keep_result_images,
             join_user_turns: *join_user_turns,
+            system_messages: *system_messages,
             keep_developer: false,
             keep_custom_tools: false,
             ..Options::default()

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     conversation::{Conversation, IdForm, NameForm, WantsBack},
     dialect::{
-        Dialect, KeyHeader, Probe, Reader, ReaderRules, UpstreamRequest, UpstreamSide, server::SERVERS,
-        upstream::include_usage,
+        Dialect, KeyHeader, Probe, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide,
+        server::SERVERS, upstream::include_usage,
     },
     enforce::Means,
     failure::Failure,
@@ -34,6 +34,8 @@ pub struct Options {
     pub keep_result_images: bool,
     /// Adjacent user turns are joined, for chat templates in which user and assistant must alternate.
     pub join_user_turns: bool,
+    /// What happens to system messages that are not the only and first one.
+    pub system_messages: SystemMessages,
     /// The software behind the API, which decides what can be enforced and how it is asked for.
     pub server: Server,
     /// The provider whose deviations are the defaults of the other options.
@@ -84,6 +86,7 @@ impl Default for Options {
             keep_custom_tools: true,
             keep_result_images: false,
             join_user_turns: false,
+            system_messages: SystemMessages::Auto,
             server: Server::Unknown,
             profile: Profile::None,
             max_tokens: MaxTokens::AsGiven,
@@ -289,6 +292,7 @@ impl UpstreamSide for Options {
             ),
             Field::Switch(&mut self.join_user_turns),
         );
+        self.system_messages.setting(keys);
         keys.key(
             Key::new(
                 "server",

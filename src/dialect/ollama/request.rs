@@ -51,7 +51,8 @@ const ROOM: usize = 1 << 10;
 /// Encodes the request for an upstream that knows the model as `model`.
 pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
-    let media = media_behind_results(&conversation.turns);
+    let arranged = settings.system_messages.arranged(&conversation.turns, model, true);
+    let media = media_behind_results(&arranged);
     let turns = results_in_call_order(&media);
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(CHAT).unwrap_or(&no_rest);

@@ -4,7 +4,8 @@ use super::{ReaderSettings, request};
 use crate::{
     conversation::Conversation,
     dialect::{
-        Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal, server::Server,
+        Dialect, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide, refusal::refusal,
+        server::Server,
     },
     enforce::Means,
     failure::{Failure, Kind},
@@ -20,6 +21,8 @@ pub struct Options {
     pub options: Vec<String>,
     /// How the effort that a client asks for is sent.
     pub think: Think,
+    /// What happens to system messages that are not the only and first one.
+    pub system_messages: SystemMessages,
 }
 
 /// How `reasoning_effort` is sent.
@@ -85,6 +88,7 @@ impl UpstreamSide for Options {
             ),
             Field::Word(&mut OneOf(&mut self.think, &THINK)),
         );
+        self.system_messages.setting(keys);
     }
 
     fn path(&self) -> &'static str {

@@ -21,7 +21,7 @@ use crate::{
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let stream = conversation.stream || options.stream == Streaming::Always;
-    let turns = arranged(&conversation.turns, options);
+    let turns = arranged(&conversation.turns, model, options);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     dropped.extend(foreign_fields(conversation));
     let no_rest = Map::new();
@@ -85,15 +85,23 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
 }
 
 /// The turns in the forms that the upstream accepts.
-fn arranged<'t>(turns: &'t [Turn], options: &Options) -> Cow<'t, [Turn]> {
-    let turns = match options.keep_result_images {
-        true => Cow::Borrowed(turns),
-        false => media_behind_results(turns),
-    };
+fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [Turn]> {
+    // Servers that know developers' messages have models that take several.
+    let mut arranged = options.system_messages.arranged(turns, model, !options.keep_developer);
+    if !options.keep_result_images {
+        arranged = then(arranged, media_behind_results);
+    }
+    if options.join_user_turns {
+        arranged = then(arranged, joined_user_turns);
+    }
+    arranged
+}
+
+/// `turns` in the form that `arrange` gives them.
+fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> Cow<'t, [Turn]> {
     match turns {
-        turns if !options.join_user_turns => turns,
-        Cow::Borrowed(turns) => joined_user_turns(turns),
-        Cow::Owned(turns) => Cow::Owned(joined_user_turns(&turns).into_owned()),
+        Cow::Borrowed(turns) => arrange(turns),
+        Cow::Owned(turns) => Cow::Owned(arrange(&turns).into_owned()),
     }
 }
 

@@ -1,0 +1,114 @@
+//! [`SystemMessages`]: how many system messages an upstream gets, and where they stand.
+
+use std::borrow::Cow;
+
+use crate::{
+    conversation::{Turn, joined_system_turns},
+    settings::{Field, Key, OneOf, Settings},
+};
+
+/// What happens to system messages that are not the only and first one. The chat templates of some models refuse them, and with
+/// them each request (docs/protocols/chat.md#requests).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SystemMessages {
+    /// All become one at the beginning for models that are known to refuse others.
+    #[default]
+    Auto,
+    /// All become one at the beginning.
+    First,
+    /// They are sent as they are.
+    Keep,
+}
+
+const WORDS: [(&str, SystemMessages); 3] =
+    [("auto", SystemMessages::Auto), ("first", SystemMessages::First), ("keep", SystemMessages::Keep)];
+
+/// Parts of the names of models whose templates refuse system messages between others, beside the newer ones of Qwen.
+const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
+
+impl SystemMessages {
+    /// Shows the setting to `keys`.
+    pub(super) fn setting(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "system_messages",
+                "join all system messages to one at the beginning: `\"first\"` for every model, `\"auto\"` for those whose \
+                 chat templates are known to refuse others (Qwen3.5 and later, MiniMax, Gemma 3), `\"keep\"` never",
+            ),
+            Field::Word(&mut OneOf(self, &WORDS)),
+        );
+    }
+
+    /// The turns for the model that the upstream knows as `model`. `joins_leading`: adjacent system messages at the beginning
+    /// become one for every model, unless they are to be kept.
+    pub(super) fn arranged<'t>(self, turns: &'t [Turn], model: &str, joins_leading: bool) -> Cow<'t, [Turn]> {
+        let all = match self {
+            Self::Keep => return Cow::Borrowed(turns),
+            Self::First => true,
+            Self::Auto => false,
+        };
+        joined_system_turns(turns, || all || takes_one_first(model), joins_leading)
+    }
+}
+
+fn takes_one_first(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    ONE_FIRST.iter().any(|name| model.contains(name)) || is_newer_qwen(&model)
+}
+
+/// Whether it is Qwen 3.5 or later. The number behind a hyphen is a size: `qwen3-8b`.
+fn is_newer_qwen(model: &str) -> bool {
+    let versions = model.match_indices("qwen").filter_map(|(at, name)| {
+        let version = model.get(at + name.len()..)?.trim_start_matches(['-', '_', ' ']);
+        let number = |text: &str| {
+            let digits = text.len() - text.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+            let (number, behind) = text.split_at_checked(digits)?;
+            Some((number.parse::<u32>().ok()?, behind.to_owned()))
+        };
+        let (major, behind) = number(version)?;
+        if behind.starts_with('b') {
+            return None;
+        }
+        let minor = behind.strip_prefix(['.', '_', 'p']).and_then(number);
+        Some((major, minor.map_or(0, |(minor, _)| minor)))
+    });
+    versions.into_iter().any(|(major, minor)| major < 10 && (major, minor) >= (3, 5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_take_one_system_message_are_known_by_name() {
+        for model in [
+            "qwen3.6-27b",
+            "Qwen/Qwen3.5-35B-A3B",
+            "qwen3.8:27b",
+            "unsloth/Qwen3_6-27B-GGUF",
+            "qwen-3.5-plus",
+            "qwen3p6",
+            "qwen4",
+            "MiniMax-M2.5",
+            "google/gemma-3-27b-it",
+        ] {
+            assert!(takes_one_first(model), "{model}");
+        }
+        for model in [
+            "qwen3-8b",
+            "qwen3-coder",
+            "qwen2.5-72b",
+            "Qwen3-235B-A22B",
+            "qwen-72b",
+            "qwen",
+            "qwen-7b-chat",
+            "qwen3",
+            "m",
+            "qwen-plus-2025",
+            "gpt-5",
+            "llama-3.5",
+        ] {
+            assert!(!takes_one_first(model), "{model}");
+        }
+    }
+}
