@@ -114,8 +114,11 @@ impl MaxTokens {
 /// How past reasoning is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PastReasoning {
-    /// As `reasoning_content`.
+    /// As the server reads it: vLLM, Ollama and `OpenRouter` as [`PastReasoning::Reasoning`], others as
+    /// [`PastReasoning::ReasoningContent`].
     #[default]
+    Auto,
+    /// As `reasoning_content`.
     ReasoningContent,
     /// As `reasoning`, and as `reasoning_details` where the upstream sent these.
     Reasoning,
@@ -125,8 +128,21 @@ pub enum PastReasoning {
 
 impl PastReasoning {
     /// The words of the setting.
-    pub(super) const WORDS: [(&str, Self); 3] =
-        [("reasoning_content", Self::ReasoningContent), ("reasoning", Self::Reasoning), ("off", Self::Off)];
+    pub(super) const WORDS: [(&str, Self); 4] = [
+        ("auto", Self::Auto),
+        ("reasoning_content", Self::ReasoningContent),
+        ("reasoning", Self::Reasoning),
+        ("off", Self::Off),
+    ];
+
+    /// The same for a server, which decides [`PastReasoning::Auto`].
+    pub(super) fn for_server(self, server: Server) -> Self {
+        match (self, server) {
+            (Self::Auto, Server::Vllm | Server::Ollama | Server::OpenRouter) => Self::Reasoning,
+            (Self::Auto, _) => Self::ReasoningContent,
+            (chosen, _) => chosen,
+        }
+    }
 }
 
 /// The word for a choice that requires a call.

@@ -93,7 +93,7 @@ impl Default for Options {
             tool_names: NameForm::Word,
             call_ids: IdForm::Any,
             wants_back: WantsBack::Nothing,
-            past_reasoning: PastReasoning::ReasoningContent,
+            past_reasoning: PastReasoning::Auto,
             reasoning_placeholder: false,
             exclusive_thinking: false,
             required_choice: RequiredChoice::Required,
@@ -173,7 +173,8 @@ impl Options {
             Key::new(
                 "past_reasoning",
                 "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
-                 `reasoning_details`, if the server sent these), or `\"off\"`, for servers that reject both",
+                 `reasoning_details`, if the server sent these), or `\"off\"`, for servers that reject both. \
+                 `\"auto\"` is `\"reasoning\"` for the servers vLLM, Ollama and OpenRouter, else `\"reasoning_content\"`",
             )
             .or(BY_PROFILE),
             Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),

@@ -177,7 +177,7 @@ fn put_reasoning(
     if joined.is_none() && context.needs_reasoning && has_calls() {
         joined = Some(String::new());
     }
-    let form = context.options.past_reasoning;
+    let form = context.options.past_reasoning.for_server(context.options.server);
     let details = match form {
         PastReasoning::Reasoning if !rest.contains_key("reasoning_details") => {
             extra::reasoning_details(parts)
@@ -190,7 +190,9 @@ fn put_reasoning(
     }
     match (form, joined) {
         (_, None) => {}
-        (PastReasoning::ReasoningContent, Some(text)) => body.key("reasoning_content").string(&text),
+        (PastReasoning::Auto | PastReasoning::ReasoningContent, Some(text)) => {
+            body.key("reasoning_content").string(&text)
+        }
         (PastReasoning::Reasoning, Some(text)) if text.is_empty() || rest.contains_key("reasoning") => {}
         (PastReasoning::Reasoning, Some(text)) => body.key("reasoning").string(&text),
         (PastReasoning::Off, Some(_)) => dropped.push("messages[].reasoning".to_owned()),
