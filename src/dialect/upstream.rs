@@ -51,6 +51,11 @@ pub trait UpstreamSide {
         None
     }
 
+    /// Whether requests name the beta features that a client of the same dialect names in its own.
+    fn takes_betas(&self) -> bool {
+        false
+    }
+
     /// The path of the list of models, below the base URL. It may have a query.
     fn models_path(&self) -> Option<&'static str> {
         None

@@ -15,6 +15,7 @@ mod admin;
 mod answer;
 mod asking;
 mod auth;
+mod betas;
 mod budget;
 mod catalogue;
 mod command;

@@ -20,6 +20,8 @@ pub struct Options {
     pub later_system: LaterSystem,
     /// How `reasoning_effort` is expressed.
     pub effort: Effort,
+    /// The beta features that a client names in `anthropic-beta` are named to the upstream, too.
+    pub client_betas: bool,
 }
 
 /// What happens to system messages between the others.
@@ -46,7 +48,12 @@ pub enum Effort {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_tokens: 8192, later_system: LaterSystem::default(), effort: Effort::default() }
+        Self {
+            max_tokens: 8192,
+            later_system: LaterSystem::default(),
+            effort: Effort::default(),
+            client_betas: true,
+        }
     }
 }
 
@@ -80,6 +87,13 @@ impl UpstreamSide for Options {
             ),
             Field::Word(&mut OneOf(&mut self.effort, &EFFORT)),
         );
+        keys.key(
+            Key::new(
+                "client_betas",
+                "send the `anthropic-beta` of a client of Messages with those in `headers`; `false` for servers that                  reject names they do not know",
+            ),
+            Field::Switch(&mut self.client_betas),
+        );
     }
 
     fn path(&self) -> &'static str {
@@ -92,6 +106,10 @@ impl UpstreamSide for Options {
 
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn takes_betas(&self) -> bool {
+        self.client_betas
     }
 
     fn models_path(&self) -> Option<&'static str> {

@@ -29,6 +29,7 @@ use super::{
     super::{
         answer::{self, AnswerBody, Begun, Stage},
         auth::Caller,
+        betas::Betas,
         budget::Reservation,
         command::{self, Command},
         count, drain,
@@ -54,6 +55,8 @@ struct ModelRequest {
     caller: Caller,
     /// How the client wants reasoning passed on, if it said so.
     reasoning: Option<Reasoning>,
+    /// The beta features that the client names.
+    betas: Option<Betas>,
     /// The session of the client's own account, if it sent one.
     session: Option<Box<HeaderMap>>,
     body: Bytes,
@@ -143,8 +146,9 @@ impl Service {
         let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
         let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
+        let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();
         let asked =
-            ModelRequest { id, dialect, caller, reasoning, session, body, trace: access.trace(), now };
+            ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
             let begin = move |target: String| -> failover::Beginning<Begun> {
@@ -213,11 +217,11 @@ impl Service {
         mut conversation: Conversation,
         target: Option<&str>,
     ) -> Result<Begun, Failure> {
-        let ModelRequest { id, dialect, caller, reasoning, session, body, trace, now } = asked;
+        let ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now } = asked;
         let (dialect, owner, now) = (*dialect, caller.owner, *now);
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
         let model = exchange::model(&self.config, dialect, &conversation)?;
-        let client = self.client(&model.upstream)?.of_request(session.as_deref())?;
+        let client = self.client(&model.upstream)?.of_request(session.as_deref())?.with_betas(betas.as_ref());
         let describer = self.describer(model, &conversation);
         let is_completed = match &self.execution {
             Some(execution) => {

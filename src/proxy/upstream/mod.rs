@@ -61,6 +61,7 @@ pub(super) use self::{
     small::GetError,
 };
 use super::{
+    betas::Betas,
     permits::{Permit, Queue},
     retry_after,
 };
@@ -270,11 +271,26 @@ impl Client {
     /// The client for a request that is part of a trace, which its headers name. It has the same queue and connections.
     pub(super) fn traced(self: &Arc<Self>, context: Option<&SpanContext>) -> Arc<Self> {
         let Some(context) = context else { return Arc::clone(self) };
+        self.with_headers(|headers| context.put(headers))
+    }
+
+    /// The client for a request that names these beta features, if the upstream takes them.
+    pub(super) fn with_betas(self: Arc<Self>, betas: Option<&Betas>) -> Arc<Self> {
+        match betas {
+            Some(betas) if self.upstream.options.side().takes_betas() => {
+                self.with_headers(|headers| betas.put(headers))
+            }
+            _ => self,
+        }
+    }
+
+    /// The client for a request with other headers. It has the same queue and connections.
+    fn with_headers(self: &Arc<Self>, put: impl FnOnce(&mut HeaderMap)) -> Arc<Self> {
         let Target { request, .. } = &*self.target;
         let mut headers = request.headers().clone();
-        context.put(&mut headers);
+        put(&mut headers);
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        // The same request with two headers more can be written, too.
+        // The same request with a few headers more can be written, too.
         let Ok(target) = Target::new(&self.upstream, method, uri, headers) else { return Arc::clone(self) };
         Arc::new(Self {
             upstream: Arc::clone(&self.upstream),
@@ -540,7 +556,7 @@ impl Client {
 }
 
 /// The headers of every request: fixed ones, the key, the configured ones. No header of a client's request is forwarded,
-/// except those of requests that are passed through ([`Client::pass`]).
+/// except those of requests that are passed through ([`Client::pass`]) and beta features ([`Client::with_betas`]).
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

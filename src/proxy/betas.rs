@@ -1,0 +1,104 @@
+//! [`Betas`]: the beta features that a client of Messages names in `anthropic-beta`.
+//!
+//! The fields of such a request reach an upstream of the same dialect as they are, so what permits them goes with them.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The header.
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+
+/// The most features of a client that are passed on, and the most bytes of one. Claude Code names about twenty.
+const MAX_BETAS: usize = 64;
+const MAX_BETA: usize = 128;
+
+/// Names of beta features, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Betas(Box<str>);
+
+impl Betas {
+    /// Those that a client's request names. Anything that is no name is left out. `None`: it names none.
+    pub(super) fn of_request(headers: &HeaderMap) -> Option<Self> {
+        let given = headers.get_all(BETA);
+        let names = given.iter().flat_map(names).filter(|name| is_name(name));
+        joined(names).map(Self)
+    }
+
+    /// Adds them to those in `headers`.
+    pub(super) fn put(&self, headers: &mut HeaderMap) {
+        let configured: Vec<String> =
+            headers.get_all(BETA).iter().flat_map(names).map(str::to_owned).collect();
+        let all = joined(configured.iter().map(String::as_str).chain(self.0.split(',')));
+        if let Some(value) = all.and_then(|all| HeaderValue::try_from(&*all).ok()) {
+            headers.insert(BETA, value);
+        }
+    }
+}
+
+/// The elements of a header's list.
+fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
+    let list = value.to_str().unwrap_or_default();
+    list.split(',').map(|name| name.trim_matches([' ', '\t'])).filter(|name| !name.is_empty())
+}
+
+/// Whether it is a token of a header (RFC 9110, section 5.6.2) that is not too long.
+fn is_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    name.len() <= MAX_BETA && name.bytes().all(is_token)
+}
+
+/// `names` as a list, each once, and not too many.
+fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<Box<str>> {
+    let mut known: Vec<&str> = Vec::new();
+    for name in names {
+        if known.len() == MAX_BETAS {
+            break;
+        }
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    (!known.is_empty()).then(|| known.join(",").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        values.iter().map(|value| (BETA, HeaderValue::try_from(*value).unwrap())).collect()
+    }
+
+    fn sent(client: &[&str], configured: &[&str]) -> Option<String> {
+        let mut standing = headers(configured);
+        if let Some(betas) = Betas::of_request(&headers(client)) {
+            betas.put(&mut standing);
+        }
+        let values: Vec<_> = standing.get_all(BETA).iter().map(|value| value.to_str().unwrap()).collect();
+        (!values.is_empty()).then(|| values.join("; "))
+    }
+
+    #[test]
+    fn betas_of_client_and_configuration_are_joined() {
+        for (client, configured, expected) in [
+            (&[][..], &[][..], None),
+            (&[], &["a,b"], Some("a,b")),
+            (&["context-management-2025-06-27"], &[], Some("context-management-2025-06-27")),
+            (&["b, c", "c,d"], &["a, b"], Some("a,b,c,d")),
+            (&[" , ,"], &["a"], Some("a")),
+            (&["x y", "a=b", "a:b", "é", "good"], &[], Some("good")),
+        ] {
+            let expected = expected.map(str::to_owned);
+            assert_eq!(sent(client, configured), expected, "{client:?} {configured:?}");
+        }
+    }
+
+    #[test]
+    fn betas_of_a_client_are_bounded() {
+        let (longest, longer) = ("x".repeat(MAX_BETA), "x".repeat(MAX_BETA + 1));
+        assert_eq!(sent(&[&longest], &[]), Some(longest.clone()));
+        assert_eq!(sent(&[&longer], &[]), None);
+        let many: Vec<String> = (0..=MAX_BETAS).map(|number| format!("b{number}")).collect();
+        let sent = sent(&[&many.join(",")], &[]).unwrap();
+        assert_eq!(sent.split(',').count(), MAX_BETAS);
+    }
+}
