@@ -32,6 +32,7 @@ mod progress;
 pub(crate) mod refusal;
 mod response_writer;
 pub mod responses;
+mod schemas;
 mod search_results;
 pub(crate) mod server;
 mod skipped;

@@ -1,6 +1,8 @@
 //! [`reduced`]: a JSON Schema in the API's own form, which has a part of OpenAPI's.
 
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
 
 /// References and containers that are followed: schemas may refer to themselves.
 const MAX_DEPTH: usize = 24;
@@ -65,8 +67,13 @@ impl<'s> Reduction<'s> {
             reduced.insert("items".to_owned(), self.schema(items, depth + 1));
         }
         self.object(members, depth, &mut reduced);
+        self.all(members, depth, &mut reduced);
         self.choices(members, depth, &mut reduced);
-        reduced.into()
+        if matches!(members.get("type"), Some(Value::String(kind)) if kind == "array") {
+            // An array without items is refused.
+            reduced.entry("items").or_insert_with(|| json!({"type": "string"}));
+        }
+        with_lone_choices(reduced).into()
     }
 
     /// `#/$defs/name`, or any other place in the schema itself.
@@ -100,6 +107,15 @@ impl<'s> Reduction<'s> {
         }
     }
 
+    /// `allOf`: what all of them say.
+    fn all(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
+        for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            if let Value::Object(part) = self.schema(part, depth + 1) {
+                merge(reduced, part);
+            }
+        }
+    }
+
     /// `anyOf` and `oneOf`. A choice that is only `null` makes the value nullable.
     fn choices(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         let choices = members.get("anyOf").or_else(|| members.get("oneOf")).and_then(Value::as_array);
@@ -121,6 +137,59 @@ impl<'s> Reduction<'s> {
         let all: Vec<Value> = all.map(|choice| self.schema(choice, depth + 1)).collect();
         reduced.insert("anyOf".to_owned(), all.into());
     }
+}
+
+/// Adds what `part` says beside `reduced`. Properties and what is required are joined.
+fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
+    for (key, value) in part {
+        match (reduced.get_mut(&key), value) {
+            (Some(Value::Object(own)), Value::Object(more)) if key == "properties" => {
+                more.into_iter().for_each(|(name, schema)| _ = own.entry(name).or_insert(schema));
+            }
+            (Some(Value::Array(own)), Value::Array(more)) if key == "required" => {
+                let known: HashSet<String> =
+                    own.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                own.extend(
+                    more.into_iter().filter(|name| name.as_str().is_none_or(|name| !known.contains(name))),
+                );
+            }
+            (Some(_), _) => {}
+            (None, value) => _ = reduced.insert(key, value),
+        }
+    }
+}
+
+/// The same with nothing beside `anyOf`: the API refuses anything else there. An object has the properties of all its choices, and
+/// other choices say what stood beside them.
+fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
+    if reduced.len() < 2 {
+        return reduced;
+    }
+    let Some(Value::Array(choices)) = reduced.remove("anyOf") else { return reduced };
+    let choices = choices.into_iter().filter_map(|choice| match choice {
+        // It says only what the API has no words for.
+        Value::Object(choice) if choice.is_empty() => None,
+        Value::Object(choice) => Some(choice),
+        _ => None,
+    });
+    if reduced.contains_key("properties") {
+        for mut choice in choices {
+            choice.retain(|key, _| key == "properties");
+            merge(&mut reduced, choice);
+        }
+        return reduced;
+    }
+    let beside = |mut choice: Map<String, Value>| {
+        for (key, value) in &reduced {
+            choice.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        Value::Object(choice)
+    };
+    let choices: Vec<Value> = choices.map(beside).collect();
+    if choices.is_empty() {
+        return reduced;
+    }
+    Map::from_iter([("anyOf".to_owned(), choices.into())])
 }
 
 /// `type`: one word. Several become one with `nullable`, or a choice.
@@ -148,8 +217,6 @@ fn kind(members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::super::{Options, Schemas, schema::reduced};
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
+    dialect::schemas::{has_choices, of_object},
     wire::json::Encoder,
 };
 
@@ -44,7 +45,10 @@ fn declaration(body: &mut Encoder, tool: &Tool, options: &Options) {
         match options.schemas {
             Schemas::JsonSchema => body.key("parametersJsonSchema").raw(parameters.view()),
             Schemas::OpenApi => {
-                let schema = reduced(&parameters.view().to_value());
+                let schema = parameters.view().to_value();
+                // The API has no choice among objects of arguments.
+                let schema = if has_choices(parameters.view()) { of_object(&schema) } else { schema };
+                let schema = reduced(&schema);
                 // An object without properties is refused; a function without parameters is not.
                 let has_properties =
                     schema.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());

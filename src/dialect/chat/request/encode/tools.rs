@@ -5,8 +5,11 @@ use serde_json::{Map, Value};
 use super::DIALECT;
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
-    dialect::chat::Options,
-    wire::json::Encoder,
+    dialect::{
+        chat::{Options, Profile, Server},
+        schemas::{for_openai, without_parameters},
+    },
+    wire::json::{Encoder, Json},
 };
 
 /// Whether this module writes a field of `rest`.
@@ -46,7 +49,10 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
     if let Some(declared) = tool.declared.as_ref().and_then(|declared| declared.from_dialect(DIALECT))
         && (options.keep_custom_tools || !conversation.is_custom(&tool.name))
     {
-        return body.raw(declared.view());
+        return match mended(tool, declared.view(), options) {
+            Some(declared) => body.value(&declared),
+            None => body.raw(declared.view()),
+        };
     }
     let function = |body: &mut Encoder| {
         body.key("name").string(&tool.name);
@@ -54,7 +60,10 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
             body.key("description").string(&tool.description);
         }
         if let Some(parameters) = &tool.parameters {
-            body.key("parameters").raw(parameters.view());
+            match other_schema(parameters.view(), options) {
+                Some(schema) => body.key("parameters").value(&schema),
+                None => body.key("parameters").raw(parameters.view()),
+            }
         }
         if let Some(strict) = &tool.strict {
             body.key("strict").value(strict);
@@ -68,6 +77,29 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
             body.key("function").object(function);
         });
     }
+}
+
+/// The schema that the upstream gets in place of one that it refuses.
+fn other_schema(schema: Json<'_>, options: &Options) -> Option<Value> {
+    let is_strict = matches!(options.profile, Profile::OpenAi | Profile::Azure)
+        || matches!(options.server, Server::OpenAi | Server::LmStudio);
+    if is_strict { for_openai(schema) } else { None }
+}
+
+/// The declaration that the client wrote, with another schema if the upstream refuses that. No server takes one that is null.
+fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
+    let schema = match &tool.parameters {
+        Some(parameters) => other_schema(parameters.view(), options)?,
+        None => {
+            let function = declared.get("function").unwrap_or(declared);
+            function.get("parameters").map(|_| without_parameters())?
+        }
+    };
+    let mut mended = declared.to_value();
+    let is_nested = mended.get("function").is_some_and(Value::is_object);
+    let function = if is_nested { mended.get_mut("function")? } else { &mut mended };
+    function.as_object_mut()?.insert("parameters".to_owned(), schema);
+    Some(mended)
 }
 
 /// The choice under `key`. `written` is what the client wrote there, if that only repeats the default.

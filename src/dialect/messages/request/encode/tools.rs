@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::DIALECT;
 use crate::{
     conversation::{Conversation, Part, Tool, ToolChoice},
+    dialect::schemas::{has_choices, of_object},
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
@@ -68,6 +69,11 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
             body.key("description").string(&tool.description);
         }
         let schema = tool.parameters.as_ref().map(|schema| schema.view());
+        if let Some(schema) = schema.filter(|schema| has_choices(*schema)) {
+            // The API refuses alternatives for the arguments as a whole.
+            dropped.push("tools[].parameters".to_owned());
+            return body.key("input_schema").value(&of_object(&schema.to_value()));
+        }
         put_schema(body.key("input_schema"), schema.filter(|schema| schema.kind() == JsonKind::Object));
     });
 }

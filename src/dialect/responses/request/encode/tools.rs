@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::DIALECT;
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
+    dialect::schemas::for_openai,
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
@@ -47,7 +48,10 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
         }
         let schema = tool.parameters.as_ref().map(|schema| schema.view());
         match schema.filter(|schema| schema.kind() == JsonKind::Object) {
-            Some(schema) => body.key("parameters").raw(schema),
+            Some(schema) => match for_openai(schema) {
+                Some(schema) => body.key("parameters").value(&schema),
+                None => body.key("parameters").raw(schema),
+            },
             None => body.key("parameters").object(|body| {
                 body.key("type").string("object");
                 body.key("properties").object(|_| {});
