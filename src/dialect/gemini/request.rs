@@ -48,7 +48,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     let rest = conversation.rest.from_dialect(CHAT).unwrap_or(&no_rest);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
-        contents::put(body, &conversation.turns, &mut dropped);
+        contents::put(body, &conversation.turns, model, &mut dropped);
         tools::put(body, conversation, options);
         let config = generation_config(conversation, rest, (model, options), &mut dropped);
         if !config.is_empty() {

@@ -2,6 +2,8 @@
 //!
 //! There are two roles. Adjacent turns of one role are one content, so that the results of parallel calls are together.
 
+use serde_json::Value;
+
 use crate::{
     conversation::{
         Arguments, Call, CallOutput, CallsById, Part, Role, Turn, media_behind_results, results_in_call_order,
@@ -14,8 +16,8 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// Writes the turns.
-pub(super) fn put(body: &mut Encoder, turns: &[Turn], dropped: &mut Vec<String>) {
+/// Writes the turns for the model that the upstream knows as `model`.
+pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut Vec<String>) {
     let foreign = |turn: &Turn| turn.rest.keys().map(|key| format!("messages[].{key}")).collect::<Vec<_>>();
     let originals = |name: &String| {
         !matches!(name.as_str(), "messages[].content" | "messages[].tool_calls" | "messages[].name")
@@ -34,12 +36,16 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], dropped: &mut Vec<String>)
     let side = |turn: &Turn| if has_contents { side_of(turn.role) } else { Some(USER) };
     let spoken: Vec<&Turn> = turns.iter().filter(|turn| side(turn).is_some()).collect();
     let mut calls = CallsById::default();
+    let (checks_signatures, current) = (checks_signatures(model), begin_of_turn(&spoken));
+    let mut place = 0;
     body.key("contents").array(|body| {
         for run in spoken.chunk_by(|one, next| side(one) == side(next)) {
+            let is_checked = checks_signatures && place + run.len() > current;
+            place += run.len();
             body.object(|body| {
                 body.key("role").string(run.first().and_then(|turn| side(turn)).unwrap_or(USER));
                 body.key("parts").array(|body| {
-                    let mut parts = Parts { body, count: 0, dropped };
+                    let mut parts = Parts { body, count: 0, dropped, needs_signature: is_checked };
                     for turn in run {
                         calls.add(turn);
                         parts.put(&turn.parts, &calls);
@@ -52,6 +58,18 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], dropped: &mut Vec<String>)
             });
         }
     });
+}
+
+/// Where the user last said something that is no result: the upstream checks the signatures of the calls behind it.
+fn begin_of_turn(spoken: &[&Turn]) -> usize {
+    let (mut begin, mut place) = (0, 0);
+    for run in spoken.chunk_by(|one, next| (one.role == Role::Assistant) == (next.role == Role::Assistant)) {
+        if run.iter().all(|turn| !matches!(turn.role, Role::Assistant | Role::Tool)) {
+            begin = place;
+        }
+        place += run.len();
+    }
+    begin
 }
 
 const USER: &str = "user";
@@ -81,6 +99,8 @@ struct Parts<'b> {
     body: &'b mut Encoder,
     count: usize,
     dropped: &'b mut Vec<String>,
+    /// The next call needs a signature: the first one of a step.
+    needs_signature: bool,
 }
 
 impl Parts<'_> {
@@ -96,7 +116,9 @@ impl Parts<'_> {
                     if own.is_some() {
                         self.flush(&mut signature);
                     }
-                    self.call(call, own.or(signature.take()));
+                    let own = own.or(signature.take());
+                    let needs_one = std::mem::take(&mut self.needs_signature);
+                    self.call(call, own.or(needs_one.then_some(NO_SIGNATURE)));
                 }
                 Part::Reasoning { text, signature: state, .. } => {
                     self.flush(&mut signature);
@@ -169,11 +191,12 @@ impl Parts<'_> {
                 }
                 body.key("name").string(name);
                 let content = output.content.trim_ascii();
-                match object(content).filter(|_| !output.is_error) {
+                let parsed = || Json::parse(content).ok().filter(|json| !has_reference(content, *json));
+                match parsed().filter(|json| json.kind() == Kind::Object && !output.is_error) {
                     Some(object) => body.key("response").raw(object),
                     None => body.key("response").object(|body| {
                         let key = if output.is_error { "error" } else { "output" };
-                        match Json::parse(content).ok().filter(is_container) {
+                        match parsed().filter(is_container) {
                             Some(json) => body.key(key).raw(json),
                             None => body.key(key).string(&output.content),
                         }
@@ -216,8 +239,30 @@ fn sign(body: &mut Encoder, signature: Option<&str>) {
     }
 }
 
-fn object(text: &str) -> Option<Json<'_>> {
-    Json::parse(text).ok().filter(|json| json.kind() == Kind::Object)
+/// What stands in place of a signature that is not known: the call was written by another model, or its signature is lost
+/// (docs/protocols/gemini.md#signatures).
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Whether the model refuses a call without a signature, as those of Gemini 3 and later do.
+fn checks_signatures(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
+    let digits = version.len() - version.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+    let major = version.get(..digits).and_then(|major| major.parse::<u32>().ok());
+    // `gemini-flash-latest` is the newest.
+    major.map_or_else(|| version.ends_with("-latest"), |major| major >= 3)
+}
+
+/// Whether a result has a member `$ref` somewhere, which the API would follow.
+fn has_reference(text: &str, json: Json<'_>) -> bool {
+    fn is_in(value: &Value) -> bool {
+        match value {
+            Value::Object(members) => members.iter().any(|(key, value)| key == "$ref" || is_in(value)),
+            Value::Array(elements) => elements.iter().any(is_in),
+            _ => false,
+        }
+    }
+    (text.contains('$') || text.contains("\\u0024")) && is_in(&json.to_value())
 }
 
 fn is_container(json: &Json<'_>) -> bool {
