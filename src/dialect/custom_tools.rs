@@ -71,7 +71,9 @@ impl Customs {
     pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
         let input = match start.source {
             Source::NativeCustom => Input::Plain,
-            _ if self.is_custom(&start.name) => Input::Before(String::new()),
+            _ if self.is_custom(&start.name) => {
+                Input::Before { held: String::new(), tool: (*start.name).into() }
+            }
             _ => return false,
         };
         self.0.get_or_insert_default().calls.push((start.index, input));
@@ -107,11 +109,11 @@ impl Customs {
 pub(super) enum Input {
     /// The arguments are the input: the upstream knows custom tools.
     Plain,
-    /// The input's text has not begun; what has come so far.
-    Before(String),
+    /// The input's text has not begun; what has come so far of the call of this tool.
+    Before { held: String, tool: Box<str> },
     /// The arguments are not those of the declared function, or begin with another member: they are read at
     /// their end.
-    Held(String),
+    Held { held: String, tool: Box<str> },
     /// Inside the text. `escaped`: after a backslash.
     Inside { text: Unescaper, escaped: bool },
     /// The text has ended; what follows closes the object.
@@ -124,25 +126,25 @@ impl Input {
         match self {
             Self::Plain => piece.to_owned(),
             Self::Behind => String::new(),
-            Self::Held(held) => {
+            Self::Held { held, .. } => {
                 held.push_str(piece);
                 String::new()
             }
             Self::Inside { .. } => self.inside(piece),
-            Self::Before(held) => {
+            Self::Before { held, tool } => {
                 held.push_str(piece);
-                let held = std::mem::take(held);
+                let (held, tool) = (std::mem::take(held), std::mem::take(tool));
                 match opening(&held) {
                     Opening::Text(text) => {
                         *self = Self::Inside { text: Unescaper::new(), escaped: false };
                         self.inside(text)
                     }
                     Opening::Short if held.len() <= LONGEST_OPENING => {
-                        *self = Self::Before(held);
+                        *self = Self::Before { held, tool };
                         String::new()
                     }
                     Opening::Short | Opening::Other => {
-                        *self = Self::Held(held);
+                        *self = Self::Held { held, tool };
                         String::new()
                     }
                 }
@@ -154,10 +156,10 @@ impl Input {
     /// are.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
-            Self::Held(held) => whole(&held),
-            Self::Before(held) if end == CallEnd::Complete => whole(&held),
+            Self::Held { held, tool } => whole(&held, &tool),
+            Self::Before { held, tool } if end == CallEnd::Complete => whole(&held, &tool),
             // The call was truncated before its input began.
-            Self::Before(_) | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),
+            Self::Before { .. } | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),
         }
     }
 
@@ -209,15 +211,40 @@ fn opening(arguments: &str) -> Opening<'_> {
     Opening::Text(rest)
 }
 
-/// The input in whole arguments.
-fn whole(arguments: &str) -> String {
+/// The input in whole arguments of a call of `tool`.
+fn whole(arguments: &str, tool: &str) -> String {
     let Ok(json) = Json::parse(arguments) else { return arguments.to_owned() };
-    let text = |json: Json<'_>| json.as_str().map_or_else(|| json.raw().to_owned(), Into::into);
+    let text = |json: Json<'_>| only_text(json, tool).unwrap_or_else(|| json.raw().to_owned());
     match (json.get(CUSTOM_INPUT), json.kind()) {
         (Some(input), _) => text(input),
-        (None, Kind::String) => text(json),
         (None, Kind::Object) if json.members().next().is_none() => String::new(),
-        (None, _) => arguments.to_owned(),
+        (None, _) => only_text(json, tool).unwrap_or_else(|| arguments.to_owned()),
+    }
+}
+
+/// The text that `json` is, or that is its only member, which may also be a command line of `tool` and the text. `null` is no
+/// text at all.
+fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
+    match json.kind() {
+        Kind::String => json.as_str().map(Into::into),
+        Kind::Null => Some(String::new()),
+        Kind::Object => {
+            let mut members = json.members();
+            let ((_, only), None) = (members.next()?, members.next()) else { return None };
+            match only.kind() {
+                Kind::String => only.as_str().map(Into::into),
+                Kind::Array => {
+                    let mut words = only.elements().map(|word| word.as_str());
+                    match (words.next(), words.next(), words.next()) {
+                        (Some(Some(command)), Some(Some(text)), None) if command == tool => Some(text.into()),
+                        (Some(Some(text)), None, None) => Some(text.into()),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
@@ -226,7 +253,7 @@ mod tests {
     use super::*;
 
     fn read<'p>(pieces: impl IntoIterator<Item = &'p str>, end: CallEnd) -> String {
-        let mut input = Input::Before(String::new());
+        let mut input = Input::Before { held: String::new(), tool: "apply_patch".into() };
         let mut text: String = pieces.into_iter().map(|piece| input.piece(piece)).collect();
         text.push_str(&input.end(end));
         text
@@ -243,7 +270,16 @@ mod tests {
             (r#"{"input":"x","why":"y"}"#, "x"),
             (r#"{"why":"y","input":"x"}"#, "x"),
             (r#"{"input":{"a":1}}"#, r#"{"a":1}"#),
-            (r#"{"code":"x"}"#, r#"{"code":"x"}"#),
+            (r#"{"code":"x"}"#, "x"),
+            (r#"{"patch": "*** Begin\n\"a\""}"#, "*** Begin\n\"a\""),
+            (r#"{"command":["apply_patch","*** Begin"]}"#, "*** Begin"),
+            (r#"{"input":{"patch":"x"}}"#, "x"),
+            (r#"{"command":["ls","-la"]}"#, r#"{"command":["ls","-la"]}"#),
+            (r#"{"a":"x","b":"y"}"#, r#"{"a":"x","b":"y"}"#),
+            (r#"{"input":null}"#, ""),
+            (r#"{"input":7}"#, "7"),
+            (r#"{"n":7}"#, r#"{"n":7}"#),
+            ("null", ""),
             (r#""x""#, "x"),
             ("{}", ""),
             ("", ""),
@@ -261,7 +297,7 @@ mod tests {
 
     #[test]
     fn custom_input_is_streamed() {
-        let mut input = Input::Before(String::new());
+        let mut input = Input::Before { held: String::new(), tool: "sql".into() };
         let pieces = ["{\"in", "put\": \"SEL", "ECT\\", "n1\"", "}"];
         assert_eq!(pieces.map(|piece| input.piece(piece)), ["", "SEL", "ECT", "\n1", ""]);
     }
