@@ -11,7 +11,7 @@ use crate::{
         opaque::carried_back,
     },
     failure::Failure,
-    wire::json::{Json, Kind as JsonKind},
+    wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
 /// The content of one message.
@@ -151,13 +151,21 @@ fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(Dialect::Messages.name(), element.to_value()))
 }
 
-/// `input`, as it was written.
+/// `input` as it was written, without the white space of an indented body: models write none, and an upstream's cache of the
+/// prompt has what the model wrote.
 fn arguments(fields: &mut Fields<'_, '_>) -> Result<String, Failure> {
     match fields.any("input") {
-        Some(input) if input.kind() == JsonKind::Object => Ok(input.raw().to_owned()),
+        Some(input) if input.kind() == JsonKind::Object => Ok(compact(input)),
         Some(input) => Err(wrong_type(fields.at("input"), "an object", input)),
         None => Ok("{}".to_owned()),
     }
+}
+
+/// The text of a value without white space between its parts.
+pub(super) fn compact(json: Json<'_>) -> String {
+    let mut compact = Encoder::with_capacity(json.raw().len());
+    compact.compact(json);
+    compact.finish_text()
 }
 
 /// A `tool_result`: its texts, and its other blocks.

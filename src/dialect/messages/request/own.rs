@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::blocks::compact;
 use crate::{
     conversation::{Call, CallOutput, Part, is_own_id},
     wire::json::{Json, Kind as JsonKind},
@@ -14,7 +15,7 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     match kind {
         "server_tool_use" | "mcp_tool_use" => {
             let input = block.get("input").filter(|input| input.kind() == JsonKind::Object);
-            let arguments = input.map_or("{}", |input| input.raw());
+            let arguments = input.map_or_else(|| "{}".to_owned(), compact);
             Some(Part::Call(Call::new(id("id")?, text("name").unwrap_or_default(), arguments)))
         }
         "web_search_tool_result" | "mcp_tool_result" => {
