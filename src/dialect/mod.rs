@@ -10,6 +10,7 @@
 //! routes (`proxy::routes`).
 
 mod body;
+mod cache_hints;
 mod channel;
 pub mod chat;
 mod client;

@@ -105,6 +105,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether content may say up to where a prompt is to be kept in a cache.
+    pub(super) fn takes_cache_hints(&self) -> bool {
+        self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
+    }
+
     /// The defaults for the server at `host`.
     pub fn of_host(host: &str) -> Self {
         let mut options = Self::default();

@@ -12,6 +12,7 @@ use crate::{
     conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
     dialect::{
         Dialect, UpstreamRequest,
+        cache_hints::CACHE_CONTROL,
         chat::{MaxTokens, Options, Streaming, server::Fields},
     },
     wire::json::Encoder,
@@ -52,6 +53,12 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
         }
         for (key, value) in &constraint.members {
             body.key(key).value(value);
+        }
+        if options.takes_cache_hints()
+            && let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name())
+            && let Some(hint) = rest.get(CACHE_CONTROL)
+        {
+            body.key(CACHE_CONTROL).value(hint);
         }
         body.key("stream").value(&stream);
         if stream {

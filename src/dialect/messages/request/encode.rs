@@ -14,6 +14,7 @@ use crate::{
     conversation::{Constraint, Conversation, Part, Prefill},
     dialect::{
         Dialect, UpstreamRequest,
+        cache_hints::CACHE_CONTROL,
         messages::upstream::{Effort, Options},
     },
     wire::json::Encoder,
@@ -52,6 +53,10 @@ pub(in crate::dialect::messages) fn encode(
         for (key, value) in rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
         }
+        let of_chat = conversation.rest.from_dialect(Dialect::Chat.name());
+        if let Some(hint) = of_chat.and_then(|rest| rest.get(CACHE_CONTROL)) {
+            body.key(CACHE_CONTROL).value(hint);
+        }
         body.key("stream").value(&conversation.stream);
     });
     dropped.sort_unstable();
@@ -79,15 +84,16 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
     // Originals of another dialect mean what the parts mean.
-    let of_turns = of_turns.filter(|key| *key != "content" && *key != "tool_calls");
+    let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls" | CACHE_CONTROL));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
     let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
     // The newer name of the limit, which is written as `max_tokens`.
-    let fields =
-        fields.filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens")).cloned();
+    let fields = fields
+        .filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens" | CACHE_CONTROL))
+        .cloned();
     let seed = conversation.sampling.seed.iter().map(|_| "seed".to_owned());
     fields.chain(of_turns).chain(parts).chain(seed)
 }

@@ -5,7 +5,11 @@ use serde_json::{Map, Value};
 use super::{super::original, DIALECT};
 use crate::{
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, CallsById, Part, Role, Turn, WantsBack},
-    dialect::chat::{Options, PastReasoning, extra},
+    dialect::{
+        Dialect,
+        cache_hints::{CACHE_CONTROL, CacheHints},
+        chat::{Options, PastReasoning, extra},
+    },
     wire::json::Encoder,
 };
 
@@ -31,6 +35,14 @@ impl<'a> Context<'a> {
         Self { options, calls, needs_reasoning }
     }
 
+    /// The hints for caches in a turn of a client of Messages, if the upstream takes them.
+    fn hints<'t>(&self, turn: &'t Turn) -> CacheHints<'t> {
+        match self.options.takes_cache_hints() {
+            true => CacheHints::of(turn, Dialect::Messages.name()),
+            false => CacheHints::default(),
+        }
+    }
+
     /// The name of the tool that gave this result; empty if it is not needed.
     fn name_of(&self, output: &'a CallOutput) -> &'a str {
         self.calls.as_ref().map_or(&output.name, |calls| calls.tool_of(output))
@@ -42,14 +54,15 @@ pub(super) fn put<'a>(body: &mut Encoder, turn: &'a Turn, context: &Context<'a>,
     let no_rest = Map::new();
     let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
-        return result(body, (output, context.name_of(output)), media, rest);
+        let hint = context.hints(turn).of_result();
+        return result(body, (output, context.name_of(output)), media, (rest, hint));
     }
     let mut has_content = turn.parts.is_empty();
     for part in &turn.parts {
         match part {
             Part::Result(output) => {
                 let rest = if turn.parts.len() == 1 { rest } else { &no_rest };
-                result(body, (output, context.name_of(output)), &[], rest);
+                result(body, (output, context.name_of(output)), &[], (rest, None));
             }
             _ => has_content = true,
         }
@@ -64,7 +77,7 @@ fn result(
     body: &mut Encoder,
     (output, name): (&CallOutput, &str),
     media: &[Part],
-    rest: &Map<String, Value>,
+    (rest, hint): (&Map<String, Value>, Option<&Value>),
 ) {
     let media: Vec<_> = media.iter().filter(|part| is_expressible(part)).collect();
     body.object(|body| {
@@ -79,10 +92,10 @@ fn result(
         }
         match rest.get("content").filter(|content| original::result_text(content) == output.content) {
             Some(original) => body.key("content").value(original),
-            None if media.is_empty() => body.key("content").string(&output.content),
+            None if media.is_empty() && hint.is_none() => body.key("content").string(&output.content),
             None => body.key("content").array(|body| {
-                element(body, &Part::Text(output.content.clone().into()), rest);
-                media.iter().for_each(|part| element(body, part, rest));
+                element(body, &Part::Text(output.content.clone().into()), rest, hint);
+                media.iter().for_each(|part| element(body, part, rest, None));
             }),
         }
         extend(body, rest);
@@ -105,21 +118,31 @@ fn message(
     };
     body.object(|body| {
         body.key("role").string(role);
-        content(body.key("content"), &turn.parts, rest, may_be_null);
+        content(body.key("content"), &turn.parts, (rest, context.hints(turn)), may_be_null);
         put_reasoning(body, (&turn.parts, rest), context, dropped);
         put_calls(body, &turn.parts, rest, options);
         extend(body, rest);
     });
 }
 
-fn content(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, may_be_null: bool) {
-    let has_originals = rest.contains_key("content");
+fn content(
+    body: &mut Encoder,
+    parts: &[Part],
+    (rest, mut hints): (&Map<String, Value>, CacheHints<'_>),
+    may_be_null: bool,
+) {
+    let is_list = rest.contains_key("content") || !hints.is_empty();
     let parts: Vec<&Part> = parts.iter().filter(|part| is_expressible(part)).collect();
     match parts.as_slice() {
         [] if may_be_null => body.value(&()),
         [] => body.string(""),
-        [Part::Text(text)] if !has_originals => text.put(body),
-        parts => body.array(|body| parts.iter().for_each(|part| element(body, part, rest))),
+        [Part::Text(text)] if !is_list => text.put(body),
+        parts => body.array(|body| {
+            for (place, part) in parts.iter().enumerate() {
+                let hint = if hints.is_empty() { None } else { hints.next(part, place + 1 == parts.len()) };
+                element(body, part, rest, hint);
+            }
+        }),
     }
 }
 
@@ -132,7 +155,12 @@ fn is_expressible(part: &Part) -> bool {
     }
 }
 
-fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
+fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>, hint: Option<&Value>) {
+    let put_hint = |body: &mut Encoder| {
+        if let Some(hint) = hint {
+            body.key(CACHE_CONTROL).value(hint);
+        }
+    };
     let means_it = |element: &Value| original::part(element).as_ref() == Some(part);
     if let Some(original) = original::find(rest, "content", means_it) {
         return body.value(original);
@@ -141,6 +169,7 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
         Part::Text(text) => body.object(|body| {
             body.key("type").string("text");
             text.put(body.key("text"));
+            put_hint(body);
         }),
         Part::Image { url, detail } => body.object(|body| {
             body.key("type").string("image_url");
@@ -150,6 +179,7 @@ fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>) {
                     body.key("detail").string(detail);
                 }
             });
+            put_hint(body);
         }),
         Part::Other(other) => {
             if let Some(value) = other.from_dialect(DIALECT) {

@@ -6,6 +6,8 @@ use super::DIALECT;
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
     dialect::{
+        Dialect,
+        cache_hints::{CACHE_CONTROL, of_tool},
         chat::{Options, Profile, Server},
         schemas::{for_openai, without_parameters},
     },
@@ -75,6 +77,10 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
         body.object(|body| {
             body.key("type").string("function");
             body.key("function").object(function);
+            let hint = options.takes_cache_hints().then(|| of_tool(tool, Dialect::Messages.name())).flatten();
+            if let Some(hint) = hint {
+                body.key(CACHE_CONTROL).value(&hint);
+            }
         });
     }
 }

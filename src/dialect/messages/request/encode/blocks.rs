@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Part},
+    dialect::cache_hints::CACHE_CONTROL,
     wire::json::Encoder,
 };
 
@@ -40,6 +41,8 @@ pub(super) enum Block<'c> {
         signature: &'c str,
     },
     Redacted(&'c str),
+    /// A block up to which the client wants the prompt to be kept in a cache.
+    Hinted(Box<Block<'c>>, &'c Value),
 }
 
 /// The block that `part` becomes, with its `original`, if the client speaks this dialect. `None`: the API has no such
@@ -171,9 +174,21 @@ impl<'c> Block<'c> {
         Self::Renamed { original, key, id: valid(id) }
     }
 
+    /// The same block with a hint for the cache, if there is one. The API takes none at thinking.
+    pub(super) fn hinted(self, hint: Option<&'c Value>) -> Self {
+        match (hint, self) {
+            (
+                Some(hint),
+                block @ (Self::Text(_) | Self::Image(_) | Self::Call { .. } | Self::Result { .. }),
+            ) => Self::Hinted(Box::new(block), hint),
+            (_, block) => block,
+        }
+    }
+
     /// Whether it is the result of a call that the client ran.
     pub(super) fn is_result(&self) -> bool {
         match self {
+            Self::Hinted(block, _) => block.is_result(),
             Self::Original(original) | Self::Renamed { original, .. } => {
                 original.get("type").and_then(Value::as_str) == Some("tool_result")
             }
@@ -184,6 +199,9 @@ impl<'c> Block<'c> {
 
     /// Removes white space at the end of a text. Returns `false` if nothing is left.
     pub(super) fn trim_end(&mut self) -> bool {
+        if let Self::Hinted(block, _) = self {
+            return block.trim_end();
+        }
         let text = match self {
             Self::Text(text) => &**text,
             Self::Original(original) if original.get("type").and_then(Value::as_str) == Some("text") => {
@@ -202,7 +220,13 @@ impl<'c> Block<'c> {
     }
 
     fn put(&self, body: &mut Encoder) {
+        self.put_with(body, None);
+    }
+
+    /// Writes the block with its `hint`, if it has one.
+    fn put_with(&self, body: &mut Encoder, hint: Option<&Value>) {
         match self {
+            Self::Hinted(block, hint) => block.put_with(body, Some(hint)),
             Self::Original(original) => body.value(original),
             Self::Renamed { original, key: renamed, id } => body.object(|body| {
                 for (key, value) in original.as_object().into_iter().flatten() {
@@ -215,20 +239,23 @@ impl<'c> Block<'c> {
             Self::Text(text) => body.object(|body| {
                 body.key("type").string("text");
                 body.key("text").string(text);
+                put_hint(body, hint);
             }),
             Self::Image(url) => body.object(|body| {
                 body.key("type").string("image");
                 if let Some(source) = Source::of(url) {
                     source.put(body.key("source"));
                 }
+                put_hint(body, hint);
             }),
             Self::Call { id, call } => body.object(|body| {
                 body.key("type").string("tool_use");
                 body.key("id").string(id);
                 body.key("name").string(&call.name);
                 Arguments::of(&call.arguments).put(body.key("input"), CUSTOM_INPUT);
+                put_hint(body, hint);
             }),
-            Self::Result { id, output, media } => put_result(body, id, output, media),
+            Self::Result { id, output, media } => put_result(body, (id, output), media, hint),
             Self::Thinking { text, signature } => body.object(|body| {
                 body.key("type").string("thinking");
                 body.key("thinking").string(text);
@@ -250,7 +277,18 @@ pub(super) fn put_content(body: &mut Encoder, results: &[Block<'_>], others: &[B
     }
 }
 
-fn put_result(body: &mut Encoder, id: &str, output: &CallOutput, media: &[Block<'_>]) {
+fn put_hint(body: &mut Encoder, hint: Option<&Value>) {
+    if let Some(hint) = hint {
+        body.key(CACHE_CONTROL).value(hint);
+    }
+}
+
+fn put_result(
+    body: &mut Encoder,
+    (id, output): (&str, &CallOutput),
+    media: &[Block<'_>],
+    hint: Option<&Value>,
+) {
     body.object(|body| {
         body.key("type").string("tool_result");
         body.key("tool_use_id").string(id);
@@ -267,6 +305,7 @@ fn put_result(body: &mut Encoder, id: &str, output: &CallOutput, media: &[Block<
         if output.is_error {
             body.key("is_error").value(&true);
         }
+        put_hint(body, hint);
     });
 }
 

@@ -7,7 +7,11 @@ use serde_json::{Map, Value};
 use super::DIALECT;
 use crate::{
     conversation::{Conversation, Part, Tool, ToolChoice},
-    dialect::schemas::{has_choices, of_object},
+    dialect::{
+        Dialect,
+        cache_hints::{self, CACHE_CONTROL},
+        schemas::{has_choices, of_object},
+    },
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
@@ -67,6 +71,9 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
         body.key("name").string(&tool.name);
         if !tool.description.is_empty() {
             body.key("description").string(&tool.description);
+        }
+        if let Some(hint) = cache_hints::of_tool(tool, Dialect::Chat.name()) {
+            body.key(CACHE_CONTROL).value(&hint);
         }
         let schema = tool.parameters.as_ref().map(|schema| schema.view());
         if let Some(schema) = schema.filter(|schema| has_choices(*schema)) {

@@ -10,7 +10,11 @@ use super::{
 };
 use crate::{
     conversation::{Part, Role, Turn},
-    dialect::messages::upstream::{LaterSystem, Options},
+    dialect::{
+        Dialect,
+        cache_hints::CacheHints,
+        messages::upstream::{LaterSystem, Options},
+    },
 };
 
 /// A message of the request.
@@ -82,13 +86,20 @@ fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -
     let originals = turn.rest.from_dialect(DIALECT).and_then(|rest| rest.get("content")?.as_array());
     let mut originals = originals.map(Vec::as_slice).unwrap_or_default();
     // The images of a result are part of it in this API.
+    let mut hints = CacheHints::of(turn, Dialect::Chat.name());
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
-        let original = originals.first();
-        return Vec::from_iter(Block::result(output, media, original, ids, dropped));
+        let block = Block::result(output, media, originals.first(), ids, dropped);
+        return Vec::from_iter(block.map(|block| block.hinted(hints.of_result())));
     }
     let mut blocks = Vec::with_capacity(turn.parts.len());
-    for part in &turn.parts {
-        blocks.extend(block(part, next_original(&mut originals, part), ids, dropped));
+    for (place, part) in turn.parts.iter().enumerate() {
+        let block = block(part, next_original(&mut originals, part), ids, dropped);
+        if hints.is_empty() {
+            blocks.extend(block);
+            continue;
+        }
+        let hint = hints.next(part, place + 1 == turn.parts.len());
+        blocks.extend(block.map(|block| block.hinted(hint)));
     }
     blocks
 }

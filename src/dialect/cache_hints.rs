@@ -1,0 +1,90 @@
+//! [`CacheHints`]: where a client wants a prompt to be kept in a cache, as `cache_control` says it in Messages and in Chat
+//! Completions at `OpenRouter`.
+
+use serde_json::Value;
+
+use crate::conversation::{Part, Tool, Turn};
+
+/// The member of blocks, content parts, messages, tools and requests.
+pub(super) const CACHE_CONTROL: &str = "cache_control";
+
+/// The hints in a turn of a client of another dialect, in the order of its parts.
+#[derive(Debug, Default)]
+pub(super) struct CacheHints<'t> {
+    content: &'t [Value],
+    calls: &'t [Value],
+    /// That of the message itself, which its last part gets.
+    message: Option<&'t Value>,
+}
+
+impl<'t> CacheHints<'t> {
+    /// Those in `turn`, if its client speaks `dialect`.
+    pub(super) fn of(turn: &'t Turn, dialect: &str) -> Self {
+        let Some(rest) = turn.rest.from_dialect(dialect) else { return Self::default() };
+        let list = |key: &str| rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        Self { content: list("content"), calls: list("tool_calls"), message: hint(rest.get(CACHE_CONTROL)) }
+    }
+
+    /// Whether there are none. If this is `false`, there may be some.
+    pub(super) fn is_empty(&self) -> bool {
+        self.content.is_empty() && self.calls.is_empty() && self.message.is_none()
+    }
+
+    /// The hint at `part`, which is the next of the turn or a later one. `is_last`: no other follows.
+    pub(super) fn next(&mut self, part: &Part, is_last: bool) -> Option<&'t Value> {
+        let own = match part {
+            Part::Text(said) => after(&mut self.content, |element| is(element, "text", said)),
+            Part::Image { .. } => after(&mut self.content, |element| {
+                matches!(element.get("type").and_then(Value::as_str), Some("image" | "image_url"))
+            }),
+            Part::Call(call) => {
+                let list = if self.calls.is_empty() { &mut self.content } else { &mut self.calls };
+                after(list, |element| is(element, "id", &call.id))
+            }
+            Part::Result(_) => return self.of_result(),
+            Part::Reasoning { .. } | Part::Other(_) => None,
+        };
+        own.and_then(|own| hint(own.get(CACHE_CONTROL))).or_else(|| self.message.filter(|_| is_last))
+    }
+
+    /// The hint at a result, or at a part of it.
+    pub(super) fn of_result(&self) -> Option<&'t Value> {
+        let own = |element: &'t Value| {
+            let inner = element.get("content").and_then(Value::as_array).into_iter().flatten();
+            let inner = inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)));
+            hint(element.get(CACHE_CONTROL)).or(inner)
+        };
+        self.message.or_else(|| self.content.iter().rev().find_map(own))
+    }
+}
+
+/// The hint at a tool's declaration by a client of `dialect`, which some clients write beside the name of the function.
+pub(super) fn of_tool(tool: &Tool, dialect: &str) -> Option<Value> {
+    let declared = tool.declared.as_ref()?.from_dialect(dialect)?.view();
+    // Most have none, and need not be read.
+    if !declared.raw().contains(CACHE_CONTROL) {
+        return None;
+    }
+    let nested = || declared.get("function")?.get(CACHE_CONTROL);
+    let found = declared.get(CACHE_CONTROL).or_else(nested)?.to_value();
+    hint(Some(&found)).is_some().then_some(found)
+}
+
+/// The same value, if it is a hint.
+fn hint(value: Option<&Value>) -> Option<&Value> {
+    value.filter(|value| value.get("type").is_some_and(Value::is_string))
+}
+
+fn is(element: &Value, key: &str, text: &str) -> bool {
+    element.get(key).and_then(Value::as_str) == Some(text)
+}
+
+/// The next element of the list for which `is_it` is true. The list goes on behind it.
+fn after<'t>(list: &mut &'t [Value], is_it: impl Fn(&Value) -> bool) -> Option<&'t Value> {
+    /// Bounds the search for a part that the client did not write.
+    const NEAR: usize = 16;
+    let place = list.iter().take(NEAR).position(is_it)?;
+    let (before, behind) = list.split_at_checked(place + 1)?;
+    *list = behind;
+    before.last()
+}
