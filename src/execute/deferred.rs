@@ -132,7 +132,10 @@ impl Deferred {
                 Ok(found) => break found,
                 Err(error) if self.store.is_shared() => return Err(error),
                 Err(error) => {
-                    tracing::error!(%error, "deferred turns cannot be read");
+                    // The store has said it itself.
+                    if !error.is_unusable() {
+                        tracing::error!(%error, "deferred turns cannot be read");
+                    }
                     break Found::default();
                 }
             }

@@ -118,7 +118,7 @@ impl Responses {
     /// [`Kind::NotFound`], or the store cannot be written.
     pub(super) async fn delete(&self, owner: Owner, id: &str, now: u64) -> Result<(), Failure> {
         let key = Key::new(owner, id);
-        match self.read(move |store| store.remove(&key, now)).await? {
+        match self.read(move |store| known(store.remove(&key, now).map(Some))).await?.flatten() {
             Some(true) => Ok(()),
             Some(false) | None => Err(not_found(id)),
         }
@@ -143,18 +143,23 @@ impl Responses {
     ) -> Result<Option<T>, Failure> {
         let Some(store) = self.store.clone() else { return Ok(None) };
         let is_shared = store.is_shared();
-        let failed = |error: &dyn fmt::Display| {
+        let failed = |error: &dyn fmt::Display, message| {
             tracing::error!(%error, "the store of responses failed");
-            Failure::new(Kind::Internal, "the store of responses cannot be used")
+            Failure::new(Kind::StoreAway, message).with_retry_after("2")
         };
         match spawn_blocking(move || act(&*store)).await {
             Ok(Ok(read)) => Ok(Some(read)),
             Ok(Err(error)) if is_shared => Err(away(&error)),
-            Ok(Err(error)) => Err(failed(&error)),
-            Err(error) => Err(failed(&error)),
+            Ok(Err(error)) if error.is_busy() => Err(failed(&error, BUSY)),
+            Ok(Err(error)) => Err(failed(&error, BROKEN)),
+            Err(error) => Err(failed(&error, BROKEN)),
         }
     }
 }
+
+const BUSY: &str = "another process holds the stored responses of this server, so that they cannot be read; try again in a moment";
+
+const BROKEN: &str = "the stored responses cannot be read; try again in a moment";
 
 /// The answer while the store that instances share is away.
 pub(super) fn away(error: &StoreError) -> Failure {
@@ -165,12 +170,20 @@ pub(super) fn away(error: &StoreError) -> Failure {
 
 /// The value under `key`. Another instance may be about to write it: a client can be faster than the store.
 fn find(store: &dyn Store, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
-    let found = store.get(key, now)?;
+    let found = known(store.get(key, now))?;
     if found.is_some() || !store.is_shared() {
         return Ok(found);
     }
     std::thread::sleep(SECOND_LOOK);
     store.get(key, now)
+}
+
+/// What was read. Nothing of this server is in a file that cannot be opened.
+fn known<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(error) if error.is_unusable() => Ok(None),
+        read => read,
+    }
 }
 
 /// How long after a first look there is a second one.

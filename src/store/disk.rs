@@ -10,15 +10,15 @@
 
 use std::{
     fs, io,
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use redb::{
-    Database, ReadableDatabase, ReadableTable, StorageError, Table, TableDefinition, backends::FileBackend,
-};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageError, Table, TableDefinition};
 
-use super::StoreError;
+use super::{StoreError, Trouble, checked::CheckedFile};
 
 const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values");
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
@@ -28,24 +28,39 @@ const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 const VERSION: u64 = 1;
 
 /// Bytes that redb may cache. The file's pages are cached by the system, too.
-const CACHE: usize = 8 << 20;
+const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
 /// Bytes that a value takes beside its own, by estimate. They also limit how many there are.
 const OVERHEAD: u64 = 256;
+
+/// How often a file that cannot be used is tried again.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// To open a file may take long, since all of it is read. So it is tried less often then: a tenth of the time, at most.
+pub(super) fn pause_after(attempt: Duration) -> Duration {
+    (attempt * 10).clamp(RETRY, RETRY * 60)
+}
 
 /// The values on disk.
 pub(super) struct Disk {
     file: Option<PathBuf>,
     max_bytes: u64,
     state: State,
+    /// What was logged when the file could not be used.
+    logged: Option<String>,
+    #[cfg(test)]
+    pub(super) faults: Faults,
 }
 
 enum State {
-    /// Not looked at yet.
+    /// Not looked at yet, or given up after an error: redb refuses everything then until it is opened again.
     Closed,
-    Open(Open),
-    /// It cannot be used by this process.
-    Unusable(String),
+    Open(Box<Open>),
+    /// It cannot be opened. `until`: when that is tried again.
+    Unusable {
+        why: StoreError,
+        until: Option<Instant>,
+    },
 }
 
 struct Open {
@@ -59,44 +74,95 @@ struct Open {
 impl Disk {
     pub(super) fn new(file: Option<PathBuf>, max_bytes: usize) -> Self {
         let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-        Self { file, max_bytes, state: State::Closed }
+        Self {
+            file,
+            max_bytes,
+            state: State::Closed,
+            logged: None,
+            #[cfg(test)]
+            faults: Faults::default(),
+        }
+    }
+
+    /// Whether there is a file, as far as can be seen.
+    pub(super) fn exists(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| !matches!(file.try_exists(), Ok(false)))
+    }
+
+    /// Opens the file if there is one, so that whoever needs it first does not wait for that.
+    pub(super) fn prepare(&mut self) {
+        // It is logged.
+        let _ = self.existing();
+    }
+
+    /// Tries again at the next use, even if it was tried just now.
+    pub(super) fn try_again(&mut self) {
+        if matches!(self.state, State::Unusable { until: Some(_), .. }) {
+            self.state = State::Closed;
+        }
     }
 
     /// The value under `key`. Does not create the file if it does not exist.
     pub(super) fn get(&mut self, key: &[u8], now: u64) -> Result<Option<Bytes>, StoreError> {
-        match self.existing()? {
-            Some(open) => open.get(key, now).map_err(failed),
-            None => Ok(None),
-        }
+        let found = self.act(Self::existing, |open, _| open.get(key, now))?;
+        Ok(found.flatten())
     }
 
     /// Writes values with their times of expiry, all or none of them, and removes those that have expired at `now`.
     pub(super) fn put<'v>(
         &mut self,
-        values: impl Iterator<Item = (&'v [u8], u64, &'v [u8])>,
+        values: impl Iterator<Item = (&'v [u8], u64, &'v [u8])> + Clone,
         now: u64,
     ) -> Result<(), StoreError> {
-        let max_bytes = self.max_bytes;
-        match self.open()? {
-            Some(open) => open.put(values, (max_bytes, now)).map_err(failed),
-            None => Ok(()),
-        }
+        self.act(Self::open, |open, max_bytes| open.put(values.clone(), (max_bytes, now))).map(|_| ())
     }
 
     /// Removes the value under `key`. Returns whether there was one.
     pub(super) fn remove(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
-        match self.existing()? {
-            Some(open) => open.remove(key, now).map_err(failed),
-            None => Ok(false),
+        let removed = self.act(Self::existing, |open, _| open.remove(key, now))?;
+        Ok(removed.unwrap_or(false))
+    }
+
+    /// What `act` returns for the open file and the limit of its bytes. `None`: there is no file. A file that turns out to be damaged
+    /// is set aside, and `act` gets the next one.
+    fn act<T>(
+        &mut self,
+        open: impl Fn(&mut Self) -> Result<Option<&mut Open>, StoreError>,
+        act: impl Fn(&mut Open, u64) -> Result<T, redb::Error>,
+    ) -> Result<Option<T>, StoreError> {
+        let max_bytes = self.max_bytes;
+        let mut once_more = true;
+        loop {
+            let Some(opened) = open(self)? else { return Ok(None) };
+            let error = match contained(|| act(opened, max_bytes)) {
+                Ok(done) => return Ok(Some(done)),
+                Err(error) => error,
+            };
+            self.close();
+            match &self.file {
+                Some(file) if once_more && is_damage(&error) => {
+                    once_more = false;
+                    set_aside(file, &error).map_err(|error| failed(error.into()))?;
+                }
+                Some(file) => return Err(StoreError::new(format!("{}: {error}", file.display()))),
+                None => return Err(failed(error)),
+            }
         }
+    }
+
+    fn close(&mut self) {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        // Closing writes what it can. What that says is known already.
+        let _ = contained(|| {
+            drop(state);
+            Ok(())
+        });
     }
 
     /// The open file, if there is one.
     fn existing(&mut self) -> Result<Option<&mut Open>, StoreError> {
-        match (&self.state, &self.file) {
-            (State::Closed, Some(file)) if !file.exists() => Ok(None),
-            // It cannot have been written by this process, and what another one wrote is not this one's to know.
-            (State::Unusable(_), _) => Ok(None),
+        match self.state {
+            State::Closed if !self.exists() => Ok(None),
             _ => self.open(),
         }
     }
@@ -104,39 +170,112 @@ impl Disk {
     /// The open file, which is made if there is none. `None`: values are kept in memory only.
     fn open(&mut self) -> Result<Option<&mut Open>, StoreError> {
         let Some(file) = &self.file else { return Ok(None) };
-        if matches!(self.state, State::Closed) {
-            self.state = match open_or_replace(file) {
-                Ok(open) => State::Open(open),
-                Err(error) => {
-                    let path = file.display();
-                    tracing::error!(%path, %error, "the store cannot be used; values are kept in memory only");
-                    State::Unusable(format!("{path}: {error}"))
-                }
-            };
+        match &self.state {
+            State::Unusable { why, until } if until.is_none_or(|until| Instant::now() < until) => {
+                return Err(why.clone());
+            }
+            State::Open(_) => {}
+            State::Closed | State::Unusable { .. } => {
+                let begun = Instant::now();
+                let opened = open_or_replace(
+                    file,
+                    #[cfg(test)]
+                    &self.faults,
+                );
+                let took = begun.elapsed();
+                self.state = match opened {
+                    Ok(open) => {
+                        if self.logged.take().is_some() {
+                            tracing::info!(path = %file.display(), "the store can be used again");
+                        }
+                        State::Open(Box::new(open))
+                    }
+                    Err(error) => {
+                        // This program will not understand it later, either.
+                        let is_final = matches!(&error, redb::Error::Io(error) if error.kind() == io::ErrorKind::Unsupported);
+                        let until = (!is_final).then(|| Instant::now() + pause_after(took));
+                        State::Unusable { why: self.unusable(error), until }
+                    }
+                };
+            }
         }
         match &mut self.state {
             State::Open(open) => Ok(Some(open)),
-            State::Unusable(error) => Err(StoreError(error.clone())),
+            State::Unusable { why, .. } => Err(why.clone()),
             State::Closed => Ok(None),
         }
     }
+
+    /// Says why the file cannot be used, once for each reason.
+    fn unusable(&mut self, error: redb::Error) -> StoreError {
+        use redb::Error::{DatabaseAlreadyOpen, LockProtocolMismatch};
+        let path = self.file.as_deref().unwrap_or(Path::new("")).display();
+        let (trouble, reason) = match error {
+            DatabaseAlreadyOpen | LockProtocolMismatch => (
+                Trouble::Busy,
+                "another process uses it; two servers must not share a `state_dir`".to_owned(),
+            ),
+            redb::Error::Io(error) if is_for_others(&error) => (Trouble::Unusable, error.to_string()),
+            error => (Trouble::Failed, error.to_string()),
+        };
+        if self.logged.as_ref() != Some(&reason) {
+            tracing::error!(%path, error = reason, "the store cannot be used; values are kept in memory only");
+        }
+        let why = StoreError { reason: format!("{path}: {reason}"), trouble };
+        self.logged = Some(reason);
+        why
+    }
+}
+
+/// Whether what is at the path is nothing that this program has made and could use. A full disk, for example, says nothing of that.
+fn is_for_others(error: &io::Error) -> bool {
+    use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, Unsupported};
+    matches!(error.kind(), PermissionDenied | IsADirectory | NotADirectory | Unsupported)
+}
+
+/// What `act` returns. redb says that it may panic on damaged files; what it does then counts as damage, too.
+fn contained<T>(act: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    panic::catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err(redb::Error::Corrupted("its contents contradict each other".to_owned())))
 }
 
 /// Opens the file or makes it. One that is damaged is set aside, and a fresh one made.
-fn open_or_replace(file: &Path) -> Result<Open, redb::Error> {
+fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, redb::Error> {
     if let Some(folder) = file.parent() {
         make_private_folder(folder)?;
     }
-    match Open::new(file) {
+    let open = || {
+        contained(|| {
+            Open::new(
+                file,
+                #[cfg(test)]
+                faults,
+            )
+        })
+    };
+    match open() {
         Err(error) if is_damage(&error) => {
-            let aside = file.with_extension("redb.damaged");
-            let (path, aside_path) = (file.display(), aside.display());
-            tracing::error!(%path, %error, set_aside = %aside_path, "the store is damaged; beginning a fresh one");
-            fs::rename(file, &aside)?;
-            Open::new(file)
+            set_aside(file, &error)?;
+            open()
         }
         opened => opened,
     }
+}
+
+/// Files that are set aside, of one store.
+const MAX_ASIDE: usize = 1000;
+
+/// Renames a damaged file, so that a fresh one can be begun. Nothing is overwritten.
+fn set_aside(file: &Path, error: &redb::Error) -> io::Result<()> {
+    let damaged = file.with_added_extension("damaged");
+    let numbered = (2..=MAX_ASIDE).map(|number| damaged.with_added_extension(number.to_string()));
+    let is_free = |path: &PathBuf| matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let free = std::iter::once(damaged.clone()).chain(numbered).find(is_free);
+    let aside =
+        free.ok_or_else(|| io::Error::other("it is damaged, and too many damaged files were kept"))?;
+    let (path, aside_path) = (file.display(), aside.display());
+    tracing::error!(%path, %error, set_aside = %aside_path, "the store is damaged; beginning a fresh one");
+    fs::rename(file, &aside)
 }
 
 /// Conversations are nobody else's to read.
@@ -154,7 +293,10 @@ fn is_damage(error: &redb::Error) -> bool {
         redb::Error::Io(error) => {
             matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
         }
-        redb::Error::TableTypeMismatch { .. } | redb::Error::TypeDefinitionChanged { .. } => true,
+        redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TypeDefinitionChanged { .. }
+        | redb::Error::TableIsMultimap(_)
+        | redb::Error::TableDoesNotExist(_) => true,
         _ => false,
     }
 }
@@ -168,18 +310,30 @@ fn newer(version: u64) -> io::Error {
 }
 
 fn failed(error: redb::Error) -> StoreError {
-    StoreError(error.to_string())
+    StoreError::new(error.to_string())
 }
 
 impl Open {
-    fn new(file: &Path) -> Result<Self, redb::Error> {
+    /// All of the file is read, so that what is damaged is known before it is used.
+    fn new(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Self, redb::Error> {
+        // To open a pipe has effects, and may wait.
+        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a regular file").into());
+        }
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        #[cfg_attr(not(test), expect(unused_mut, reason = "only tests add faults"))]
+        let mut backend = CheckedFile::new(options.open(file)?)?;
+        #[cfg(test)]
+        {
+            backend.faults = faults.clone();
+        }
         let database = Database::builder()
             .set_cache_size(CACHE)
-            .create_with_backend(FileBackend::new(options.open(file)?)?)?;
+            .set_check_integrity_on_open(true)
+            .create_with_backend(backend)?;
         let writing = database.begin_write()?;
         let (mut bytes, mut next) = (0_u64, 0);
         {
@@ -316,5 +470,28 @@ fn word(bytes: &[u8]) -> (u64, &[u8]) {
     match bytes.split_first_chunk() {
         Some((word, rest)) => (u64::from_be_bytes(*word), rest),
         None => (0, bytes),
+    }
+}
+
+/// A disk that is full, for tests.
+#[cfg(test)]
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faults(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+#[cfg(test)]
+impl Faults {
+    pub(super) fn set_full(&self, is_full: bool) {
+        self.0.store(is_full, std::sync::atomic::Ordering::Release);
+    }
+
+    pub(super) fn write(&self) -> io::Result<()> {
+        if self.0.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn grow(&self, before: u64, now: u64) -> io::Result<()> {
+        if now > before { self.write() } else { Ok(()) }
     }
 }

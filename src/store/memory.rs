@@ -43,8 +43,12 @@ impl Memory {
         self.entries.get(key).cloned()
     }
 
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The oldest values from the number `from` on: at most `count`, and no more once they have this many bytes.
-    #[cfg(feature = "redis")]
     pub(super) fn oldest(&self, from: u64, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
         let mut bytes = 0;
         let entries = self

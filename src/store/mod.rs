@@ -5,8 +5,9 @@
 //! get ─▶ Memory, else the same
 //! ```
 //!
-//! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a server. A value
-//! that cannot be written stays in memory until newer ones displace it. Nothing is created on disk before the first value is put.
+//! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a server. What is in
+//! memory is what is not written yet: while that fails, it is tried again, in the order of the values, until newer ones displace them.
+//! Nothing is created on disk before the first value is put.
 //!
 //! `Stores` says where values are: in files on this machine, or on a Redis or Valkey server, which several instances share. Each
 //! kind of state has its `Space` there, and only a server has `SharedLimits` and `SharedText`.
@@ -14,6 +15,7 @@
 //! All functions of a [`Store`] block, some on the disk or the network: async code calls those from a thread for blocking work.
 
 mod address;
+mod checked;
 mod disk;
 mod memory;
 #[cfg(feature = "redis")]
@@ -23,6 +25,7 @@ mod shared_limits;
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "without servers, nobody makes or reads these"))]
 mod shared_text;
 mod spaces;
+mod writing;
 
 use std::{
     fmt,
@@ -103,19 +106,43 @@ impl Owner {
 }
 
 /// Why the store cannot be used.
-#[derive(Debug)]
-pub struct StoreError(String);
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    reason: String,
+    trouble: Trouble,
+}
+
+/// What kind of trouble it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    /// The store has failed, and may work the next time.
+    Failed,
+    /// There is a file, but this process cannot open it. It has written nothing to it.
+    Unusable,
+    /// Another process has the file.
+    Busy,
+}
 
 impl StoreError {
     /// For this reason.
     pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self(reason.into())
+        Self { reason: reason.into(), trouble: Trouble::Failed }
+    }
+
+    /// Whether there is a file that cannot be opened, so that values are in memory only.
+    pub(crate) fn is_unusable(&self) -> bool {
+        self.trouble == Trouble::Unusable
+    }
+
+    /// Whether another process has the file.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.trouble == Trouble::Busy
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -144,7 +171,7 @@ pub struct EmbeddedStore {
 
 struct Writer {
     /// Dropping it ends the thread.
-    wanted: mpsc::Sender<Key>,
+    wake: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
@@ -162,43 +189,44 @@ impl EmbeddedStore {
         Self::in_file(settings, Space::Responses.file(), on_failure)
     }
 
-    /// The same in a file of this name. A file has one store at a time.
+    /// The same in a file of this name. A file has one store at a time. If there is one, the thread begins to read it.
     pub(crate) fn in_file(settings: StoreSettings, file: &str, on_failure: OnFailure) -> Self {
         let memory = Mutex::new(Memory::new(settings.max_bytes.min(MAX_MEMORY)));
-        let disk = Mutex::new(Disk::new(
-            settings.folder.as_ref().map(|folder| folder.join(file)),
-            settings.max_bytes,
-        ));
-        Self { shared: Arc::new(Shared { settings, memory, disk, on_failure }), writer: Mutex::new(None) }
+        let disk = Disk::new(settings.folder.as_ref().map(|folder| folder.join(file)), settings.max_bytes);
+        let exists = disk.exists();
+        let shared = Shared { settings, memory, disk: Mutex::new(disk), on_failure };
+        let store = Self { shared: Arc::new(shared), writer: Mutex::new(None) };
+        if exists {
+            store.wake();
+        }
+        store
     }
 
-    /// Tells the thread of a new value; starts it with the first one.
-    fn wake(&self, key: Key) {
+    /// Tells the thread that there is something to write; starts it if there is none.
+    fn wake(&self) {
         let mut writer = lock(&self.writer);
         if writer.is_none() {
-            let (wanted, keys) = mpsc::channel();
+            let (wake, woken) = mpsc::sync_channel(1);
             let shared = Arc::clone(&self.shared);
-            let started =
-                thread::Builder::new().name("toolwire-store".into()).spawn(move || write(&shared, &keys));
+            let started = thread::Builder::new()
+                .name("toolwire-store".into())
+                .spawn(move || writing::run(&shared, &woken));
             match started {
-                Ok(thread) => *writer = Some(Writer { wanted, thread }),
+                Ok(thread) => *writer = Some(Writer { wake, thread }),
                 Err(error) => {
                     tracing::error!(%error, "the store has no thread; values are kept in memory only")
                 }
             }
         }
         if let Some(writer) = &*writer {
-            // Fails if the thread has panicked. The value stays in memory.
-            let _ = writer.wanted.send(key);
+            // Fails if it is to be woken already, or has panicked. The value stays in memory.
+            let _ = writer.wake.try_send(());
         }
     }
 }
 
 /// Bytes of values that wait to be written, or that cannot be.
 const MAX_MEMORY: usize = 64 << 20;
-
-/// Values that are written at once.
-const BATCH: usize = 64;
 
 impl Store for EmbeddedStore {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
@@ -212,18 +240,22 @@ impl Store for EmbeddedStore {
 
     fn put(&self, key: Key, value: Bytes, now: u64) {
         let expires = now.saturating_add(self.shared.settings.ttl.as_secs());
-        let lost = lock(&self.shared.memory).put(key.clone(), value, expires);
+        let lost = lock(&self.shared.memory).put(key, value, expires);
         self.shared.lost(lost);
         if self.shared.settings.folder.is_some() {
-            self.wake(key);
+            self.wake();
         }
     }
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
         let in_memory = lock(&self.shared.memory).remove(key, now);
         // The thread holds the disk from when it looks at the memory until the value is written, so this removes it then.
-        let on_disk = lock(&self.shared.disk).remove(&key.bytes, now)?;
-        Ok(in_memory || on_disk)
+        match lock(&self.shared.disk).remove(&key.bytes, now) {
+            Ok(on_disk) => Ok(in_memory || on_disk),
+            // Nothing of this process is in that file.
+            Err(error) if in_memory && error.trouble != Trouble::Failed => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -231,33 +263,6 @@ impl Shared {
     fn lost(&self, count: u64) {
         if count > 0 {
             (self.on_failure)(count);
-        }
-    }
-}
-
-/// The thread: writes values until the store is dropped, and then those that are left.
-fn write(shared: &Shared, keys: &mpsc::Receiver<Key>) {
-    while let Ok(key) = keys.recv() {
-        let mut batch = vec![key];
-        batch.extend(keys.try_iter().take(BATCH));
-        let mut disk = lock(&shared.disk);
-        let entries = {
-            let memory = lock(&shared.memory);
-            let entry = |key: Key| memory.entry(&key).map(|entry| (key, entry));
-            batch.into_iter().filter_map(entry).collect::<Vec<_>>()
-        };
-        let values = entries.iter().map(|(key, entry)| (&*key.bytes, entry.expires, &*entry.value));
-        let newest = entries.iter().map(|(_, entry)| entry.expires).max().unwrap_or(0);
-        let now = newest.saturating_sub(shared.settings.ttl.as_secs());
-        match disk.put(values, now) {
-            Ok(()) => {
-                let mut memory = lock(&shared.memory);
-                entries.iter().for_each(|(key, entry)| memory.written(key, entry.number));
-            }
-            Err(error) => {
-                tracing::error!(%error, values = entries.len(), "stored values could not be written to disk");
-                shared.lost(u64::try_from(entries.len()).unwrap_or(u64::MAX));
-            }
         }
     }
 }
@@ -270,8 +275,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Waits until everything is written.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        if let Some(Writer { wanted, thread }) = lock(&self.writer).take() {
-            drop(wanted);
+        if let Some(Writer { wake, thread }) = lock(&self.writer).take() {
+            drop(wake);
             // An error means that the thread panicked, and so has ended.
             let _ = thread.join();
         }

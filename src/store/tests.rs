@@ -2,17 +2,19 @@
 
 use std::{
     fs,
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
 };
 
 use super::*;
 
-fn settings(folder: Option<&std::path::Path>) -> StoreSettings {
-    let folder = folder.map(std::path::Path::to_owned);
+fn settings(folder: Option<&Path>) -> StoreSettings {
+    let folder = folder.map(Path::to_owned);
     StoreSettings { folder, max_bytes: 10_000, ttl: Duration::from_secs(100) }
 }
 
-fn store(folder: Option<&std::path::Path>) -> EmbeddedStore {
+fn store(folder: Option<&Path>) -> EmbeddedStore {
     EmbeddedStore::new(settings(folder), Box::new(|_| ()))
 }
 
@@ -134,8 +136,8 @@ fn file_that_cannot_be_used_leaves_values_in_memory() {
     let store = EmbeddedStore::new(settings(Some(&blocked)), Box::new(on_failure));
     store.put(key(1, "x"), Bytes::from_static(b"one"), 0);
     assert_eq!(text(&store, &key(1, "x"), 0).as_deref(), Some("one"));
-    if let Some(Writer { wanted, thread }) = lock(&store.writer).take() {
-        drop(wanted);
+    if let Some(Writer { wake, thread }) = lock(&store.writer).take() {
+        drop(wake);
         thread.join().unwrap();
     }
     assert_eq!(text(&store, &key(1, "x"), 0).as_deref(), Some("one"));
@@ -151,5 +153,191 @@ fn second_process_at_the_same_file_keeps_its_own_values() {
     }
     for (store, value) in [(&first, "one"), (&second, "two")] {
         assert_eq!(text(store, &key(1, value), 0).as_deref(), Some(value));
+    }
+}
+
+/// Waits for the thread of a store.
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn waiting(store: &EmbeddedStore) -> usize {
+    lock(&store.shared.memory).len()
+}
+
+#[test]
+fn values_of_a_full_disk_are_written_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let failures = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&failures);
+    let on_failure = move |count| _ = counted.fetch_add(count, Ordering::Relaxed);
+    let settings = StoreSettings { max_bytes: 1 << 20, ..settings(Some(folder.path())) };
+    let first = EmbeddedStore::new(settings.clone(), Box::new(on_failure));
+    let faults = lock(&first.shared.disk).faults.clone();
+    let put = |name: &str, value: &'static str| first.put(key(1, name), Bytes::from(value), 0);
+    for round in 0..3 {
+        put("before", "one");
+        put("newer", "one");
+        wait("written", || waiting(&first) == 0);
+        faults.set_full(true);
+        put("newer", "two");
+        (0..100).for_each(|number| put(&format!("{round} {number}"), "three"));
+        let failed = failures.load(Ordering::Relaxed);
+        wait("failed", || failures.load(Ordering::Relaxed) > failed);
+        // To open the file again takes room, too. It is not said that there is no such value.
+        let before = first.get(&key(1, "before"), 0);
+        assert!(
+            before
+                .as_ref()
+                .map_or_else(|error| !error.is_unusable(), |before| before.as_deref() == Some(b"one"))
+        );
+        put("newer", "four");
+        faults.set_full(false);
+        wait("written again", || waiting(&first) == 0);
+        assert_eq!(text(&first, &key(1, "newer"), 0).as_deref(), Some("four"));
+    }
+    faults.set_full(true);
+    put("last", "five");
+    put("newer", "six");
+    let failed = failures.load(Ordering::Relaxed);
+    wait("failed", || failures.load(Ordering::Relaxed) > failed);
+    faults.set_full(false);
+    drop(first);
+    let second = EmbeddedStore::new(settings, Box::new(|_| ()));
+    for (name, value) in
+        [("before", "one"), ("newer", "six"), ("0 99", "three"), ("2 0", "three"), ("last", "five")]
+    {
+        assert_eq!(text(&second, &key(1, name), 0).as_deref(), Some(value), "{name}");
+    }
+}
+
+/// The bytes of a file with `count` values.
+fn filled(count: usize) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = StoreSettings { max_bytes: 1 << 20, ..settings(Some(folder.path())) };
+    let store = EmbeddedStore::new(settings, Box::new(|_| ()));
+    (0..count).for_each(|number| store.put(key(1, &number.to_string()), Bytes::from(vec![b'x'; 3000]), 0));
+    drop(store);
+    fs::read(folder.path().join("store.redb")).unwrap()
+}
+
+/// Changes a file as a bad disk or copy does.
+fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
+    const PAGE: usize = 4096;
+    let page = |random: &mut fastrand::Rng| random.usize(0..bytes.len() / PAGE) * PAGE;
+    let (from, to) = (page(random), page(random));
+    match random.usize(0..7) {
+        0 => bytes.truncate(random.usize(0..bytes.len())),
+        1 => bytes[to..to + PAGE].fill(0),
+        2 => bytes.copy_within(from..from + PAGE, to),
+        3 => bytes[..random.usize(1..600)].fill_with(|| random.u8(..)),
+        4 => bytes[to..].fill(0xff),
+        bits => {
+            for _ in 0..[0, 0, 0, 0, 0, 1, 500][bits] + random.usize(1..20) {
+                let at = random.usize(0..bytes.len());
+                bytes[at] ^= 1 << random.u8(0..8);
+            }
+        }
+    }
+}
+
+/// Whatever happens to a file: the store reads it or begins a fresh one, and works.
+#[test]
+fn damaged_files_are_read_or_set_aside() {
+    let whole = filled(60);
+    let mut random = fastrand::Rng::with_seed(7);
+    for round in 0..200 {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store.redb");
+        let mut bytes = whole.clone();
+        damage(&mut bytes, &mut random);
+        fs::write(&file, bytes).unwrap();
+        let first = store(Some(folder.path()));
+        for number in 0..60 {
+            let value = first.get(&key(1, &number.to_string()), 0).expect("a store that can be read");
+            assert!(value.is_none_or(|value| value.iter().all(|byte| *byte == b'x')), "{round}");
+        }
+        first.put(key(1, "new"), Bytes::from_static(b"one"), 0);
+        drop(first);
+        let second = store(Some(folder.path()));
+        assert_eq!(text(&second, &key(1, "new"), 0).as_deref(), Some("one"), "{round}");
+    }
+}
+
+/// redb has a small cache in tests, so that most of it is read again.
+#[test]
+fn file_that_is_damaged_while_it_is_used_is_set_aside() {
+    let whole = filled(60);
+    let mut random = fastrand::Rng::with_seed(8);
+    for round in 0..50 {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store.redb");
+        fs::write(&file, &whole).unwrap();
+        let first = store(Some(folder.path()));
+        assert!(first.get(&key(1, "0"), 0).unwrap().is_some());
+        let mut bytes = whole.clone();
+        damage(&mut bytes, &mut random);
+        let in_place = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        in_place.set_len(bytes.len() as u64).unwrap();
+        std::io::Write::write_all(&mut &in_place, &bytes).unwrap();
+        for number in 0..60 {
+            let value = first.get(&key(1, &number.to_string()), 0).expect("a store that can be read");
+            assert!(value.is_none_or(|value| value.iter().all(|byte| *byte == b'x')), "{round}");
+        }
+        first.put(key(1, "new"), Bytes::from_static(b"one"), 0);
+        wait("written", || waiting(&first) == 0);
+        assert_eq!(text(&first, &key(1, "new"), 0).as_deref(), Some("one"), "{round}");
+        drop(first);
+        let second = store(Some(folder.path()));
+        assert_eq!(text(&second, &key(1, "new"), 0).as_deref(), Some("one"), "{round}");
+    }
+}
+
+#[test]
+fn damaged_files_are_kept_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    for content in ["one", "two", "three"] {
+        fs::write(folder.path().join("store.redb"), content.repeat(1000)).unwrap();
+        assert_eq!(text(&store(Some(folder.path())), &key(1, "x"), 0), None);
+    }
+    for (name, content) in [("damaged", "one"), ("damaged.2", "two"), ("damaged.3", "three")] {
+        let path = folder.path().join(format!("store.redb.{name}"));
+        assert_eq!(fs::read_to_string(path).unwrap(), content.repeat(1000), "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_a_file_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.redb");
+    fs::create_dir(&file).unwrap();
+    let store = store(Some(folder.path()));
+    assert!(store.get(&key(1, "x"), 0).unwrap_err().is_unusable());
+    store.put(key(1, "x"), Bytes::from_static(b"one"), 0);
+    assert_eq!(text(&store, &key(1, "x"), 0).as_deref(), Some("one"));
+    assert!(store.remove(&key(1, "x"), 0).unwrap());
+    assert!(file.is_dir());
+}
+
+#[test]
+fn file_of_a_process_that_has_ended_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = store(Some(folder.path()));
+    first.put(key(1, "first"), Bytes::from_static(b"one"), 0);
+    wait("written", || waiting(&first) == 0);
+    let second = store(Some(folder.path()));
+    second.put(key(1, "second"), Bytes::from_static(b"two"), 0);
+    for _ in 0..3 {
+        assert!(second.get(&key(1, "first"), 0).unwrap_err().is_busy());
+    }
+    assert_eq!(text(&second, &key(1, "second"), 0).as_deref(), Some("two"));
+    drop(first);
+    wait("written", || waiting(&second) == 0);
+    for (name, value) in [("first", "one"), ("second", "two")] {
+        assert_eq!(text(&second, &key(1, name), 0).as_deref(), Some(value));
     }
 }

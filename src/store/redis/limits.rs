@@ -144,7 +144,7 @@ impl Settlements {
 impl SharedLimits for RedisServer {
     fn admit(&self, demand: Demand) -> Asked<Result<Verdict, StoreError>> {
         if self.inner.servers.is_away(slot(demand.owner)) {
-            return Box::pin(async { Err(StoreError("the server is away".into())) });
+            return Box::pin(async { Err(StoreError::new("the server is away")) });
         }
         let inner = Arc::clone(&self.inner);
         // If the request is gone, its lease ends with the answer.

@@ -112,7 +112,7 @@ impl RedisServer {
             let _ = give.send(work.await);
         });
         Box::pin(
-            async move { take.await.unwrap_or_else(|_| Err(StoreError("the store has been closed".into()))) },
+            async move { take.await.unwrap_or_else(|_| Err(StoreError::new("the store has been closed"))) },
         )
     }
 }

@@ -90,7 +90,7 @@ impl Values {
             // An error means that nobody waits any more.
             let _ = give.send(work.await);
         });
-        take.recv().unwrap_or_else(|_| Err(StoreError("the store has been closed".into())))
+        take.recv().unwrap_or_else(|_| Err(StoreError::new("the store has been closed")))
     }
 
     /// What waits to be written under these keys.

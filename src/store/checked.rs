@@ -1,0 +1,157 @@
+//! [`CheckedFile`]: the file below redb, which notices that a block is not what was written to it.
+//!
+//! redb verifies what it reads when it opens a file. Later it trusts its pages, and may panic if they have changed since. So the
+//! sum of each block is remembered from when it was read or written first: a read of another one fails, as for a damaged file.
+
+use std::{
+    fs::File,
+    hash::{DefaultHasher, Hasher},
+    io,
+    ops::Bound,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
+
+/// Bytes of a block: a page of redb's.
+const BLOCK: usize = 4096;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct CheckedFile {
+    file: FileBackend,
+    /// By the number of the block. 0: it is not known.
+    sums: Mutex<Vec<u64>>,
+    #[cfg(test)]
+    pub(super) faults: super::disk::Faults,
+}
+
+impl CheckedFile {
+    pub(super) fn new(file: File) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            file: FileBackend::new(file)?,
+            sums: Mutex::default(),
+            #[cfg(test)]
+            faults: super::disk::Faults::default(),
+        })
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is known of the blocks that these bytes touch.
+    fn forget(&self, offset: u64, bytes: &[u8]) {
+        let (first, end) =
+            (number(offset), number(offset.saturating_add(size(bytes.len()))).saturating_add(1));
+        let mut sums = self.sums();
+        let end = end.min(sums.len());
+        sums.get_mut(first..end).unwrap_or_default().fill(0);
+    }
+
+    /// Remembers the whole blocks of these bytes. Returns whether they are those that are known.
+    fn learn(&self, offset: u64, bytes: &[u8]) -> bool {
+        let mut sums = self.sums();
+        for (number, block) in whole_blocks(offset, bytes) {
+            if sums.len() <= number {
+                sums.resize(number + 1, 0);
+            }
+            let sum = sum(block);
+            if let Some(known) = sums.get_mut(number) {
+                if *known != 0 && *known != sum {
+                    return false;
+                }
+                *known = sum;
+            }
+        }
+        true
+    }
+}
+
+fn size(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// The number of the block at `offset`.
+fn number(offset: u64) -> usize {
+    usize::try_from(offset / size(BLOCK)).unwrap_or(usize::MAX)
+}
+
+/// The blocks that are whole in these bytes, with their numbers.
+fn whole_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let first = offset.div_ceil(size(BLOCK));
+    let skipped = usize::try_from(first * size(BLOCK) - offset).unwrap_or(usize::MAX);
+    let blocks = bytes.get(skipped..).unwrap_or_default().chunks_exact(BLOCK);
+    let first = usize::try_from(first).unwrap_or(usize::MAX);
+    blocks.enumerate().map(move |(number, block)| (first.saturating_add(number), block))
+}
+
+/// Never 0.
+fn sum(block: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(block);
+    hasher.finish() | 1
+}
+
+impl StorageBackend for CheckedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)?;
+        if self.learn(offset, out) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the file has changed since it was written"))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        #[cfg(test)]
+        self.faults.grow(self.file.len()?, len)?;
+        self.sums().truncate(number(len));
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        // If it fails, nobody knows what was written.
+        self.forget(offset, data);
+        #[cfg(test)]
+        self.faults.write()?;
+        self.file.write(offset, data)?;
+        self.learn(offset, data);
+        Ok(())
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}
