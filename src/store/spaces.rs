@@ -15,6 +15,8 @@ pub(crate) enum Space {
     TurnStates,
     /// What clients with names have used.
     Usage,
+    /// The same once more, in case that the other file is damaged.
+    UsageCopy,
     /// Results of hosted tools.
     Results,
 }
@@ -27,6 +29,7 @@ impl Space {
             Self::Deferred => "deferred.redb",
             Self::TurnStates => "turn_states.redb",
             Self::Usage => "usage.redb",
+            Self::UsageCopy => "usage_copy.redb",
             Self::Results => "results.redb",
         }
     }
@@ -38,7 +41,7 @@ impl Space {
             Self::Responses => "toolwire:response:",
             Self::Deferred => "toolwire:deferred:",
             Self::TurnStates => "toolwire:turn:",
-            Self::Usage => "toolwire:usage:",
+            Self::Usage | Self::UsageCopy => "toolwire:usage:",
             Self::Results => "toolwire:result:",
         }
     }

@@ -13,6 +13,7 @@
 
 mod bucket;
 mod refusal;
+mod saved;
 mod together;
 mod usage;
 
@@ -21,16 +22,15 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use bytes::Bytes;
 use http::HeaderMap;
 
 pub(crate) use self::usage::{Counts, CountsByModel};
 use self::{
     bucket::{Bucket, Taken},
     refusal::{Exceeded, Levels},
+    saved::{SavedCounts, Unread},
     together::Held,
     usage::{BudgetRefusal, MonthCounts, Usage},
 };
@@ -39,25 +39,21 @@ use crate::{
     config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name},
     dialect::ClientDialect,
     execute::ask::Payer,
-    store::{Key, Owner, Space, Spent, Store, Stores},
+    store::{Owner, Spent},
 };
-
-/// How long the counts of a month are kept.
-const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-
-/// Bytes of all counts.
-const MAX_BYTES: usize = 64 << 20;
 
 /// All clients with names, and where their counts outlive a restart.
 pub(super) struct Ledger {
     accounts: Mutex<HashMap<Arc<str>, Arc<Account>>>,
     counts: CountsOf,
+    /// Saved counts that could not be read yet, by the name of the account.
+    unread: Mutex<HashMap<Arc<str>, Unread>>,
 }
 
 /// Where the counts are.
 enum CountsOf {
     /// Here.
-    Instance(Arc<dyn Store>),
+    Instance(SavedCounts),
     /// On a server for all instances.
     All(Arc<Together>),
 }
@@ -65,15 +61,16 @@ enum CountsOf {
 impl Ledger {
     /// The clients whose counts are in `folder`; in memory only without one.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        let on_failure = |count| tracing::error!(count, "what clients have used could not be saved");
-        let stores = Stores::Embedded(folder);
-        let store = stores.open(Space::Usage, (MAX_BYTES, TTL), Box::new(on_failure));
-        Self { accounts: Mutex::default(), counts: CountsOf::Instance(store) }
+        Self::with(CountsOf::Instance(SavedCounts::new(folder)))
     }
 
     /// The clients whose counts are on a server.
     pub(super) fn shared(together: Together) -> Self {
-        Self { accounts: Mutex::default(), counts: CountsOf::All(Arc::new(together)) }
+        Self::with(CountsOf::All(Arc::new(together)))
+    }
+
+    fn with(counts: CountsOf) -> Self {
+        Self { accounts: Mutex::default(), counts, unread: Mutex::default() }
     }
 
     /// The account of `name`, which may use what `grant` says from now on. What it has used stays. Reads the disk when it sees a name
@@ -88,7 +85,7 @@ impl Ledger {
                     CountsOf::Instance(_) => None,
                     CountsOf::All(together) => Some(Arc::clone(together)),
                 };
-                Account::new(name, grant.clone(), self.saved(name, Month::of(now)), together)
+                Account::new(name, grant.clone(), self.saved(name, now), together)
             }
         };
         let account = Arc::new(account);
@@ -105,23 +102,40 @@ impl Ledger {
 
     /// Saves what has changed. It is on disk later, or when the ledger is dropped.
     pub(super) fn save(&self, now: u64) {
-        let CountsOf::Instance(store) = &self.counts else { return };
-        for account in self.list() {
+        let CountsOf::Instance(saved) = &self.counts else { return };
+        let accounts = self.list();
+        let mut unread = self.unread();
+        for account in accounts {
+            if let Some(own) = unread.get_mut(&account.name) {
+                let found = saved.read(&account.name, own, now);
+                found.inspect(|counts| account.usage.found(own.month, counts));
+                if !own.is_left() {
+                    unread.remove(&account.name);
+                }
+            }
             for (month, counts) in account.usage.changed() {
-                let value = serde_json::to_vec(&counts).unwrap_or_default();
-                store.put(key(&account.name, month), Bytes::from(value), now);
+                saved.write(&account.name, (month, &counts), unread.get(&account.name), now);
             }
         }
     }
 
-    /// The counts of a name in a month.
-    fn saved(&self, name: &str, month: Month) -> (Month, MonthCounts) {
-        let CountsOf::Instance(store) = &self.counts else { return (month, MonthCounts::default()) };
-        let read = store.get(&key(name, month), 0).unwrap_or_else(|error| {
-            tracing::error!(key = name, %error, "what the key has used cannot be read; it counts as nothing");
-            None
-        });
-        (month, read.and_then(|saved| serde_json::from_slice(&saved).ok()).unwrap_or_default())
+    /// The counts of a name in the month of `now`.
+    fn saved(&self, name: &str, now: u64) -> (Month, MonthCounts) {
+        let mut unread = Unread::of(Month::of(now));
+        let CountsOf::Instance(saved) = &self.counts else { return (unread.month, MonthCounts::default()) };
+        let counts = saved.read(name, &mut unread, now);
+        if unread.is_left() {
+            tracing::error!(
+                key = name,
+                "what the key has used cannot be read; until it can, it counts as nothing"
+            );
+            self.unread().insert(name.into(), unread);
+        }
+        (unread.month, counts.unwrap_or_default())
+    }
+
+    fn unread(&self) -> MutexGuard<'_, HashMap<Arc<str>, Unread>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accounts(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Account>>> {
@@ -133,10 +147,6 @@ impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ledger").field("accounts", &self.accounts()).finish_non_exhaustive()
     }
-}
-
-fn key(name: &str, month: Month) -> Key {
-    Key::new(owner_of_name(name), &format!("usage/{}", month.name()))
 }
 
 /// A client with a name.

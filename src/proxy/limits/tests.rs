@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use http::HeaderMap;
 use tokio::time::advance;
 
@@ -211,4 +213,69 @@ fn usage_that_older_versions_saved_is_read() {
         let counts = ledger.account("team", &grant, NOW).usage.current(NOW).0;
         assert_eq!((counts.requests, counts.input_tokens, counts.output_tokens), (2, 200, 40), "{version}");
     }
+}
+
+/// Whatever is wrong with one of the two files, and in turn with the other.
+#[test]
+fn damaged_file_of_usage_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
+    let ledger = || Ledger::new(Some(folder.path().to_owned()));
+    let used = |ledger: &Ledger| ledger.account("team", &grant, NOW).usage.current(NOW).0.tokens();
+    let mut expected = 0;
+    for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
+        let ledger = ledger();
+        assert_eq!(used(&ledger), expected, "{round}");
+        // Every second time nothing is used, so that the files agree without a change.
+        if round % 4 < 2 {
+            ledger.account("team", &grant, NOW).usage.add((70, 7), 0, NOW);
+            expected += 77;
+        }
+        ledger.save(NOW);
+        drop(ledger);
+        let path = folder.path().join(file);
+        match round % 5 {
+            0 => std::fs::write(path, [b'?'; 5000]).unwrap(),
+            1 => std::fs::write(path, "").unwrap(),
+            2 => std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(9000).unwrap(),
+            3 => std::fs::remove_file(path).unwrap(),
+            _ => {
+                let mut bytes = std::fs::read(&path).unwrap();
+                bytes.iter_mut().skip(512).step_by(300).for_each(|byte| *byte ^= 4);
+                std::fs::write(path, bytes).unwrap();
+            }
+        }
+    }
+    assert_eq!(used(&ledger()), expected);
+}
+
+/// As when a server is started before the one before has ended.
+#[test]
+fn usage_that_another_process_holds_is_counted_when_it_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let grant = Grant { models: Vec::new(), limits: KeyLimits::default() };
+    let ledger = || Ledger::new(Some(folder.path().to_owned()));
+    let used = |ledger: &Ledger| ledger.account("team", &grant, NOW).usage.current(NOW).0.tokens();
+    let first = ledger();
+    first.account("team", &grant, NOW).usage.add((100, 0), 0, NOW);
+    first.save(NOW);
+    drop(first);
+    let first = ledger();
+    assert_eq!(used(&first), 100);
+    let second = ledger();
+    second.account("team", &grant, NOW).usage.add((7, 0), 0, NOW);
+    second.save(NOW);
+    assert_eq!(used(&second), 7);
+    first.account("team", &grant, NOW).usage.add((10, 0), 0, NOW);
+    first.save(NOW);
+    drop(first);
+    let begun = std::time::Instant::now();
+    while used(&second) == 7 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+        second.save(NOW);
+    }
+    assert_eq!(used(&second), 117);
+    drop(second);
+    assert_eq!(used(&ledger()), 117);
 }

@@ -36,6 +36,11 @@ impl Counts {
         self.input_tokens = self.input_tokens.saturating_add(input);
         self.output_tokens = self.output_tokens.saturating_add(output);
     }
+
+    fn merge(&mut self, other: Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.add((other.input_tokens, other.output_tokens));
+    }
 }
 
 /// Counts by the name of the configuration entry.
@@ -52,6 +57,14 @@ pub(super) struct MonthCounts {
 }
 
 impl MonthCounts {
+    /// Counts these, too.
+    fn merge(&mut self, other: &Self) {
+        self.all.merge(other.all);
+        for (name, counts) in &other.models {
+            self.of_model(name).merge(*counts);
+        }
+    }
+
     fn of_model(&mut self, name: &str) -> &mut Counts {
         self.models.entry(name.to_owned()).or_default()
     }
@@ -191,6 +204,18 @@ impl Usage {
     /// The counts of a month are these, as another place knows. It knows nothing of models.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
         self.months().at(month).all = counts;
+    }
+
+    /// These counts of a month were used before, as was found out only now.
+    pub(super) fn found(&self, month: Month, counts: &MonthCounts) {
+        let mut months = self.months();
+        let Months { current, other, .. } = &mut *months;
+        if let Some((_, known)) =
+            [Some(current), other.as_mut()].into_iter().flatten().find(|(own, _)| *own == month)
+        {
+            known.merge(counts);
+            self.is_changed.store(true, Ordering::Release);
+        }
     }
 
     /// The counts that have changed since this was called last.
