@@ -3,7 +3,7 @@
 //! A piece waits until the line in which it ends is complete, since a secret may be cut into two pieces but not into two lines, and
 //! until the last word of a streamed text has ended, since a model writes a secret token by token.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use super::{Redactor, spread::Spread};
 
@@ -60,6 +60,9 @@ impl Pieces {
     /// Those of `pass`.
     pub(crate) fn finish<E>(&mut self, pass: impl FnMut(&[u8], Duration) -> Result<(), E>) -> Result<(), E> {
         self.cover(self.held.len() - self.covered);
+        let mut found = Vec::new();
+        self.spread.end(&self.redactor, &mut found);
+        self.mask(found);
         self.pass(self.covered, pass)
     }
 
@@ -92,12 +95,17 @@ impl Pieces {
             at += line.len();
         }
         self.redactor.cover(open);
+        self.mask(found);
+        self.covered += len;
+    }
+
+    /// Covers these places of the body.
+    fn mask(&mut self, found: Vec<Range<usize>>) {
         for place in found {
             let place = place.start.saturating_sub(self.passed)..place.end.saturating_sub(self.passed);
             if let Some(secret) = self.held.get_mut(place) {
                 secret.fill(b'x');
             }
         }
-        self.covered += len;
     }
 }
