@@ -174,8 +174,9 @@ impl Client {
     /// Sends a request and reads the stream to its end. Returns its bytes.
     fn ask(&mut self, body: &str) -> Result<usize, Box<dyn Error>> {
         let length = body.len();
-        let head =
-            format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
         self.0.write_all((head + body).as_bytes())?;
         let (mut data, mut piece) = (Vec::new(), [0; 4096]);
         while !data.ends_with(b"\r\n0\r\n\r\n") {

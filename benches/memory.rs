@@ -125,7 +125,7 @@ impl Stream {
         let mut stream = TcpStream::connect(address)?;
         write!(
             stream,
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n\
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         )?;

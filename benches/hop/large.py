@@ -92,7 +92,7 @@ def times(port, requests):
 
 def one_by_one(port, requests):
     sent, upstream = body(), sink()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}\r\n\r\n"
     client = socket.create_connection(("127.0.0.1", port), 30)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     first, last = [], []

@@ -218,6 +218,8 @@ pub struct Config {
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
+    /// Names by which clients that need no key reach the server, beside those of this machine.
+    pub hosts: Vec<String>,
     /// The folder for what outlives a restart. `None`: the user has no folder for state.
     pub state_dir: Option<PathBuf>,
     /// Where state is kept that outlives a request: responses that clients continue, limits, and more.

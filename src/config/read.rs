@@ -42,6 +42,7 @@ pub(super) struct Root {
     pub(super) listen: Vec<SocketAddr>,
     pub(super) api_keys: Vec<SecretString>,
     pub(super) cors_origins: Origins,
+    pub(super) hosts: Vec<String>,
     pub(super) state_dir: Option<String>,
     pub(super) store: StoreKind,
     pub(super) passthrough: Passthrough,
@@ -56,6 +57,7 @@ impl Default for Root {
             listen: vec![LISTEN],
             api_keys: Vec::new(),
             cors_origins: Origins::None,
+            hosts: Vec::new(),
             state_dir: None,
             store: StoreKind::Embedded,
             passthrough: Passthrough::default(),
@@ -97,6 +99,15 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         &mut root.cors_origins,
         origins::read,
         |origins| Some(origins.shown()),
+    );
+    keys.key(
+        Key::new(
+            "hosts",
+            "names by which clients reach toolwire if they need no key, beside `localhost`: `[\"host.docker.internal\"]`, or that of \
+             a proxy in front. Requests for other hosts get 403, since [web pages](keys.md#without-keys) can send those. With keys \
+             every host is served",
+        ),
+        Field::Texts(&mut root.hosts),
     );
     keys.special(
         Key::new(
@@ -231,6 +242,7 @@ pub(super) fn config<'a>(
             failover: own_failover,
             formats,
             cors_origins: top.cors_origins,
+            hosts: top.hosts,
             state_dir: top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment)),
             store: top.store,
             passthrough: top.passthrough,

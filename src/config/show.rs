@@ -66,6 +66,7 @@ impl Config {
             listen: self.listen.clone(),
             api_keys: self.api_keys.clone(),
             cors_origins: self.cors_origins.clone(),
+            hosts: self.hosts.clone(),
             state_dir: self.state_dir.as_ref().map(|folder| folder.display().to_string()),
             store: self.store.clone(),
             passthrough: self.passthrough.clone(),

@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -78,6 +79,8 @@ pub(crate) struct Access {
     path: String,
     route: &'static str,
     key: Option<Arc<str>>,
+    /// The address of a client whose key was refused.
+    peer: Option<IpAddr>,
     asked: Option<String>,
     target: Option<Target>,
     stream: bool,
@@ -138,6 +141,7 @@ impl Access {
             path: clip(path, MAX_WORD).into_owned(),
             route,
             key: None,
+            peer: None,
             asked: None,
             target: None,
             stream: false,
@@ -216,6 +220,11 @@ impl Access {
     /// The name of the configuration entry that the request is for, or went to last.
     pub(crate) fn model(&self) -> Option<&str> {
         Some(&*self.target.as_ref()?.model)
+    }
+
+    /// The key of a client at `peer` is missing or wrong.
+    pub(crate) fn refused(&mut self, peer: IpAddr) {
+        self.peer = Some(peer.to_canonical());
     }
 
     /// Records the name of the client's key.
@@ -461,6 +470,7 @@ impl Access {
             method = self.method.as_str(),
             path = self.path,
             key = self.key.as_deref(),
+            peer = self.peer.map(display),
             model = self.asked,
             entry = self.target.as_ref().map(|target| target.model.as_str()),
             upstream = self.target.as_ref().map(|target| target.upstream.name.as_str()),

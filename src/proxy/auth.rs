@@ -8,6 +8,7 @@ mod watch;
 use std::{
     collections::HashMap,
     io,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard},
 };
 
@@ -15,7 +16,10 @@ use http::{HeaderMap, HeaderValue, header};
 use secrecy::ExposeSecret;
 
 use self::watch::Watch;
-use super::limits::{Account, Ledger};
+use super::{
+    limits::{Account, Ledger},
+    tries::WrongKeys,
+};
 use crate::{
     config::{
         ClientKey, Config, KeyDigest, KeyFile,
@@ -85,6 +89,7 @@ struct Holder {
 #[derive(Debug)]
 pub(super) struct Keys {
     shared: Arc<Shared>,
+    wrong: WrongKeys,
     _watch: Option<Watch>,
 }
 
@@ -123,7 +128,7 @@ impl Keys {
             None => shared.changed(|_| (), now),
         }
         let watch = shared.file.is_some().then(|| Watch::start(Arc::clone(&shared))).transpose()?;
-        Ok(Self { shared, _watch: watch })
+        Ok(Self { shared, wrong: WrongKeys::new("clients"), _watch: watch })
     }
 
     /// From now on, the keys are those of this configuration, and those of the file.
@@ -134,6 +139,11 @@ impl Keys {
             // The configuration says so, and only loopback addresses are listened on.
             *self.shared.ring() = None;
         }
+    }
+
+    /// Whether everyone may, without a key.
+    pub(super) fn are_not_needed(&self) -> bool {
+        self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
     /// Who sends a request with these headers at `now`, in seconds of Unix time. If there are no keys, everyone may. `session` is
@@ -157,6 +167,26 @@ impl Keys {
             Some(session) => Caller { owner: owner_of_session(session), ..caller },
             None => caller,
         })
+    }
+
+    /// Counts the wrong key that a request from `peer` shows, if it shows one. `may_be_bearer`: `Authorization` may have it.
+    ///
+    /// # Errors
+    /// There were too many. How many seconds to wait.
+    pub(super) fn count_wrong(
+        &self,
+        (headers, may_be_bearer): (&HeaderMap, bool),
+        peer: IpAddr,
+    ) -> Result<(), u64> {
+        match shown_key(headers, may_be_bearer) {
+            Ok(Some(key)) => self.wrong.count(key, peer),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Forgets the wrong keys from `peer`, which has shown a right one.
+    pub(super) fn forget_wrong(&self, peer: IpAddr) {
+        self.wrong.forget(peer);
     }
 
     /// toolwire itself as the client `name`, at `now` in seconds of Unix time. If there is a key with this name, its limits hold.

@@ -56,6 +56,11 @@ impl Grant {
         }
     }
 
+    /// Whether the request's origin is an allowed one.
+    pub(super) fn is_some(&self) -> bool {
+        self.origin.is_some()
+    }
+
     /// Whether a request with `method` and `headers` is a preflight request of an allowed origin.
     pub(super) fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
         self.origin.is_some()

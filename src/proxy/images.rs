@@ -5,12 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tokio::task::spawn_blocking;
 
 use super::{
     reply::{self, ReplyBody},
     routes::DEFAULT_DIALECT,
+    web_pages,
 };
 use crate::{
     execute::files::{self, ImageFiles},
@@ -26,6 +27,14 @@ pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
         ip => ip,
     };
     format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// Whether a page shows the image by a request with `headers`, or a link leads to it. Any page that knows its name may: images are
+/// made for texts that pages show.
+pub(super) fn is_shown(headers: &HeaderMap) -> bool {
+    let is_shown = web_pages::is_of_image(headers) || web_pages::is_navigation(headers);
+    // Of a script, or of a form that another page submits, the browser names the origin.
+    is_shown && !headers.contains_key(header::ORIGIN)
 }
 
 /// The image `name`, which is as the client wrote it in the path.

@@ -55,9 +55,11 @@ mod servers;
 mod service;
 mod stored;
 pub mod tap;
+mod tries;
 mod turn;
 mod turn_states;
 mod upstream;
+pub(crate) mod web_pages;
 mod worker;
 
 pub use admin::{Bench, BenchRun, BenchWish};

@@ -35,6 +35,10 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
     match (authority, hosts.next(), hosts.next()) {
         (_, _, Some(_)) => Err(refused("the request has more than one `Host` header", "host")),
+        // A browser's request has no user name there (section 8.3.1).
+        (Some(authority), _, _) if !is_host(authority.as_str().as_bytes()) => {
+            Err(refused("the request's `:authority` is not a host name or address", "host"))
+        }
         (_, Some(host), None) if !is_host(host.as_bytes()) => {
             Err(refused("the request's `Host` header is not a host name or address", "host"))
         }

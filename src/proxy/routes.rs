@@ -162,6 +162,11 @@ impl Route {
         matches!(self, Self::Generate(_) | Self::Passthrough(_))
     }
 
+    /// Whether its requests have a body of JSON that toolwire reads for a model.
+    pub(super) fn takes_json(&self) -> bool {
+        matches!(self, Self::Generate(_) | Self::CountTokens(_))
+    }
+
     /// The path as the log shows it. Who knows the name of an image may see it.
     pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
         if matches!(self, Self::Image(_)) { files::PATH } else { path }

@@ -73,7 +73,7 @@ fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
     let body = body.to_string();
     let length = body.len();
     let head = format!(
-        "POST /v1/responses HTTP/1.0\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n"
+        "POST /v1/responses HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n"
     );
     socket.write_all((head + &body).as_bytes()).unwrap();
     let mut response = String::new();

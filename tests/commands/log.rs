@@ -39,7 +39,7 @@ fn logged(upstream: &str, model: &str, log_format: &str) -> String {
     let mut client = TcpStream::connect(&server.address).unwrap();
     let length = body.len();
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
     );
     client.write_all((head + &body).as_bytes()).unwrap();
     let mut response = String::new();
@@ -102,7 +102,8 @@ fn hostile_path_and_request_id_stay_in_their_places() {
     let id = b"x\tFAKE\x1b[31m\xe2\x80\xae";
     for log_format in ["text", "json"] {
         let mut head =
-            format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: ").into_bytes();
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-request-id: ")
+                .into_bytes();
         head.extend(id.iter().filter(|byte| **byte != 0x1b));
         head.extend(b"\r\n\r\n");
         let log = logged_head(&head, log_format);

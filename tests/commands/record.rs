@@ -107,7 +107,7 @@ fn recording_holds_no_secret_even_if_the_recorder_is_killed() {
     let mut socket = TcpStream::connect(&recorder.address).unwrap();
     write!(
         socket,
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

@@ -176,7 +176,7 @@ fn reloads_leave_nothing_behind_while_streams_are_open() {
         let mut stream = std::net::TcpStream::connect(&address).unwrap();
         write!(
             stream,
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{REQUEST}",
             REQUEST.len()
         )

@@ -99,7 +99,7 @@ fn ask(address: &str) -> Result<String, ErrorKind> {
     let asked = || {
         let mut socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(Duration::from_secs(60)))?;
-        socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
         let mut reply = String::new();
         socket.read_to_string(&mut reply)?;
         Ok(reply.lines().next().unwrap_or_default().to_owned())

@@ -48,7 +48,9 @@ fn ask(server: &Server, model: &str) -> TcpStream {
         format!(r#"{{"model":"{model}","stream":true,"messages":[{{"role":"user","content":"hi"}}]}}"#);
     let mut client = TcpStream::connect(&server.address).unwrap();
     let length = body.len();
-    let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
     client.write_all((head + &body).as_bytes()).unwrap();
     client
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{
     client::WHOLE,
-    http2::Http2,
+    http2::{Http2, JSON_POST},
     proxy::{Proxy, Setup},
     raw::{Raw, RawResponse, post},
     soon,
@@ -34,7 +34,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
         client.closed().await;
     }
     let mut client = Raw::connect(&proxy).await;
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     client
         .send(format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n{WHOLE}\r\n0\r\n", WHOLE.len()))
         .await;
@@ -73,7 +73,7 @@ async fn http2_request_body_that_misses_its_deadline_is_rejected() {
     let upstream = Upstream::start(at_once).await;
     let proxy = start(&upstream, |setup| setup.limits.body_timeout = Duration::from_millis(200)).await;
     let mut client = Http2::connect(&proxy).await;
-    client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    client.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     client.data(1, b"{", 0).await;
     assert_eq!(client.status().await, 408);
 }
@@ -183,7 +183,7 @@ async fn http2_streams_share_max_pending_bodies() {
     let mut client = Http2::connect(&proxy).await;
     // No more than the window that a connection begins with.
     for stream in [1, 3, 5, 7, 9] {
-        client.request(stream, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+        client.request(stream, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
         client.data(stream, &[b' '; 12_000], 0).await;
     }
     assert_eq!(client.status().await, 503);

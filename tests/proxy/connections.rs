@@ -32,8 +32,8 @@ impl Asked {
             Stream => post(STREAM, ""),
             Whole => post(WHOLE, ""),
             Models => get("/v1/models"),
-            Head => "HEAD /v1/models HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
-            Options => "OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
+            Head => "HEAD /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
+            Options => "OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
             Nowhere => get("/nowhere"),
             Mismatch => post("{", ""),
         }
@@ -208,7 +208,7 @@ async fn expect_100_continue_is_answered() {
 async fn chunked_request_may_be_followed_by_another() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let (one, two) = STREAM.split_at(20);
     let chunks = format!("{:x}\r\n{one}\r\n{:x};x=y\r\n{two}\r\n0\r\nx: y\r\n\r\n", one.len(), two.len());
     let bytes = head.to_owned() + &chunks + &Models.bytes();
@@ -425,7 +425,7 @@ async fn protocol_is_detected_byte_by_byte() {
     assert!(client.until("\x04").await.starts_with("\0\0"));
     for begun in ["P", "PR", "PRO", "PRI"] {
         let mut client = Raw::connect(&proxy).await;
-        client.send_pieces([begun.as_bytes(), b"ME /v1/models HTTP/1.1\r\nhost: x\r\n\r\n"]).await;
+        client.send_pieces([begun.as_bytes(), b"ME /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"]).await;
         assert_eq!(client.response().await.status, 405, "{begun}");
     }
 }
@@ -504,7 +504,7 @@ async fn ambiguous_requests_are_rejected() {
     ] {
         let mut client = Raw::connect(&proxy).await;
         client
-            .send(format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{lines}{hidden}{hidden}"))
+            .send(format!("POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{lines}{hidden}{hidden}"))
             .await;
         let rest = client.rest().await;
         assert!(rest.starts_with("HTTP/1.1 400 "), "{lines:?}: {rest}");

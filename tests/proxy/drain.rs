@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::support::{
     client::{Client, STREAM, chat_request, stream_error},
-    http2::Http2,
+    http2::{Http2, JSON_POST},
     proxy::Setup,
     raw::{Raw, get, post},
     soon,
@@ -49,7 +49,7 @@ async fn connections_that_wait_to_be_accepted_are_answered() {
     // The server has the thread of this test, so it accepts nothing meanwhile.
     let asked = |_| {
         let mut client = TcpStream::connect(proxy.addresses[0]).unwrap();
-        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         client
     };
     let clients: Vec<_> = (0..32).map(asked).collect();
@@ -135,7 +135,7 @@ async fn idle_server_stops_at_once() {
 async fn connections_without_an_open_response_are_closed_at_once() {
     let upstream = Upstream::start(at_once).await;
     for kept in [false, true] {
-        for begun in ["G", "GET /v1/models HTTP/1.1\r\n", "GET /v1/models HTTP/1.1\r\nhost: x\r\n"] {
+        for begun in ["G", "GET /v1/models HTTP/1.1\r\n", "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n"] {
             let mut proxy = Setup::new(upstream.address).start().await;
             let mut client = Raw::connect(&proxy).await;
             if kept {
@@ -188,12 +188,12 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     // response has ended.
     let _idle = Http2::connect(&proxy).await;
     let mut half_head = Http2::connect(&proxy).await;
-    half_head.request(1, "GET", "/v1/models", &[(":authority", "x")], 1).await;
+    half_head.request(1, "GET", "/v1/models", &[(":authority", "localhost")], 1).await;
     let mut half_body = Http2::connect(&proxy).await;
-    half_body.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    half_body.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     half_body.data(1, b"{", 0).await;
     let mut ended = Http2::connect(&proxy).await;
-    ended.request(1, "GET", "/healthz", &[(":authority", "x")], 5).await;
+    ended.request(1, "GET", "/healthz", &[(":authority", "localhost")], 5).await;
     ended.status().await;
     Client::new().get(&proxy, "/healthz").await.rest().await;
     proxy.stop();
@@ -207,7 +207,7 @@ async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let upstream = held(&go_on).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let mut client = Http2::connect(&proxy).await;
-    client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    client.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     client.data(1, STREAM.as_bytes(), 1).await;
     client.status().await;
     proxy.stop();
@@ -240,7 +240,7 @@ async fn the_drain_never_takes_longer_than_its_limit() {
         let mut open = http2.chat(&proxy, STREAM).await;
         open.until("data: ").await;
         let mut unread = Http2::connect(&proxy).await;
-        unread.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+        unread.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
         unread.data(1, STREAM.as_bytes(), 1).await;
         unread.status().await;
         tokio::time::pause();

@@ -53,9 +53,12 @@ async fn request_without_exactly_one_valid_host_is_rejected() {
 async fn http10_needs_no_host_but_may_not_have_two() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
-    for (hosts, status) in
-        [("", 200), ("host: x\r\n", 200), ("host: x\r\nhost: x\r\n", 400), ("host: /\r\n", 400)]
-    {
+    for (hosts, status) in [
+        ("", 200),
+        ("host: localhost\r\n", 200),
+        ("host: localhost\r\nhost: localhost\r\n", 400),
+        ("host: /\r\n", 400),
+    ] {
         let mut client = Raw::connect(&proxy).await;
         client.send(format!("GET /v1/models HTTP/1.0\r\n{hosts}\r\n")).await;
         let rest = client.rest().await;
@@ -68,9 +71,9 @@ async fn http10_needs_no_host_but_may_not_have_two() {
 async fn absolute_form_is_accepted_and_needs_host_too() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
-    for (host, status) in [("host: y\r\n", 200), ("", 400)] {
+    for (host, status) in [("host: 127.0.0.1\r\n", 200), ("", 400)] {
         let mut client = Raw::connect(&proxy).await;
-        client.send(format!("GET http://x/v1/models HTTP/1.1\r\n{host}\r\n")).await;
+        client.send(format!("GET http://localhost/v1/models HTTP/1.1\r\n{host}\r\n")).await;
         assert_eq!(client.response().await.status, status);
     }
 }
@@ -86,6 +89,8 @@ async fn http2_names_the_host_as_authority_or_header() {
         (&[("host", "x"), ("host", "x")], 400),
         (&[(":authority", "x"), ("host", "x"), ("host", "y")], 400),
         (&[(":authority", "x"), ("host", "a b")], 400),
+        (&[(":authority", "user@x")], 400),
+        (&[(":authority", "localhost:80@x")], 400),
     ] {
         let mut proxy = Setup::new(upstream.address).start().await;
         let mut client = Http2::connect(&proxy).await;

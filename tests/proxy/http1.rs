@@ -141,7 +141,7 @@ async fn http10_request_with_transfer_encoding_is_rejected() {
         let size = STREAM.len();
         client
             .send(format!(
-                "POST /v1/chat/completions HTTP/1.0\r\nhost: x\r\nconnection: keep-alive\r\n\
+                "POST /v1/chat/completions HTTP/1.0\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: keep-alive\r\n\
                  {length}transfer-encoding: chunked\r\n\r\n{size:x}\r\n{STREAM}\r\n0\r\n\r\n{}",
                 get("/v1/models")
             ))
@@ -159,7 +159,7 @@ async fn response_without_content_has_neither_length_nor_coding() {
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
     for path in ["/v1/chat/completions", "/v1/models"] {
-        client.send(format!("OPTIONS {path} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
+        client.send(format!("OPTIONS {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
         let response = client.response().await;
         assert_eq!(response.status, 204);
         assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
@@ -181,7 +181,7 @@ async fn head_response_has_no_body_whatever_its_status() {
         ("/nowhere", 404),
     ] {
         // A body would be read as the beginning of the second response.
-        let head = format!("HEAD {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let head = format!("HEAD {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         client.send(head + &get("/healthz")).await;
         assert_eq!(client.response_without_body().await.status, status, "{path}");
         assert_eq!(client.response().await.body, "ok\n", "{path}");
@@ -197,7 +197,7 @@ async fn targets_in_other_forms_do_not_open_a_tunnel() {
         ["CONNECT example.com:443", "CONNECT 127.0.0.1:1", "GET *", "OPTIONS *", "POST example.com:80"]
     {
         let mut client = Raw::connect(&proxy).await;
-        client.send_lossy(format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
+        client.send_lossy(format!("{line} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
         let status = client.response().await.status;
         assert!((400..500).contains(&status), "{line}: {status}");
     }

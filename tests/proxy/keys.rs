@@ -397,3 +397,37 @@ async fn web_pages_may_read_rate_headers() {
         }
     }
 }
+
+#[tokio::test]
+async fn guesses_of_keys_are_slowed_down_in_every_api() {
+    let upstream = Upstream::start(at_once).await;
+    for (path, body, header) in [
+        ("/v1/chat/completions", WHOLE, "authorization"),
+        ("/v1/messages", MESSAGES, "x-api-key"),
+        ("/v1/responses", r#"{"model":"m","input":"hi"}"#, "api-key"),
+    ] {
+        let mut setup = Setup::new(upstream.address);
+        setup.keys = vec!["right"];
+        let proxy = setup.start().await;
+        let ask = |key: String| {
+            let shown = if header == "authorization" { format!("Bearer {key}") } else { key };
+            let request = Request::post(proxy.url(path))
+                .header(header, shown)
+                .header("content-type", "application/json");
+            let request = request.body(Full::new(Bytes::from(body))).unwrap();
+            async { Client::new().send(request).await }
+        };
+        for number in 0..10 {
+            assert_eq!(ask(format!("guess{number}")).await.unwrap().status(), 401);
+        }
+        assert_eq!(ask("guess3".to_owned()).await.unwrap().status(), 401, "it is known to be wrong");
+        let refused = ask("guess10".to_owned()).await.unwrap();
+        assert_eq!(refused.status(), 429, "{path}");
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&wait), "{wait}");
+        let error = refused.json().await;
+        assert!(error.to_string().contains("rate_limit"), "{error}");
+        assert_eq!(ask("right".to_owned()).await.unwrap().status(), 200, "a right key is served");
+        assert_eq!(ask("guess11".to_owned()).await.unwrap().status(), 401, "it began anew");
+    }
+}

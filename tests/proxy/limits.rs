@@ -110,7 +110,7 @@ async fn oversized_chunked_body_is_rejected() {
     setup.limits.max_body = 1000;
     let proxy = setup.start().await;
     let mut stream = tokio::net::TcpStream::connect(proxy.addresses[0]).await.unwrap();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     for _ in 0..3 {
         stream.write_all(format!("200\r\n{}\r\n", " ".repeat(512)).as_bytes()).await.unwrap();

@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use http::HeaderValue;
+use http::{HeaderValue, Request};
+use http_body_util::Full;
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -13,7 +14,7 @@ use crate::support::{
     client::{Client, STREAM, chat_request},
     proxy::Setup,
     soon,
-    upstream::{END, Upstream, text},
+    upstream::{END, Upstream, at_once, text},
 };
 
 /// The token counts of a response, and its end.
@@ -126,4 +127,37 @@ async fn every_request_is_logged_once() {
     for secret in ["clients-secret", "upstream-key", "answer-text", "\"hi\""] {
         assert!(!log.contains(secret), "{secret}: {log}");
     }
+}
+
+#[tokio::test]
+async fn refused_keys_are_logged_with_the_address_that_showed_them() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
+    let _log = tracing::subscriber::set_default(subscriber);
+    let upstream = Upstream::start(at_once).await;
+    let mut setup = Setup::new(upstream.address);
+    setup.keys = vec!["right-secret"];
+    setup.execution = "[admin]\napi_keys = [\"admin-key-of-tests\"]\n".to_owned();
+    let proxy = setup.start().await;
+    let client = Client::new();
+    for (path, key) in [
+        ("/v1/models", "wrong-secret-1"),
+        ("/v1/models", "wrong-secret-2"),
+        ("/v1/models", "right-secret"),
+        ("/admin/tools", "wrong-secret-3"),
+        ("/admin/tools", "wrong-secret-3"),
+    ] {
+        let request = Request::get(proxy.url(path)).header("authorization", format!("Bearer {key}"));
+        client.send(request.body(Full::default()).unwrap()).await.unwrap().rest().await;
+    }
+    let requests = lines.of_requests(5).await;
+    let peers: Vec<_> = requests.iter().map(|line| line["peer"].as_str().unwrap_or_default()).collect();
+    assert_eq!(peers, ["127.0.0.1", "127.0.0.1", "", "127.0.0.1", "127.0.0.1"]);
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let warnings: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let warnings: Vec<_> = warnings.iter().filter(|line| line["level"] == "WARN").collect();
+    assert_eq!(warnings.len(), 2, "one line for each API: {log}");
+    assert!(warnings.iter().all(|line| line["peer"] == "127.0.0.1"), "{log}");
+    assert!(!log.contains("secret"), "{log}");
 }

@@ -56,4 +56,5 @@ mod tls;
 mod turn_states;
 mod turns;
 mod upstream_tls;
+mod web_pages;
 mod whole;

@@ -239,7 +239,7 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
     let proxy = setup(&upstream).start().await;
     let line = |target: &str| {
         format!(
-            "POST {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+            "POST {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
         )
     };
     for target in [
@@ -257,11 +257,12 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
         let told = answer(&proxy, &line(target)).await;
         assert!(told.starts_with("HTTP/1.1 404"), "{target}: {told}");
     }
-    let upgrade = "GET /v1/files/x HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+    let upgrade = "GET /v1/files/x HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                    sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let told = answer(&proxy, &upgrade.replace("connection: upgrade", "connection: close, upgrade")).await;
     assert!(told.starts_with("HTTP/1.1 400") && told.contains("not passed through"), "{told}");
-    let twice = line("/v1/embeddings").replace("host: x", "host: x\r\ncontent-type: text/plain");
+    let twice =
+        line("/v1/embeddings").replace("host: localhost", "host: localhost\r\ncontent-type: text/plain");
     let told = answer(&proxy, &twice).await;
     assert!(told.starts_with("HTTP/1.1 400"), "{told}");
     assert_eq!(upstream.requests(), 0);
@@ -458,7 +459,7 @@ async fn client_that_reads_nothing_is_dropped() {
     setup.limits.write_timeout = Duration::from_millis(200);
     let proxy = setup.start().await;
     let mut client = TcpStream::connect(proxy.addresses[0]).await.unwrap();
-    let head = "POST /v1/embeddings HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
+    let head = "POST /v1/embeddings HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
     soon("the upstream's connection to be closed", gone.notified()).await;
 }

@@ -15,7 +15,9 @@ fn chunked(body: &str) -> String {
 }
 
 fn post_with(path: &str, headers: &str, body: &str) -> String {
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}")
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}\r\n{body}"
+    )
 }
 
 /// RFC 9112, section 6.1.
@@ -179,7 +181,7 @@ async fn responses_before_the_last_arrive_through_a_full_socket() {
     let proxy = Setup::new(upstream.address).start().await;
     for last in [
         post_with("/nowhere", "content-length: 1000\r\n", "{"),
-        "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_owned(),
+        "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_owned(),
         "GET\0\r\n".to_owned(),
     ] {
         let mut client = Raw::connect_narrow(&proxy).await;
@@ -201,10 +203,10 @@ async fn request_heads_are_limited() {
     let proxy = Setup::new(upstream.address).start().await;
     let many = "x: y\r\n".repeat(200);
     let long = format!("x: {}\r\n", "y".repeat(70_000));
-    let uri = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(66_000));
+    let uri = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(66_000));
     for (request, statuses) in [
-        (format!("GET /v1/models HTTP/1.1\r\nhost: x\r\n{many}\r\n"), &[431][..]),
-        (format!("GET /v1/models HTTP/1.1\r\nhost: x\r\n{long}\r\n"), &[431]),
+        (format!("GET /v1/models HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"), &[431][..]),
+        (format!("GET /v1/models HTTP/1.1\r\nhost: localhost\r\n{long}\r\n"), &[431]),
         (uri, &[414, 431]),
     ] {
         let mut client = Raw::connect(&proxy).await;

@@ -28,7 +28,8 @@ async fn answering() -> Upstream {
 }
 
 fn request(proxy: &Proxy, method: Method, path: &str) -> Request<Full<Bytes>> {
-    Request::builder().method(method).uri(proxy.url(path)).body(Full::default()).unwrap()
+    let request = Request::builder().method(method).uri(proxy.url(path));
+    request.header("content-type", "application/json").body(Full::default()).unwrap()
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ async fn send(proxy: &Proxy, method: Method, path: &str, key: &str, body: &Value
     let request = Request::builder()
         .method(method)
         .uri(proxy.url(path))
+        .header("content-type", "application/json")
         .header("authorization", format!("Bearer {key}"));
     Client::new().send(request.body(Full::new(body)).unwrap()).await.unwrap()
 }

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::support::{
     client::{Client, STREAM, WHOLE},
-    http2::Http2,
+    http2::{Http2, JSON_POST},
     proxy::{Proxy, Setup},
     raw::{Raw, get, post},
     soon,
@@ -125,7 +125,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     setup.limits.write_timeout = WRITE_TIMEOUT;
     let proxy = setup.start().await;
     let mut client = Http2::connect(&proxy).await;
-    client.request(1, "POST", "/v1/chat/completions", &[(":authority", "x")], 4).await;
+    client.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     client.data(1, STREAM.as_bytes(), 1).await;
     soon("the upstream to be left alone", gone.notified()).await;
     // Without reading: that would be taking something.

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http::{HeaderMap, HeaderName, Method, StatusCode, header, request};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version, header, request};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq;
@@ -26,15 +26,39 @@ use super::{
     object,
     sessions::{Digest, Session, Sessions, digest_of, hex, random},
     switch_of,
-    tries::Tries,
 };
-use crate::config::{AdminSettings, Config};
+use crate::{
+    config::{AdminSettings, Config},
+    proxy::{
+        tries::{Tries, WrongKeys, seconds},
+        web_pages::{self, HostNames},
+    },
+};
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Headers by which a proxy says for whom it asks.
-const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+const FORWARDED: [&str; 16] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-host",
+    "x-original-forwarded-for",
+    "x-envoy-external-address",
+    "x-azure-clientip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-ray",
+    "cdn-loop",
+    "true-client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+];
+
+/// Tries of an address to sign in within a minute.
+const MAX_SIGN_INS: usize = 5;
 
 /// Characters of the path of a page.
 const MAX_BASE: usize = 256;
@@ -56,6 +80,7 @@ struct Known {
     sessions: Mutex<Sessions>,
     code: Mutex<OneTimeCode>,
     tries: Mutex<Tries>,
+    wrong_keys: WrongKeys,
 }
 
 /// Who sent a request.
@@ -90,8 +115,12 @@ impl Access {
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
         // Without random numbers there is no token, and nobody without a key can change anything.
         let anonymous_csrf = random().unwrap_or_default();
-        let (code, tries) = (Mutex::default(), Mutex::default());
-        Self { settings, known: Arc::new(Known { instance, anonymous_csrf, sessions, code, tries }) }
+        let (code, tries) = (Mutex::default(), Mutex::new(Tries::new(MAX_SIGN_INS)));
+        let wrong_keys = WrongKeys::new("the admin API");
+        Self {
+            settings,
+            known: Arc::new(Known { instance, anonymous_csrf, sessions, code, tries, wrong_keys }),
+        }
     }
 
     /// The same with other settings. Sessions go on as long as their keys are there.
@@ -122,20 +151,16 @@ impl Access {
                 "without admin keys, only requests from this machine are served; set [admin] api_keys";
             return Err(AdminError::forbidden("not_local", message));
         }
-        let host = host(head).unwrap_or_default();
-        if self.is_named(host) {
+        let host = web_pages::host(head).unwrap_or_default();
+        if self.names().contain(host) {
             return Ok(());
         }
         // A proxy on this machine asks for others, and may have put its own name for toolwire into `Host`.
-        if FORWARDED.iter().any(|name| head.headers.contains_key(*name)) {
-            let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys";
+        if is_passed_on(head) {
+            let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys. HTTP/1.0 and headers such as X-Forwarded-For come from proxies";
             return Err(AdminError::forbidden("not_local", message));
         }
-        let name = without_port(host);
-        let is_local =
-            ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| name.eq_ignore_ascii_case(local))
-                || name.to_ascii_lowercase().strip_suffix(".localhost").is_some_and(|name| !name.is_empty());
-        if is_local {
+        if web_pages::is_local(host) {
             return Ok(());
         }
         let message =
@@ -146,8 +171,12 @@ impl Access {
     /// Who sent the request. `may_be_nobody`: it only asks.
     ///
     /// # Errors
-    /// 401 without key and session; 403 if it may come from another page.
-    pub(super) fn visitor(&self, head: &request::Parts, may_be_nobody: bool) -> Result<Visitor, AdminError> {
+    /// 401 without key and session; 403 if it may come from another page; 429 after too many wrong keys.
+    pub(super) fn visitor(
+        &self,
+        (head, peer): (&request::Parts, IpAddr),
+        may_be_nobody: bool,
+    ) -> Result<Visitor, AdminError> {
         if self.is_open() {
             self.check_page(head, &self.known.anonymous_csrf)?;
             return Ok(Visitor::Anonymous);
@@ -155,10 +184,14 @@ impl Access {
         // A proxy in front may ask browsers for credentials of another scheme.
         let bearer = head.headers.get(header::AUTHORIZATION).and_then(|shown| bearer_token(shown.as_bytes()));
         if let Some(shown) = bearer {
-            return match self.key(shown) {
-                Some(_) => Ok(Visitor::Script),
-                None => Err(AdminError::unauthorized("this key is not an admin key")),
-            };
+            if self.key(shown).is_some() {
+                self.known.wrong_keys.forget(peer);
+                return Ok(Visitor::Script);
+            }
+            return Err(match self.known.wrong_keys.count(shown, peer) {
+                Ok(()) => AdminError::unauthorized("this key is not an admin key"),
+                Err(seconds) => AdminError::too_many("too many wrong keys from this address", seconds),
+            });
         }
         let now = Instant::now();
         let mut sessions = self.sessions();
@@ -191,7 +224,7 @@ impl Access {
                 message,
             ));
         }
-        if is_from_page(&head.headers) && !self.is_same_origin(head) {
+        if web_pages::is_from_browser(&head.headers) && !self.names().are_origin_of(head) {
             return Err(other_origin());
         }
         if self.is_open() {
@@ -199,8 +232,7 @@ impl Access {
         }
         let counted = self.tries().count(peer, Instant::now());
         counted.map_err(|wait| {
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            AdminError::too_many("too many tries to sign in from this address", seconds)
+            AdminError::too_many("too many tries to sign in from this address", seconds(wait))
         })
     }
 
@@ -223,7 +255,11 @@ impl Access {
         if self.is_open() {
             return Ok(self.state(&Visitor::Anonymous));
         }
-        let key = self.shown_key(&object)?;
+        let key = self.shown_key(&object);
+        if key.as_ref().is_err_and(|error| error.status() == StatusCode::UNAUTHORIZED) {
+            tracing::warn!(%peer, "a wrong key or code to sign in to the admin API was refused");
+        }
+        let key = key?;
         self.tries().forget(peer);
         let now = Instant::now();
         let begun = self.sessions().begin(key_digest(key), (base, is_secure), now);
@@ -326,8 +362,8 @@ impl Access {
             return self.check_origin(head, csrf);
         }
         // No other page can read the answer, but a reader of events is one all the same: questions wait for it.
-        let is_address = head.headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none");
-        if is_from_page(&head.headers) && !is_address && !self.is_same_origin(head) {
+        let is_from_page = web_pages::is_from_browser(&head.headers) && !web_pages::is_typed(&head.headers);
+        if is_from_page && !self.names().are_origin_of(head) {
             return Err(other_origin());
         }
         Ok(())
@@ -344,31 +380,11 @@ impl Access {
             let message = "the header `X-Toolwire-CSRF` must have the token that GET /admin/session returns";
             return Err(AdminError::forbidden("csrf", message));
         }
-        if self.is_same_origin(head) { Ok(()) } else { Err(other_origin()) }
+        if self.names().are_origin_of(head) { Ok(()) } else { Err(other_origin()) }
     }
 
-    /// Whether the browser says that the request comes from a page of this server.
-    fn is_same_origin(&self, head: &request::Parts) -> bool {
-        if let Some(site) = head.headers.get(SEC_FETCH_SITE) {
-            return site == "same-origin";
-        }
-        let origin = head.headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
-        let Some((scheme, origin)) = origin.and_then(|origin| origin.split_once("://")) else { return false };
-        let default = match scheme {
-            "http" => ":80",
-            "https" => ":443",
-            _ => return false,
-        };
-        let plain = |host: &str| host.strip_suffix(default).unwrap_or(host).to_ascii_lowercase();
-        let is_host = host(head).is_some_and(|host| plain(host) == plain(origin));
-        is_host || self.is_named(origin)
-    }
-
-    /// Whether `host`, with or without its port, is configured.
-    fn is_named(&self, host: &str) -> bool {
-        let is_it =
-            |name: &String| name.eq_ignore_ascii_case(host) || name.eq_ignore_ascii_case(without_port(host));
-        self.settings.hosts.iter().any(is_it)
+    fn names(&self) -> HostNames<'_> {
+        HostNames([&self.settings.hosts, &[]])
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
@@ -384,31 +400,18 @@ impl Access {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+/// Whether a proxy asks for somebody else. nginx as it comes says so only by its version of HTTP.
+fn is_passed_on(head: &request::Parts) -> bool {
+    let is_sign = |name: &str| name.starts_with("x-forwarded") || FORWARDED.contains(&name);
+    head.version < Version::HTTP_11 || head.headers.keys().any(|name| is_sign(name.as_str()))
 }
 
-/// Whether a browser sent the request, for a page or from its address bar, and says so.
-fn is_from_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(header::ORIGIN)
+fn is_json(headers: &HeaderMap) -> bool {
+    web_pages::media_type(headers).eq_ignore_ascii_case("application/json")
 }
 
 fn other_origin() -> AdminError {
     AdminError::forbidden("other_origin", "the request does not come from a page of this server")
-}
-
-/// The host for which the request is meant.
-fn host(head: &request::Parts) -> Option<&str> {
-    let header = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    header.or_else(|| head.uri.authority().map(|authority| authority.as_str()))
-}
-
-fn without_port(host: &str) -> &str {
-    match host.strip_prefix('[').and_then(|rest| rest.find(']')) {
-        Some(end) => host.get(..end + 2).unwrap_or(host),
-        None => host.split(':').next().unwrap_or(host),
-    }
 }
 
 /// The values of the cookie `name`.
@@ -457,19 +460,6 @@ mod tests {
             &long,
         ] {
             assert!(!is_base(base), "{base}");
-        }
-    }
-
-    #[test]
-    fn ports_are_cut_from_hosts() {
-        for (host, name) in [
-            ("x", "x"),
-            ("x:80", "x"),
-            ("[::1]", "[::1]"),
-            ("[::1]:80", "[::1]"),
-            ("127.0.0.1:8787", "127.0.0.1"),
-        ] {
-            assert_eq!(without_port(host), name);
         }
     }
 }

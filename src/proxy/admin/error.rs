@@ -86,6 +86,16 @@ impl AdminError {
         Self { more: Some(Box::new((key, value))), ..self }
     }
 
+    /// Whether no key, a wrong one or too many of them are why it is refused.
+    pub(in crate::proxy) fn is_of_key(&self) -> bool {
+        [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS].contains(&self.status)
+    }
+
+    /// Whether there were too many tries.
+    pub(in crate::proxy) fn is_of_many(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         self.status
     }

@@ -24,7 +24,6 @@ mod settings;
 mod signed_in;
 mod tar;
 mod tools;
-mod tries;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -274,7 +273,7 @@ impl Admin {
             self.door.check_sign_in(head, peer)?;
             Visitor::Anonymous
         } else {
-            self.door.visitor(head, path == AdminPath::Session && head.method == Method::GET)?
+            self.door.visitor((head, peer), path == AdminPath::Session && head.method == Method::GET)?
         };
         Ok(Ok(Admitted { path, visitor }))
     }

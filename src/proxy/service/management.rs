@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Rest, Service, sample, unix_time};
 use crate::{
+    failure::{Failure, Kind},
     observe::{Access, Outcome},
     proxy::{
         admin::{self, Admin, AdminError, Admitted, Said},
@@ -21,6 +22,7 @@ use crate::{
         programs,
         reply::{self, ReplyBody},
         routes::{self, ProgramPath, Route},
+        tries::PENALTY,
     },
 };
 
@@ -31,12 +33,20 @@ impl Service {
         admin: &Arc<Admin>,
         (head, body, peer): (&request::Parts, Incoming, IpAddr),
         rest: &mut Rest,
-        access: Access,
+        mut access: Access,
     ) -> Response<ReplyBody> {
         let admitted = match admin.admit(head, &path_of(head), peer) {
             Ok(Ok(admitted)) => admitted,
             Ok(Err(methods)) => return admin::options(methods, access),
-            Err(error) => return admin::response(Err(error), access),
+            Err(error) => {
+                if error.is_of_key() {
+                    access.refused(peer);
+                }
+                if error.is_of_many() {
+                    self.penalty().await;
+                }
+                return admin::response(Err(error), access);
+            }
         };
         if let Some(events) = admin.events(&admitted, head) {
             // A chat that is in progress may end, as other responses do.
@@ -69,6 +79,9 @@ impl Service {
             Some(secrets) => said.map(|said| said.covered(&secrets)),
             None => said,
         };
+        if said.as_ref().is_err_and(AdminError::is_of_key) {
+            access.refused(peer);
+        }
         admin::response(said, access)
     }
 
@@ -167,9 +180,9 @@ impl Service {
     pub(super) async fn program(
         &self,
         path: &ProgramPath,
-        (head, body): (&request::Parts, Incoming),
+        (head, body, peer): (&request::Parts, Incoming, IpAddr),
         rest: &mut Rest,
-        access: Access,
+        mut access: Access,
     ) -> Response<ReplyBody> {
         let fail = |failure, access| reply::error(failure, routes::DEFAULT_DIALECT, access);
         let Some(execution) = &self.execution else {
@@ -193,8 +206,32 @@ impl Service {
                 let (keep_alive, stopped) = (self.config.limits.keep_alive, self.drain.when_begun());
                 reply::feed(FeedBody::new(Box::new(calls), keep_alive, stopped, access))
             }
+            Err(failure) if failure.kind() == Kind::Unauthorized => {
+                fail(self.refuse_key(failure, (&head.headers, true), peer, &mut access).await, access)
+            }
             Err(failure) => fail(failure, access),
         }
+    }
+
+    /// The failure of a request whose key is wrong, which is another one after too many of them. Then it takes a while.
+    /// `may_be_bearer`: `Authorization` has the key.
+    pub(super) async fn refuse_key(
+        &self,
+        failure: Failure,
+        (headers, may_be_bearer): (&HeaderMap, bool),
+        peer: IpAddr,
+        access: &mut Access,
+    ) -> Failure {
+        access.refused(peer);
+        let Err(seconds) = self.keys.count_wrong((headers, may_be_bearer), peer) else { return failure };
+        self.penalty().await;
+        let message = format!("too many wrong API keys from this address; try again in {seconds} s");
+        Failure::new(Kind::RateLimit, message).with_retry_after(seconds.to_string())
+    }
+
+    /// Keeps somebody who guesses keys waiting.
+    async fn penalty(&self) {
+        let _ = tokio::time::timeout(PENALTY, self.drain.when_begun()).await;
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Ask, KEY, TOOLS, WITH_KEY, proxy};
 use crate::support::{
     client::Reply,
     proxy::{Proxy, Setup},
+    raw::Raw,
     soon,
     upstream::{Upstream, at_once},
 };
@@ -344,7 +345,17 @@ async fn without_keys_changes_need_the_token_of_the_anonymous_session() {
 async fn request_that_a_proxy_passes_on_needs_a_key_or_a_name() {
     let (_upstream, open) = proxy(&format!("{TOOLS}[admin]\nhosts = [\"tools.example\"]\n")).await;
     let (_upstream, with_key) = proxy(WITH_KEY).await;
-    for header in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"] {
+    for header in [
+        "forwarded",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-forwarded-server",
+        "x-real-ip",
+        "cf-connecting-ip",
+        "true-client-ip",
+    ] {
         for path in ["/admin/tools", "/admin/session", "/admin/events", "/console/"] {
             let ask = |proxy: &Proxy| Ask::new(proxy, "GET", path).header(header, "192.0.2.1");
             // As nginx writes the host unless it is told otherwise.
@@ -356,6 +367,58 @@ async fn request_that_a_proxy_passes_on_needs_a_key_or_a_name() {
             assert_eq!(ask(&with_key).key(KEY).send().await.status(), 200, "{header} {path}");
         }
     }
+}
+
+/// nginx asks by HTTP/1.0, under its own name for toolwire, unless it is told otherwise.
+#[tokio::test]
+async fn http10_needs_a_key_or_a_name() {
+    let (_upstream, open) = proxy(&format!("{TOOLS}[admin]\nhosts = [\"tools.example\"]\n")).await;
+    let (_upstream, with_key) = proxy(WITH_KEY).await;
+    for path in ["/admin/tools", "/admin/session", "/admin/settings", "/console/"] {
+        for (version, host, status) in [
+            ("1.0", "host: 127.0.0.1:8787\r\n", 403),
+            ("1.0", "host: localhost\r\nconnection: keep-alive\r\n", 403),
+            ("1.0", "", 403),
+            ("1.0", "host: tools.example\r\n", 200),
+            ("1.1", "host: localhost\r\nconnection: close\r\n", 200),
+        ] {
+            let request = format!("GET {path} HTTP/{version}\r\n{host}\r\n");
+            let mut client = Raw::connect(&open).await;
+            client.send(&request).await;
+            let head = client.until("\r\n").await;
+            assert!(head.contains(&status.to_string()), "{request}: {head}");
+        }
+    }
+    let mut client = Raw::connect(&with_key).await;
+    client.send(format!("GET /admin/tools HTTP/1.0\r\nauthorization: Bearer {KEY}\r\n\r\n")).await;
+    assert!(client.until("\r\n").await.contains(" 200 "));
+}
+
+/// Guesses are different keys. Whoever else is behind the address goes on.
+#[tokio::test]
+async fn guesses_of_keys_are_slowed_down() {
+    let (_upstream, proxy) = proxy(WITH_KEY).await;
+    let ask = |key: &str| Ask::new(&proxy, "GET", "/admin/tools").key(key).send();
+    for _ in 0..30 {
+        assert_eq!(ask("mistyped").await.status(), 401);
+    }
+    for number in 1..10 {
+        assert_eq!(ask(&format!("guess{number}")).await.status(), 401);
+    }
+    let refused = ask("guess10").await;
+    assert_eq!(refused.status(), 429);
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    let error = refused.json().await;
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["retry_after_s"]),
+        (&json!("rate_limited"), &json!(wait))
+    );
+    assert!(!error.to_string().contains("guess10"));
+    let sign_in = Ask::new(&proxy, "POST", "/admin/session").json(&json!({"key": KEY}));
+    assert_eq!(sign_in.send().await.status(), 200);
+    assert_eq!(ask(KEY).await.status(), 200, "a right key is served");
+    assert_eq!(ask("guess11").await.status(), 401, "it began anew");
 }
 
 #[tokio::test]

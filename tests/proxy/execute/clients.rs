@@ -120,6 +120,7 @@ async fn hosted_tools_are_counted_as_they_would_be_sent() {
             json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
         body.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());
         let request = Request::post(proxy.url("/v1/messages/count_tokens"));
+        let request = request.header("content-type", "application/json");
         let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
         let reply = Client::new().send(request).await.unwrap().json().await;
         assert!(asked.lock().unwrap().is_empty());

@@ -12,6 +12,10 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
+/// Fields of a request for a model's response.
+pub(crate) const JSON_POST: [(&str, &str); 2] =
+    [(":authority", "localhost"), ("content-type", "application/json")];
+
 /// A connection that has sent its preface.
 pub(crate) struct Http2 {
     stream: TcpStream,

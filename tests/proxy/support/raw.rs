@@ -38,13 +38,13 @@ impl RawResponse {
 pub(crate) fn post(body: &str, headers: &str) -> String {
     let length = body.len();
     format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
     )
 }
 
 /// The bytes of a GET.
 pub(crate) fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
 impl Raw {
