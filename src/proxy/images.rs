@@ -41,6 +41,7 @@ pub(super) fn is_shown(headers: &HeaderMap) -> bool {
 pub(super) async fn respond(
     files: Option<&Arc<ImageFiles>>,
     name: String,
+    asked: &HeaderMap,
     access: Access,
 ) -> Response<ReplyBody> {
     let content_type = HeaderValue::from_static(files::content_type(&name));
@@ -52,8 +53,11 @@ pub(super) async fn respond(
             headers.extend(HeaderValue::try_from(caching).ok().map(|value| (header::CACHE_CONTROL, value)));
             // The bytes came from a service: browsers must not take them for anything but an image.
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            let nothing = HeaderValue::from_static("default-src 'none'; sandbox");
-            headers.insert(header::CONTENT_SECURITY_POLICY, nothing);
+            reply::put_no_page(headers);
+            headers.insert(header::VARY, HeaderValue::from_static("accept, sec-fetch-dest"));
+            if is_shown(asked) {
+                headers.insert(reply::RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+            }
             response
         }
         Err(failure) => reply::error(failure, DEFAULT_DIALECT, access),

@@ -35,6 +35,9 @@ const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
 /// How many entries were asked.
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
 
+/// Which pages may load a response without asking.
+pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
@@ -123,6 +126,13 @@ pub(super) fn feed(body: FeedBody) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Feed(Box::new(body)));
     put_stream_headers(response.headers_mut());
     response
+}
+
+/// Keeps a body that came from another server from becoming a page of this one, and pages of other origins from loading it. A page
+/// that may call toolwire reads it all the same: its requests name their origin, and this policy is not for such requests.
+pub(super) fn put_no_page(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
 }
 
 /// Says which model answers, if there are several.

@@ -460,7 +460,7 @@ impl Service {
             },
             Route::Image(name) => {
                 let files = self.execution.as_ref().and_then(|execution| execution.files());
-                Box::pin(images::respond(files, name, access)).await
+                Box::pin(images::respond(files, name, &head.headers, access)).await
             }
             Route::Health => text(StatusCode::OK, "ok\n", access),
             Route::Ready if self.drain.is_ready() => text(StatusCode::OK, "ready\n", access),

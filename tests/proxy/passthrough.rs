@@ -269,6 +269,54 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
     assert!(answer(&proxy, &line("//v1/embeddings")).await.starts_with("HTTP/1.1 200"));
 }
 
+/// A browser must not make a page of this server of what another one has sent.
+#[tokio::test]
+async fn no_response_becomes_a_page() {
+    for status in ["200 OK", "201 Created", "400 Bad Request", "404 Not Found", "500 Oops"] {
+        for kind in [
+            "text/html",
+            "image/svg+xml",
+            "application/xhtml+xml",
+            "text/xml",
+            "application/json",
+            "application/pdf",
+        ] {
+            for (disposition, expected) in [
+                ("inline", "attachment"),
+                (" INLINE ; filename=\"a.html\"", "attachment; filename=\"a.html\""),
+                ("", "attachment"),
+                ("Attachment;filename=b", "Attachment;filename=b"),
+            ] {
+                let headers = format!(
+                    "content-type: {kind}\r\ncontent-disposition: {disposition}\r\ncontent-security-policy: default-src *\r\n\
+                     cross-origin-resource-policy: cross-origin\r\naccess-control-allow-origin: *\r\nrefresh: 0\r\n"
+                );
+                let upstream = Upstream::start_sharing(
+                    (status, headers),
+                    |mut exchange, (status, headers)| async move {
+                        exchange.whole(status, &headers, "<script>alert(document.domain)</script>").await;
+                        exchange
+                    },
+                )
+                .await;
+                let proxy = setup(&upstream).start().await;
+                let reply = Client::new().get(&proxy, "/v1/files/a/content").await;
+                for (name, value) in [
+                    ("content-security-policy", &["sandbox; default-src 'none'"][..]),
+                    ("cross-origin-resource-policy", &["same-origin"]),
+                    ("x-content-type-options", &["nosniff"]),
+                    ("content-type", &[kind]),
+                    ("content-disposition", &[expected]),
+                    ("access-control-allow-origin", &[]),
+                    ("refresh", &[]),
+                ] {
+                    assert_eq!(reply.headers(name), value, "{name} {status} {kind}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn errors_pass_with_their_status_and_without_the_upstreams_key() {
     let error = "{\"error\":{\"message\":\"bad key upstream-key\",\"x\":[1.0]}}";

@@ -16,9 +16,9 @@ pub(super) use body::{BrokenOff, PassedBody};
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Method, StatusCode, header, request, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request, response};
 
-use super::{limits::Wish, upstream::RawRequest};
+use super::{limits::Wish, reply, upstream::RawRequest};
 use crate::{
     config::{Config, Model, passthrough::BASE},
     failure::{Failure, Kind},
@@ -136,9 +136,28 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     if matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
         headers.remove(header::CONTENT_TYPE);
     }
-    // Another server's content must not become a page of this one.
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
+    // Another server's content must not become a page of this one, whatever its type.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply::put_no_page(&mut headers);
+    if let Some(disposition) = headers.get(header::CONTENT_DISPOSITION).and_then(saved) {
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+    }
     Ok(headers)
+}
+
+/// A `Content-Disposition` by which a browser saves what it would show. `None`: it does so as it is.
+fn saved(disposition: &HeaderValue) -> Option<HeaderValue> {
+    const SAVED: &[u8] = b"attachment";
+    let bytes = disposition.as_bytes();
+    let end = bytes.iter().position(|byte| *byte == b';').unwrap_or(bytes.len());
+    let (kind, parameters) = bytes.split_at_checked(end)?;
+    if kind.trim_ascii().eq_ignore_ascii_case(SAVED) {
+        return None;
+    }
+    Some(
+        HeaderValue::from_bytes(&[SAVED, parameters].concat())
+            .unwrap_or(HeaderValue::from_static("attachment")),
+    )
 }
 
 /// The first value of each of `names`, unless it is meant for this connection only.

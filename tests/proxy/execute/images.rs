@@ -116,9 +116,17 @@ async fn model_generates_images_and_clients_get_them_by_their_urls() {
     for url in urls {
         let reply = Client::new().get(&proxy, &path_of(url.as_str().unwrap(), &proxy)).await;
         assert_eq!(reply.status(), 200);
-        for (name, value) in [("content-type", "image/png"), ("x-content-type-options", "nosniff")] {
+        for (name, value) in [
+            ("content-type", "image/png"),
+            ("x-content-type-options", "nosniff"),
+            ("content-security-policy", "sandbox; default-src 'none'"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
             assert_eq!(reply.header(name), Some(value));
         }
+        let shown = Request::get(url.as_str().unwrap()).header("accept", "image/avif,image/webp,*/*;q=0.8");
+        let shown = Client::new().send(shown.body(Full::default()).unwrap()).await.unwrap();
+        assert_eq!(shown.header("cross-origin-resource-policy"), Some("cross-origin"), "a page shows it");
         assert!(reply.header("cache-control").unwrap().contains("immutable"));
         assert_eq!(reply.bytes().await, PNG_BYTES);
     }
