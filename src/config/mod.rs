@@ -399,6 +399,8 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long a client may accept no bytes while some wait for it. Then its connection is closed.
     pub write_timeout: Duration,
+    /// The most of what a request can ask for at a time: choices, and probabilities for each token.
+    pub max_n: usize,
     /// After this much silence a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
     /// Bytes of all stored responses. Beyond, the oldest are removed.
@@ -424,6 +426,7 @@ impl Default for Limits {
             max_pending_bodies: 256 << 20,
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
+            max_n: 128,
             keep_alive: Duration::from_secs(15),
             max_store: 256 << 20,
             store_ttl: Duration::from_secs(30 * 24 * 60 * 60),

@@ -345,6 +345,14 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
         ),
         Field::Duration(&mut limits.write_timeout),
     );
+    keys.key(
+        Key::new(
+            "max_n",
+            "the most that `n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request may be: they multiply what the \
+             upstream has to do; more gets 400",
+        ),
+        Field::Count(&mut limits.max_n, 1),
+    );
     model_rules::limits(keys, &mut limits.answer);
     keys.key(
         Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),

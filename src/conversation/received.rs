@@ -51,6 +51,12 @@ impl Rest {
         foreign.flat_map(|received| received.value.keys())
     }
 
+    /// The value of the field `key`, whatever dialect it came from.
+    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy limits requests"))]
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.0.as_ref()?.value.get(key)
+    }
+
     /// Whether there is a field `key`.
     pub fn contains(&self, key: &str) -> bool {
         self.0.as_ref().is_some_and(|received| received.value.contains_key(key))

@@ -102,6 +102,26 @@ pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversatio
     Ok(conversation)
 }
 
+/// Fields that multiply what an upstream has to do for one request. One of a few thousand choices can end a server.
+const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prompt_logprobs"];
+
+/// Checks that a request does not multiply the upstream's work by more than `max`.
+///
+/// # Errors
+/// [`Kind::Request`]
+pub(super) fn check_multipliers(conversation: &Conversation, max: usize) -> Result<(), Failure> {
+    let number = |value: &serde_json::Value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    for name in MULTIPLIERS {
+        let Some(value) = conversation.rest.get(name).and_then(number) else { continue };
+        // Some servers take a negative number for all that there are.
+        if !(0.0..=u32::try_from(max).map_or(f64::MAX, f64::from)).contains(&value) {
+            let message = format!("`{name}` is {value}, but at most {max} is served (limits.max_n)");
+            return Err(Failure::new(Kind::Request, message).with_param(name));
+        }
+    }
+    Ok(())
+}
+
 /// Prepares `conversation` for its upstream. It is what `body` says; without a body, it has been changed since it was decoded.
 /// `reasoning`: how the client wants reasoning passed on, if not as the model's rules say.
 ///

@@ -139,6 +139,7 @@ impl Service {
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
+        exchange::check_multipliers(&conversation, self.config.limits.max_n)?;
         let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect).await?;
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
