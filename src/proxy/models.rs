@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
     ServeError,
     auth::Caller,
     catalogue::{Catalogue, Entry, id},
+    routes::Route,
     service::unix_time,
 };
-use crate::config::{Changes, Config, Model};
+use crate::config::{Changes, Config, Model, calendar::rfc3339};
 
 /// See the module. Shared by all threads.
 #[derive(Debug)]
@@ -20,6 +22,30 @@ pub(super) struct Models {
     catalogue: Option<Arc<Catalogue>>,
     /// When the server started, in seconds since 1970: `created` of models that have none of their own.
     started: u64,
+}
+
+/// Anthropic's SDKs send it with every request.
+const ANTHROPIC_VERSION: &str = "anthropic-version";
+
+/// Whether a request for models, or for what is not there, comes from a client of Anthropic's API. It has the same paths for them.
+pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
+    matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
+}
+
+/// A list of models in the form of Anthropic's API (docs/protocols/messages.md#models). It is complete.
+pub(super) fn anthropic_list(list: &Value) -> Value {
+    let data: Vec<_> =
+        list.get("data").and_then(Value::as_array).into_iter().flatten().map(anthropic).collect();
+    let id = |model: Option<&Value>| model.and_then(|model| model.get("id")).cloned();
+    json!({ "first_id": id(data.first()), "last_id": id(data.last()), "has_more": false, "data": data })
+}
+
+/// The same for one model.
+pub(super) fn anthropic(model: &Value) -> Value {
+    let text = |key: &str| model.get(key).and_then(Value::as_str);
+    let name = ["display_name", "name", "id"].into_iter().find_map(text);
+    let created = rfc3339(model.get("created").and_then(Value::as_u64).unwrap_or_default());
+    json!({ "type": "model", "id": text("id"), "display_name": name, "created_at": created })
 }
 
 impl Models {

@@ -101,6 +101,16 @@ pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) ->
     response
 }
 
+/// The response to a request for a WebSocket. Clients go on over HTTP at once then, without trying again (RFC 9110, section 15.5.22).
+pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+    let message = "toolwire speaks no WebSockets; send the request over HTTP";
+    let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
+    let mut response = error(failure.with_param(header::UPGRADE.as_str()), dialect, access);
+    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    response
+}
+
 /// A response of an upstream that is passed on: its status, `headers` and body.
 pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Passed(Box::new(body)));
@@ -189,7 +199,7 @@ pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
 
 /// Closes the connection after the response. For HTTP/1 only.
 pub(super) fn close(headers: &mut HeaderMap) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.append(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 /// For a HEAD request: the same without the body.

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, Version, header, request::Parts};
 
 use crate::{
     failure::{Failure, Kind},
+    http1::list_contains,
     observe::untrusted::clip,
     rules::Reasoning,
 };
@@ -57,6 +58,11 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
         (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
         _ => Err(refused("the request's `Transfer-Encoding` is not `chunked` alone", "transfer-encoding")),
     }
+}
+
+/// Whether the client wants to go on with a WebSocket. Of HTTP/1.0, that is ignored (RFC 9110, section 7.8).
+pub(super) fn asks_websocket(head: &Parts) -> bool {
+    head.version == Version::HTTP_11 && list_contains(&head.headers, &header::UPGRADE, b"websocket")
 }
 
 /// How the client wants reasoning passed on, if it says so.

@@ -40,6 +40,23 @@ const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDial
 /// The paths below which stored responses of a dialect are, by their ids, below [`BASE`].
 const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
 
+/// Paths of OpenAI's API where ids of stored responses are, below [`BASE`], and which toolwire does not have.
+const ABSENT: [&str; 2] = ["/responses/compact", "/responses/input_tokens"];
+
+/// Methods of Gemini's API, which stand behind a colon at the end of a model's path.
+const GEMINI_METHODS: [&str; 10] = [
+    "generateContent",
+    "streamGenerateContent",
+    "batchGenerateContent",
+    "generateAnswer",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+    "asyncBatchEmbedContent",
+    "predict",
+    "predictLongRunning",
+];
+
 /// The end of the path of a stored response's input.
 const INPUT_ITEMS: &str = "/input_items";
 
@@ -106,6 +123,9 @@ impl Route {
         if let Some((_, dialect)) = COUNTS.iter().find(|(path, _)| below == Some(path)) {
             return Some(Self::CountTokens(*dialect));
         }
+        if below.is_some_and(|below| ABSENT.contains(&below)) {
+            return None;
+        }
         let stored = |(folder, dialect): &(&str, _)| Some((below?.strip_prefix(folder)?, *dialect));
         if let Some((id, dialect)) = STORED.iter().find_map(stored).filter(|(id, _)| !id.is_empty()) {
             return match id.strip_suffix(INPUT_ITEMS) {
@@ -132,7 +152,10 @@ impl Route {
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
             "/metrics" => Some(Self::Metrics),
-            path => path.strip_prefix("/v1/models/").and_then(percent_decoded).map(Self::Model),
+            path => {
+                let id = path.strip_prefix("/v1/models/").filter(|id| !is_of_gemini(id));
+                id.and_then(percent_decoded).map(Self::Model)
+            }
         }
     }
 
@@ -264,6 +287,11 @@ impl ProgramPath {
     }
 }
 
+/// Whether this is the id of a model and a method of Gemini's API.
+fn is_of_gemini(id: &str) -> bool {
+    id.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
+}
+
 /// A client whose base URL ends with a slash sends two.
 pub(super) fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
@@ -286,6 +314,10 @@ pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
     let is_meant = |known: &str| path.ends_with(known) || path.starts_with(&format!("{known}/"));
     let endpoint = ENDPOINTS.iter().find(|endpoint| is_meant(endpoint.path));
     let meant = endpoint.map(|endpoint| endpoint.path).or(is_meant(MODELS).then_some(MODELS));
+    if path.strip_prefix(BASE).is_some_and(|below| ABSENT.contains(&below)) {
+        let message = format!("toolwire does not have {shown}; stored responses are at {BASE}/responses/ID");
+        return (ClientDialect::Responses, Failure::new(Kind::NotFound, message));
+    }
     let message = match meant {
         Some(meant) => format!("there is no {shown} here; did you mean {BASE}{meant}? {base}"),
         None if path.is_empty() || path == BASE => {
@@ -356,6 +388,9 @@ mod tests {
         assert_eq!(Route::find("/v1/models/%+f"), model("%+f"));
         assert_eq!(Route::find("/v1/models/%ff"), None);
         assert_eq!(Route::find("/v1/models/"), Some(Route::Models));
+        assert_eq!(Route::find("/v1/models/qwen3:8b"), model("qwen3:8b"));
+        assert_eq!(Route::find("/v1/models/qwen3:8b:generateContent"), None);
+        assert_eq!(Route::find("/v1/models/x:streamGenerateContent"), None);
     }
 
     #[test]

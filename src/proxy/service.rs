@@ -47,7 +47,7 @@ use super::{
     images, intake,
     learned::Learned,
     limits::{Account, Allowance, Limited, Wish},
-    models::Models,
+    models::{self, Models},
     passthrough::{self, PassedBody, Prepared},
     reload::Reloads,
     reply::{self, ReplyBody},
@@ -372,7 +372,12 @@ impl Service {
         mut access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
-        let dialect = route.as_ref().map_or(routes::DEFAULT_DIALECT, Route::dialect);
+        let is_anthropic = models::is_asked_by_anthropic(route.as_ref(), &head.headers);
+        let dialect = match &route {
+            _ if is_anthropic => ClientDialect::Messages,
+            Some(route) => route.dialect(),
+            None => routes::DEFAULT_DIALECT,
+        };
         if let Err(failure) = checks::check(&head) {
             *rest = Rest::Unread;
             return Err(reply::error(failure, dialect, access));
@@ -391,14 +396,17 @@ impl Service {
             return Err(response);
         }
         let Some(route) = route else {
-            let (dialect, failure) = routes::not_found(head.uri.path());
-            return Err(reply::error(failure, dialect, access));
+            let (guessed, failure) = routes::not_found(head.uri.path());
+            return Err(reply::error(failure, if is_anthropic { dialect } else { guessed }, access));
         };
+        if checks::asks_websocket(&head) {
+            return Err(reply::upgrade_required(dialect, access));
+        }
         if head.method == Method::OPTIONS {
             return Err(reply::options(route.methods(), access));
         }
         if !route.allows(&head.method) {
-            return Err(method_not_allowed(&route, &head.method, access));
+            return Err(method_not_allowed((&route, dialect), &head.method, access));
         }
         if is_open && route.takes_json() {
             if let Err(failure) = web_pages::check_json(&head.headers) {
@@ -433,6 +441,9 @@ impl Service {
             Route::Stored(_, id) if head.method == stored::DELETE => {
                 Box::pin(self.delete(dialect, (client.owner, &id), access)).await
             }
+            Route::Stored(..) if stored::asks_stream(head.uri.query()) => {
+                reply::error(stored::not_streamed(), dialect, access)
+            }
             Route::Stored(_, id) => {
                 Box::pin(self.stored(dialect, (client.owner, &id), Part::Response, access)).await
             }
@@ -450,9 +461,13 @@ impl Service {
             }
             Route::Console => self.page(&head, peer, access),
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
+            Route::Models if is_anthropic => {
+                reply::json(&models::anthropic_list(&self.models.list(&client).await), access)
+            }
             Route::Models => reply::json(&self.models.list(&client).await, access),
             Route::Model(id) => match client.check_model(&id) {
                 Ok(()) => match self.models.find(&id).await {
+                    Some(model) if is_anthropic => reply::json(&models::anthropic(&model), access),
                     Some(model) => reply::json(&model, access),
                     None => reply::error(dialect.side().unknown_model(&id), dialect, access),
                 },
@@ -674,11 +689,15 @@ fn text(status: StatusCode, text: impl Into<Bytes>, access: Access) -> Response<
     reply::plain(status, HeaderValue::from_static("text/plain; charset=utf-8"), text, access)
 }
 
-fn method_not_allowed(route: &Route, method: &Method, access: Access) -> Response<ReplyBody> {
+fn method_not_allowed(
+    (route, dialect): (&Route, ClientDialect),
+    method: &Method,
+    access: Access,
+) -> Response<ReplyBody> {
     let allow = route.methods();
     let failure =
         Failure::new(Kind::Method, format!("{method} is not allowed for this path; it allows {allow}"));
-    let mut response = reply::error(failure, route.dialect(), access);
+    let mut response = reply::error(failure, dialect, access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }

@@ -199,6 +199,17 @@ pub(super) enum Part {
     Input,
 }
 
+/// Whether the query of a request for a stored response asks for a stream.
+pub(super) fn asks_stream(query: Option<&str>) -> bool {
+    query.is_some_and(|query| query.split('&').any(|pair| pair.eq_ignore_ascii_case("stream=true")))
+}
+
+/// The failure of such a request.
+pub(super) fn not_streamed() -> Failure {
+    let message = "a stored response is not streamed; leave `stream` out";
+    Failure::new(Kind::Request, message).with_param("stream")
+}
+
 fn not_found(id: &str) -> Failure {
     const MAX_SHOWN: usize = 128;
     let message = format!("there is no stored response `{}`", clip(id, MAX_SHOWN));

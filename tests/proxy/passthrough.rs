@@ -260,6 +260,9 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
     let upgrade = "GET /v1/files/x HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                    sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let told = answer(&proxy, &upgrade.replace("connection: upgrade", "connection: close, upgrade")).await;
+    assert!(told.starts_with("HTTP/1.1 426") && told.contains("over HTTP"), "{told}");
+    let key = upgrade.replace("connection: upgrade\r\nupgrade: websocket", "connection: close");
+    let told = answer(&proxy, &key).await;
     assert!(told.starts_with("HTTP/1.1 400") && told.contains("not passed through"), "{told}");
     let twice =
         line("/v1/embeddings").replace("host: localhost", "host: localhost\r\ncontent-type: text/plain");

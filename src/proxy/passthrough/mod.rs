@@ -64,11 +64,9 @@ pub(super) fn wish(request: &RawRequest) -> Wish {
 /// Checks what can be checked before the body is read.
 ///
 /// # Errors
-/// [`Kind::Request`] for a WebSocket, and if a header that must be unambiguous occurs twice.
+/// [`Kind::Request`] for the key of a WebSocket, and if a header that must be unambiguous occurs twice.
 pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
-    // Other upgrades are offers, which a server may ignore (RFC 9110, section 7.8).
-    let is_websocket = list_contains(&head.headers, &header::UPGRADE, b"websocket");
-    if is_websocket || head.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
+    if head.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
         let message = "WebSockets are not passed through";
         return Err(Failure::new(Kind::Request, message).with_param(header::UPGRADE.as_str()));
     }
