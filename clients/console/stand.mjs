@@ -30,9 +30,13 @@ function search(request, response) {
 // `slowly` (its second half waits for the gate), `fail` (an error in place of an answer).
 async function model() {
   const gate = {};
+  // The requests of clients: methods and paths.
+  const requests = [];
   const server = http.createServer(async (request, response) => {
     let body = "";
     for await (const piece of request) body += piece;
+    requests.push(`${request.method} ${request.url}`);
+    if (request.url.startsWith("/v1/files/")) return stored(request, response);
     if (request.url.includes(":generateContent")) return picture(response);
     if (request.headers["x-api-key"]) return search(request, response);
     if (!request.url.endsWith("/chat/completions")) return response.writeHead(404).end("{}");
@@ -58,10 +62,20 @@ async function model() {
     }
     response.end("data: [DONE]\n\n");
   });
-  return { server, gate, port: await listen(server) };
+  return { server, gate, requests, port: await listen(server) };
 }
 
-const configuration = (upstream, folder, { key, permission = "allow" }, port = 0) => `
+// A file that somebody has put at the upstream. Its name says what it is: a type, or `error`.
+function stored(request, response) {
+  const kind = request.url.slice("/v1/files/".length).replaceAll("_2F", "/").replaceAll("_2B", "+");
+  const script = "globalThis.ran = true; alert(document.domain)";
+  const text = kind.includes("xml") ? `<svg xmlns="http://www.w3.org/2000/svg"><script>${script}</script></svg>` : `<!doctype html><script>${script}</script>`;
+  const isError = kind === "error";
+  response.writeHead(isError ? 500 : 200, { "content-type": isError ? "text/html" : kind, "content-disposition": "inline" }).end(text);
+}
+
+const configuration = (upstream, folder, { key, permission = "allow", top = "" }, port = 0) => `
+${top}
 listen = "127.0.0.1:${port}"
 state_dir = "${folder}/state"
 [admin]
@@ -102,13 +116,13 @@ permission = "${permission}"
 `;
 
 // `key`: an admin key is needed. `prefix`: the proxy serves everything below this path. `answers`: what to answer in place of
-// toolwire, {"METHOD path": (request, response, body) => …}; a test may change it.
-export async function stand({ key = null, prefix = "", permission, answers = {} } = {}) {
+// toolwire, {"METHOD path": (request, response, body) => …}; a test may change it. `top`: further lines of the configuration.
+export async function stand({ key = null, prefix = "", permission, top, answers = {} } = {}) {
   const folder = await mkdtemp(path.join(tmpdir(), "toolwire-console-"));
   const upstream = await model();
   const file = path.join(folder, "toolwire.toml");
   const begin = async (at) => {
-    await writeFile(file, configuration(upstream.port, folder, { key, permission }, at));
+    await writeFile(file, configuration(upstream.port, folder, { key, permission, top }, at));
     return spawn(binary, ["serve", "--config", file], { env: { PATH: process.env.PATH, CONSOLE_KEY: key ?? "no-key-is-needed" }, stdio: ["ignore", "ignore", "pipe"] });
   };
   let child = await begin();
@@ -130,7 +144,15 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
   return {
     url: `http://127.0.0.1:${own}${prefix}/console/`,
     direct: `http://127.0.0.1:${port}`,
+    upstream: `http://127.0.0.1:${upstream.port}`,
     state,
+    // What the model was asked.
+    asked: () => upstream.requests,
+    // How often a hosted tool has run.
+    async calls(name) {
+      const { tools } = await (await fetch(`http://127.0.0.1:${port}/admin/tools`)).json();
+      return tools.find((tool) => tool.name === name).figures.calls;
+    },
     // Holds the second half of slow answers back. Returns how to let them go on.
     hold() {
       let go;
@@ -161,6 +183,23 @@ export async function stand({ key = null, prefix = "", permission, answers = {} 
       this.closeUpstream();
       await ended(child);
       await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+// toolwire as README.md starts it: for one upstream, without a file.
+export async function plain() {
+  const upstream = await model();
+  const child = spawn(binary, ["serve", "--upstream", `http://127.0.0.1:${upstream.port}/v1`, "--dialect", "chat", "--listen", "127.0.0.1:0"], { env: { PATH: process.env.PATH }, stdio: ["ignore", "ignore", "pipe"] });
+  const port = await announced(child);
+  return {
+    direct: `http://127.0.0.1:${port}`,
+    asked: () => upstream.requests,
+    async close() {
+      child.kill();
+      upstream.server.closeAllConnections();
+      upstream.server.close();
+      await ended(child);
     },
   };
 }
