@@ -7,9 +7,9 @@ use minijinja::{
     syntax::SyntaxConfig,
     value::{Kwargs, ValueKind},
 };
-use minijinja_contrib::{globals, pycompat};
+use minijinja_contrib::globals;
 
-use super::python;
+use super::{methods, python};
 
 /// Nested calls of macros and blocks.
 const RECURSION: usize = 60;
@@ -26,7 +26,8 @@ pub(super) fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_recursion_limit(RECURSION);
-    environment.set_unknown_method_callback(pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
+    environment.add_filter("join", methods::join);
     environment.set_formatter(formatter);
     environment.add_filter(
         "tojson",

@@ -19,6 +19,7 @@ mod file;
 mod generation;
 mod instructions;
 mod messages;
+mod methods;
 mod python;
 mod strftime;
 
