@@ -7,6 +7,7 @@ use std::{borrow::Cow, fmt};
 use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 
+use super::field_case::respelled;
 use crate::{
     conversation::{Conversation, Text, Tool, ToolChoice},
     failure::{Failure, Kind},
@@ -47,11 +48,18 @@ impl<'a, 'p> Fields<'a, 'p> {
     /// The fields of `value`.
     ///
     /// # Errors
-    /// If it is not an object.
+    /// If it is not an object, or a key differs from that of a known field in case only.
     pub(crate) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
-        match value.kind() {
-            JsonKind::Object => Ok(Self { path, members: value.members().collect(), kept: Map::new() }),
-            _ => Err(wrong_type(path, "an object", value)),
+        if value.kind() != JsonKind::Object {
+            return Err(wrong_type(path, "an object", value));
+        }
+        let members: Vec<_> = value.members().collect();
+        match members.iter().find_map(|(key, _)| Some((key, respelled(key)?))) {
+            Some((key, known)) => {
+                let why = format_args!("differs from `{known}` in case only; servers could take it for that");
+                Err(wrong_value(Path::Member(&path, key), why))
+            }
+            None => Ok(Self { path, members, kept: Map::new() }),
         }
     }
 
@@ -74,6 +82,8 @@ impl<'a, 'p> Fields<'a, 'p> {
 
     /// The last field with this name.
     fn last(&self, key: &str) -> Option<Json<'a>> {
+        #[cfg(debug_assertions)]
+        assert!(super::field_case::is_known(key), "`{key}` must be in the list of known fields");
         let (_, value) = self.members.iter().rev().find(|(name, _)| name == key)?;
         Some(*value)
     }

@@ -16,6 +16,7 @@ pub mod chat;
 mod client;
 pub mod completions;
 mod custom_tools;
+mod field_case;
 mod fields;
 pub(crate) mod finish;
 pub mod gemini;
@@ -51,8 +52,6 @@ use std::{fmt, str::FromStr};
 
 use bytes::BytesMut;
 
-#[cfg(feature = "proxy")]
-pub(crate) use self::fields::check_choice;
 pub use self::lumo::RequestKey;
 #[cfg(feature = "proxy")]
 pub use self::lumo::{AccountSettings, Credentials, RefreshError, Session, UID_HEADER, brought};
@@ -69,6 +68,8 @@ pub use self::{
     system_messages::SystemMessages,
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
+#[cfg(feature = "proxy")]
+pub(crate) use self::{field_case::is_like, fields::check_choice};
 pub(crate) use self::{
     response_writer::{StreamForm, WholeForm},
     stamp::Ids,

@@ -65,6 +65,7 @@ const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
     "channel",
     "custom_tools",
+    "field_case",
     "fields",
     "finish",
     "json_array",

@@ -158,6 +158,7 @@ async fn model_chooses_the_upstream_and_gets_its_name_there() {
     for (body, status) in [
         ("{\"model\":\"nobody\"}", 404),
         ("{\"model\":7}", 400),
+        ("{\"model\":\"m\",\"Model\":\"m\"}", 400),
         ("{\"model\":\"m\",\"model\":\"m\"}", 400),
         ("{", 400),
     ] {
@@ -165,6 +166,23 @@ async fn model_chooses_the_upstream_and_gets_its_name_there() {
         assert_eq!(reply.status(), status, "{body}");
         assert!(reply.json().await["error"]["message"].is_string());
     }
+    for kind in
+        ["text/plain", "application/json5", "application/x-www-form-urlencoded", "application/octet-stream"]
+    {
+        for (body, status) in
+            [("{\"model\":\"nobody\"}", 404), ("{\"MODEL\":\"m\"}", 400), ("{\"model\":\"m\"} {}", 400)]
+        {
+            let mut request = post(&proxy, body);
+            request.headers_mut().insert("content-type", kind.parse().unwrap());
+            assert_eq!(client.send(request).await.unwrap().status(), status, "{kind}: {body}");
+        }
+        let mut request = post(&proxy, "{\"input\":1}");
+        request.headers_mut().remove("content-type");
+        *request.body_mut() = Full::new("{\"model\":\"nobody\"}".into());
+        assert_eq!(client.send(request).await.unwrap().status(), 404);
+    }
+    let query = request(&proxy, Method::GET, "/v1/files?a=1&Model=m", "");
+    assert_eq!(client.send(query).await.unwrap().status(), 400);
     assert_eq!(upstream.requests(), 4);
 }
 

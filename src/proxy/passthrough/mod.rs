@@ -52,11 +52,11 @@ pub(super) struct Prepared<'c> {
 /// What a request takes of its client's limits. Its response is not read, so of the tokens only those of a body of text count, by
 /// estimate.
 pub(super) fn wish(request: &RawRequest) -> Wish {
-    let is_json = request
-        .headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    let text = str::from_utf8(&request.body).ok().filter(|_| is_json);
+    let is_form = request.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
+        kind.as_bytes().get(..9).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart"))
+    });
+    let is_text = !is_form || model::begins_as_object(&request.body);
+    let text = str::from_utf8(&request.body).ok().filter(|_| is_text);
     let input = text.map_or(0, estimated_tokens) as u64;
     Wish { input, max_output: Some(0), choices: 1, takes_place: true, counts_tokens: true }
 }
@@ -107,6 +107,11 @@ pub(super) fn prepare<'c>(
         let message = format!("upstream `{upstream}` speaks `{dialect}`, which has no such path");
         Failure::new(Kind::Request, message).with_param("model")
     })?;
+    if head.uri.query().is_some_and(|query| model::names_model(query.as_bytes())) {
+        let message =
+            format!("the query names a model; name it in the body or in the header `{}`", model::HEADER);
+        return Err(Failure::new(Kind::Request, message).with_param("model"));
+    }
     let body = match &named {
         Some(named) => named.renamed(model.upstream_name(&named.name), body),
         None => body,

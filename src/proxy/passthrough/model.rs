@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, header};
 use super::multipart;
 use crate::{
     config::{Config, Model},
+    dialect::is_like,
     failure::{Failure, Kind},
     wire::json::{self, Json, span},
 };
@@ -58,11 +59,18 @@ pub(super) fn named(headers: &HeaderMap, body: &[u8]) -> Result<Option<Named>, F
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let in_body = match media_type.as_str() {
         _ if body.is_empty() => None,
+        // Servers read such a body as JSON whatever its type says.
+        _ if begins_as_object(body) => in_json(body)?,
         "application/json" => in_json(body)?,
         json if json.ends_with("+json") => in_json(body)?,
         "multipart/form-data" => {
             let field = multipart::field(content_type, body, "model").map_err(refused)?;
             field.map(|(name, range)| Named { name: name.to_owned(), written: Written::AsText(range) })
+        }
+        "application/x-www-form-urlencoded" if names_model(body) => {
+            return Err(refused(format!(
+                "a model that a URL-encoded form names cannot be checked; set the header `{HEADER}`, or send another form"
+            )));
         }
         _ => None,
     };
@@ -79,16 +87,36 @@ pub(super) fn named(headers: &HeaderMap, body: &[u8]) -> Result<Option<Named>, F
     }
 }
 
+/// Whether a server may find a JSON object at the beginning of `body`: `{`, then a key or `}`. Byte order marks, and the zeros of
+/// UTF-16 and UTF-32, are passed over.
+pub(super) fn begins_as_object(body: &[u8]) -> bool {
+    let is_passed =
+        |byte: &&u8| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf | 0xfe | 0xff);
+    let mut bytes = body.iter().filter(is_passed);
+    bytes.next() == Some(&b'{') && matches!(bytes.next(), Some(b'"' | b'}'))
+}
+
+/// Whether a query or a URL-encoded form has a field that servers could take for the model's name.
+pub(super) fn names_model(pairs: &[u8]) -> bool {
+    url::form_urlencoded::parse(pairs).any(|(key, _)| is_like(&key, "model"))
+}
+
 fn in_json(body: &[u8]) -> Result<Option<Named>, Failure> {
     let text = str::from_utf8(body).map_err(|_| refused("the request's body is not UTF-8".to_owned()))?;
-    let (mut found, mut times) = (None, 0);
+    let (mut found, mut times, mut respelled) = (None, 0, None);
     let parsed = Json::parse_members(text, |key, value| {
         if key == "model" {
             times += 1;
             found = Some(value);
+        } else if is_like(&key, "model") {
+            respelled = Some(key.into_owned());
         }
     });
     parsed.map_err(|error| refused(format!("the request's body is not JSON: {error}")))?;
+    if let Some(key) = respelled {
+        let why = "differs from `model` in case only; servers could take it for that";
+        return Err(Failure::new(Kind::Request, format!("`{key}` {why}")).with_param(key));
+    }
     let Some(value) = found else { return Ok(None) };
     if times > 1 {
         return Err(refused("the request's body names its model twice".to_owned()));
@@ -135,7 +163,36 @@ mod tests {
         assert_eq!(renamed("Application/JSON", body, "a/b"), Ok(Some(body.to_owned())), "nothing to replace");
         assert_eq!(renamed("application/json", r#"{"input":1}"#, "c"), Ok(None));
         assert_eq!(renamed("application/json", r#"{"model":null}"#, "c"), Ok(None));
-        assert_eq!(renamed("text/plain", r#"{"model":"a"}"#, "c"), Ok(None));
+        assert_eq!(renamed("text/plain", "model: a", "c"), Ok(None));
+        assert_eq!(renamed("application/octet-stream", "{model:\"a\"}", "c"), Ok(None));
+    }
+
+    #[test]
+    fn json_object_is_read_whatever_its_type_says() {
+        for content_type in [
+            "",
+            "text/plain",
+            "application/json5",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=b",
+        ] {
+            let body = " \r\n{ \"model\":\"a\"}";
+            assert_eq!(renamed(content_type, body, "c"), Ok(Some(body.replace("a", "c"))), "{content_type}");
+            for body in [
+                "{\"model\":\"a\"} more",
+                "\u{feff}{\"model\":\"a\"}",
+                "{\0\"\0m\0",
+                "{\"model\":",
+                "{\"a\":1,}",
+            ] {
+                assert!(renamed(content_type, body, "c").is_err(), "{content_type}: {body}");
+            }
+        }
+        let form = "application/x-www-form-urlencoded";
+        for body in ["model=a", "x=1&mod%65l=a", "MODEL=a"] {
+            assert!(renamed(form, body, "c").is_err(), "{body}");
+        }
+        assert_eq!(renamed(form, "models=a&x=model", "c"), Ok(None));
     }
 
     #[test]
@@ -144,6 +201,8 @@ mod tests {
             (r#"{"model":"a","model":"b"}"#, "twice"),
             (r#"{"model":"a","mod\u0065l":"b"}"#, "twice"),
             (r#"{"model":null,"model":"b"}"#, "twice"),
+            (r#"{"model":"a","Model":"b"}"#, "`Model` differs"),
+            (r#"{"MODEL":"b"}"#, "`MODEL` differs"),
             (r#"{"model":7}"#, "not a model's name"),
             (r#"{"model":""}"#, "not a model's name"),
             (r#"{"model":"a"} {}"#, "not JSON"),
