@@ -252,7 +252,9 @@ impl Config {
     /// The entry that serves `name`: the one with this name, otherwise the wildcard.
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
-        named.or_else(|| self.models.iter().find(|model| model.is_wildcard()))
+        // In a path of an upstream such a name would name another place, for servers that decode it first.
+        let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
+        named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
     }
 
     /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes,

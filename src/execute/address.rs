@@ -121,13 +121,11 @@ impl AddressRules {
         if !is_listed && (!self.allow_private || port == 0) {
             return Err(Blocked::Port);
         }
-        let host = url.host_str().unwrap_or_default();
-        let is_in = |domains: &[Domain]| domains.iter().any(|domain| domain.contains(host));
-        if is_in(&self.denied_domains) || (!self.allowed_domains.is_empty() && !is_in(&self.allowed_domains))
-        {
-            return Err(Blocked::Domain);
+        let host = url.host().map(|host| comparable(&host)).unwrap_or_default();
+        match is_admitted(&host, &self.allowed_domains, &self.denied_domains) {
+            true => Ok(()),
+            false => Err(Blocked::Domain),
         }
-        Ok(())
     }
 
     fn check_name(&self, name: &str) -> Result<(), Blocked> {
@@ -182,8 +180,7 @@ impl Domain {
             return None;
         }
         let url = Url::parse(&format!("http://{text}/")).ok()?;
-        let host = url.host_str()?;
-        Some(Self(host.strip_suffix('.').unwrap_or(host).to_owned()))
+        Some(Self(comparable(&url.host()?)))
     }
 
     /// Its name, in its normal form.
@@ -191,10 +188,77 @@ impl Domain {
         &self.0
     }
 
-    /// Whether `host`, in its normal form, is in the domain.
+    /// Whether `host`, as [`comparable`] gives it, is in the domain.
     pub(crate) fn contains(&self, host: &str) -> bool {
-        is_or_is_below(host.strip_suffix('.').unwrap_or(host), &self.0)
+        is_or_is_below(host, &self.0)
     }
+
+    /// As [`Domain::contains`], for rules that forbid: a name or address of this machine stands for all of them.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        self.contains(host) || is_this_machine(&self.0) && is_this_machine(host)
+    }
+}
+
+/// The URL `text` in its normal form, and its host as [`comparable`] gives it. Only this form may be sent on, as in
+/// [`AddressRules::check`].
+///
+/// `None`: it has no host, or other programs may read the host otherwise. curl expands lists in braces, for instance.
+pub(super) fn normal(text: &str) -> Option<(Url, String)> {
+    let mut url = Url::parse(text.trim()).ok()?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return None;
+    }
+    // Again, since the hosts of schemes that are not the Web's have been left as they were written.
+    let host = Host::parse(url.host_str()?).ok()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if matches!(&host, Host::Domain(name) if !name.bytes().all(is_plain)) {
+        return None;
+    }
+    url.set_host(Some(&host.to_string())).ok()?;
+    let host = comparable(&host);
+    (!host.is_empty()).then_some((url, host))
+}
+
+/// The host in one form for all that lead to the same: an IPv4 address inside of an IPv6 address is that address, and a dot at
+/// the end of a name does not count.
+pub(in crate::execute) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
+    match host {
+        Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
+        Host::Ipv4(ip) => ip.to_string(),
+        Host::Ipv6(ip) => match (ip.segments(), ip.to_ipv4()) {
+            ([0x64, 0xff9b, 0, 0, 0, 0, high, low], _) => {
+                Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)).to_string()
+            }
+            // `::` and `::1` are addresses of their own.
+            ([0, 0, 0, 0, 0, 0, 0, 0 | 1], _) => format!("[{ip}]"),
+            (_, Some(ip)) => ip.to_string(),
+            _ => format!("[{ip}]"),
+        },
+    }
+}
+
+/// Whether a host, as [`comparable`] gives it, is the machine that asks for it. Connections to no address in particular lead
+/// there, too.
+fn is_this_machine(host: &str) -> bool {
+    let names = [
+        "localhost",
+        "localhost.localdomain",
+        "localhost6",
+        "localhost6.localdomain6",
+        "ip6-localhost",
+        "ip6-loopback",
+    ];
+    let is_own = |ip: Ipv4Addr| matches!(ip.octets(), [0 | 127, ..]);
+    names.contains(&host)
+        || host.ends_with(".localhost")
+        || matches!(host, "[::]" | "[::1]")
+        || host.parse().is_ok_and(is_own)
+}
+
+/// Whether `host`, as [`comparable`] gives it, may be addressed by these lists. An empty list of allowed ones allows all.
+pub(in crate::execute) fn is_admitted(host: &str, allowed: &[Domain], denied: &[Domain]) -> bool {
+    !denied.iter().any(|domain| domain.covers(host))
+        && (allowed.is_empty() || allowed.iter().any(|domain| domain.contains(host)))
 }
 
 /// Whether `name` is `domain` or a name below it.
@@ -549,6 +613,116 @@ mod tests {
         ] {
             assert!(rules.check(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn urls_that_programs_may_read_otherwise_are_refused() {
+        for text in [
+            "",
+            "example.com",
+            "file:///etc/passwd",
+            "mailto:a@example.com",
+            "http://user@example.com/",
+            "http://:password@example.com/",
+            "http://example.com@127.0.0.1/",
+            "http://127.0.0.{1,2}/",
+            "http://{127.0.0.1,x}/",
+            "http://%7b127.0.0.1,x%7d/",
+            "http://a,b/",
+            "http://a;b/",
+            "http://a$b/",
+            "http://a'b/",
+            "http://[::1]a/",
+            "http://./",
+            "gopher://{a,b}/",
+            "gopher://a\\@b/",
+            "gopher://a%40b/",
+        ] {
+            assert_eq!(normal(text).map(|(url, _)| url.to_string()), None, "{text}");
+        }
+        for (text, expected, host) in [
+            (
+                "http://allowed.example\\@127.0.0.1:9001/i",
+                "http://allowed.example/@127.0.0.1:9001/i",
+                "allowed.example",
+            ),
+            ("http:\\\\Allowed.example\\@127.0.0.1", "http://allowed.example/@127.0.0.1", "allowed.example"),
+            ("http:x\\@127.0.0.1:9001/i", "http://x/@127.0.0.1:9001/i", "x"),
+            ("http://a_b.example./?@c#@d", "http://a_b.example./?@c#@d", "a_b.example"),
+            ("gopher://LOCAL%68ost:70/_x", "gopher://localhost:70/_x", "localhost"),
+            ("ldap://0x7f.1/", "ldap://127.0.0.1/", "127.0.0.1"),
+        ] {
+            let found = normal(text).map(|(url, host)| (url.to_string(), host));
+            assert_eq!(found, Some((expected.to_owned(), host.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn denied_address_is_denied_in_every_spelling() {
+        let is_denied = |domain: &str, text: &str| {
+            normal(text).is_none_or(|(_, host)| !is_admitted(&host, &[], &[Domain::parse(domain).unwrap()]))
+        };
+        for own in ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "[::ffff:127.0.0.1]"] {
+            for text in [
+                "http://localhost/",
+                "http://LOCALHOST/",
+                "http://localhost./",
+                "http://a.localhost/",
+                "http://localhost.localdomain/",
+                "http://ip6-localhost/",
+                "http://%6c%6fcalhost/",
+                "http://ｌｏｃａｌｈｏｓｔ/",
+                "http://lo\u{ad}calhost/",
+                "http://localhost\\@example.com/",
+                "http://loc\talhost/",
+                "http://127.0.0.1/",
+                "http://127.0.0.1./",
+                "http://127.1/",
+                "http://127.255.255.255/",
+                "http://2130706433/",
+                "http://0x7f000001/",
+                "http://0x7f.0.0.1/",
+                "http://0177.0.0.1/",
+                "http://017700000001/",
+                "http://127.0.0x0.1/",
+                "http://１２７.０.０.１/",
+                "http://127。0。0。1/",
+                "http://①②⑦.⓪.⓪.①/",
+                "http://%31%32%37.0.0.1/",
+                "http:127.0.0.1/",
+                "http:/\\127.0.0.1/",
+                "http://[::1]/",
+                "http://[0:0:0:0:0:0:0:1]/",
+                "http://[::ffff:127.0.0.1]/",
+                "http://[::ffff:7f00:1]/",
+                "http://[::127.0.0.1]/",
+                "http://[64:ff9b::127.0.0.1]/",
+                "http://0/",
+                "http://0.0.0.0/",
+                "http://[::]/",
+                "http://[::ffff:0:0]/",
+                "ftp://127.1/",
+                "ws://127.1/",
+                "gopher://0177.1/",
+                "gopher://LOCALHOST/",
+            ] {
+                assert!(is_denied(own, text), "{own}: {text}");
+            }
+            assert!(!is_denied(own, "http://128.0.0.1/") && !is_denied(own, "http://localhost.example/"));
+        }
+        for text in [
+            "http://10.0.0.1/",
+            "http://167772161/",
+            "http://[::ffff:a00:1]/",
+            "http://0xa.1/",
+            "http://10.0.0.1./",
+        ] {
+            assert!(is_denied("10.0.0.1", text), "{text}");
+        }
+        assert!(!is_denied("10.0.0.1", "http://10.0.0.2/"));
+        // To allow an address is not to allow others of this machine.
+        let allowed = [Domain::parse("localhost").unwrap()];
+        assert!(is_admitted("localhost", &allowed, &[]) && !is_admitted("127.0.0.1", &allowed, &[]));
     }
 
     #[test]

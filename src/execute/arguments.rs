@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::tool::{ErrorCode, ToolError};
-use crate::{tools::arguments_fault, wire::json::Raw};
+use super::{
+    address,
+    tool::{ErrorCode, ToolError},
+};
+use crate::{dialect::is_like, tools::arguments_fault, wire::json::Raw};
 
 /// Reads the arguments that a model wrote. No text and `null` are an empty object.
 ///
@@ -49,6 +52,36 @@ fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String,
         }
     }
     arguments
+}
+
+/// The host that the call addresses with `argument`, as [`Domain`](address::Domain)s are compared with it. The URL becomes its
+/// normal form: what is checked is what the tool gets. `None`: it addresses none.
+///
+/// # Errors
+/// Not a URL with a host that all programs read alike; or another argument differs from this one in case only, so that a program
+/// may take it for the URL.
+pub(super) fn addressed(
+    arguments: &mut Map<String, Value>,
+    argument: &str,
+) -> Result<Option<String>, ToolError> {
+    let blocked = |message: String| Err(ToolError::new(ErrorCode::BlockedUrl, message));
+    if let Some(other) = arguments.keys().find(|key| *key != argument && is_like(key, argument)) {
+        return blocked(format!("`{other}` differs from `{argument}` in case only."));
+    }
+    let (url, host) = match arguments.get(argument) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(written)) => match address::normal(written) {
+            Some(normal) => normal,
+            None => {
+                return blocked(format!(
+                    "`{argument}` is not a URL with a plain host and without a user name."
+                ));
+            }
+        },
+        Some(_) => return blocked(format!("`{argument}` is not a URL.")),
+    };
+    arguments.insert(argument.to_owned(), String::from(url).into());
+    Ok(Some(host))
 }
 
 /// The arguments in a form that equal arguments have in common: keys sorted, no white space.

@@ -220,6 +220,14 @@ impl Audit {
         Some(serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
+    /// The details of a result as an event may contain them. `None` also if there are none.
+    pub(crate) fn details(&self, details: &Value) -> Option<Value> {
+        if details.is_null() || !self.is_captured() {
+            return None;
+        }
+        self.json(&details.to_string())
+    }
+
     /// `text` with its secrets covered.
     pub(crate) fn redacted(&self, text: &str) -> String {
         self.redactor().text(text).into_owned()
@@ -278,6 +286,7 @@ mod tests {
                 call,
                 provider: Some("serper".into()),
                 result: None,
+                details: None,
                 code: Some(ErrorCode::Timeout),
                 millis: 30_000,
                 is_cached: false,
@@ -341,6 +350,7 @@ mod tests {
                 call: call(),
                 provider: None,
                 result: None,
+                details: None,
                 code: None,
                 millis: 1,
                 is_cached: true,

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{Instrument, Span, field::Empty};
 
 use super::{
-    address::Domain,
+    address,
     audit::{AuditEvent, CallRecord, Subject},
     cache::CacheKey,
     permission::Asked,
@@ -42,9 +42,11 @@ pub(super) struct HostedCall {
     pub(super) turn: Arc<HostedTurn>,
     pub(super) hosted: Hosted,
     pub(super) id: String,
-    /// The arguments as the model wrote them.
+    /// The arguments as the model wrote them, but with the URL that was checked.
     pub(super) written: String,
     pub(super) arguments: Map<String, Value>,
+    /// The host that the call addresses.
+    pub(super) domain: Option<String>,
     pub(super) canonical: String,
     pub(super) subject: Subject,
     /// The span of the hop that has the call.
@@ -79,9 +81,14 @@ impl HostedCall {
         reporting.outcome = Some(match &found {
             Ok((output, is_cached)) => {
                 let code = output.is_error.then_some(ErrorCode::ProviderError);
-                (audit.content(&output.content), code, *is_cached)
+                Told {
+                    result: audit.content(&output.content),
+                    details: audit.details(&output.details),
+                    code,
+                    is_cached: *is_cached,
+                }
             }
-            Err(error) => (audit.content(&error.message), Some(error.code), false),
+            Err(error) => Told { result: audit.content(&error.message), ..Told::failed(error.code) },
         });
         found.map(|(output, _)| output)
     }
@@ -127,19 +134,16 @@ impl HostedCall {
 
     /// Whether the call may run: its address by the rules of the tool, everything else by the permissions.
     async fn permitted(&self) -> Result<(), ToolError> {
-        let domain = self.domain()?;
         let rules = &self.hosted.rules;
         if self.hosted.is_url_unknown() {
             let message = "The rules limit the domains of this tool, but not which argument has its URL (`url_argument`).";
             return Err(ToolError::new(ErrorCode::BlockedUrl, message));
         }
-        if let Some(domain) = &domain {
-            let is_in = |list: &[Domain]| list.iter().any(|own| own.contains(domain));
-            if is_in(&rules.deny_domains) || !(rules.allow_domains.is_empty() || is_in(&rules.allow_domains))
-            {
-                let message = format!("Addresses at {domain} may not be used.");
-                return Err(ToolError::new(ErrorCode::BlockedUrl, message));
-            }
+        if let Some(domain) = &self.domain
+            && !address::is_admitted(domain, &rules.allow_domains, &rules.deny_domains)
+        {
+            let message = format!("Addresses at {domain} may not be used.");
+            return Err(ToolError::new(ErrorCode::BlockedUrl, message));
         }
         let asked = Asked {
             key: Some(self.turn.asker.owner),
@@ -147,7 +151,7 @@ impl HostedCall {
             model: &self.turn.asker.model,
             tool: &self.hosted.name,
             aliases: &self.hosted.aliases,
-            domain: domain.as_deref(),
+            domain: self.domain.as_deref(),
         };
         let params = Value::Object(self.arguments.clone()).to_string();
         let shown = (&*self.hosted.spec.label, &*params);
@@ -156,24 +160,6 @@ impl HostedCall {
             .permissions()
             .check(&asked, shown, (Some(&self.subject), self.turn.deadline))
             .await
-    }
-
-    /// The domain that the call addresses, in lower case. `None`: it addresses none.
-    fn domain(&self) -> Result<Option<String>, ToolError> {
-        let Some(argument) = self.hosted.url_argument() else { return Ok(None) };
-        let host = match self.arguments.get(argument) {
-            None | Some(Value::Null) => return Ok(None),
-            Some(Value::String(written)) => url::Url::parse(written.trim())
-                .ok()
-                .and_then(|url| url.host_str().map(str::to_ascii_lowercase)),
-            Some(_) => None,
-        };
-        match host {
-            Some(host) => Ok(Some(host.trim_end_matches('.').to_owned())),
-            None => {
-                Err(ToolError::new(ErrorCode::BlockedUrl, format!("`{argument}` is not a URL with a host.")))
-            }
-        }
     }
 
     /// Runs the call, several times if it fails and may be repeated.
@@ -308,17 +294,33 @@ struct Reporting<'c> {
     span: Span,
     trace: telemetry::Span,
     began: Instant,
-    /// The result if it is captured, why it failed, whether it is an equal call's.
-    outcome: Option<(Option<String>, Option<ErrorCode>, bool)>,
+    outcome: Option<Told>,
+}
+
+/// What is published of a result.
+struct Told {
+    /// The result if it is captured, and what is shown beside it.
+    result: Option<String>,
+    details: Option<Value>,
+    /// Why the call failed.
+    code: Option<ErrorCode>,
+    /// It is the result of an equal call.
+    is_cached: bool,
+}
+
+impl Told {
+    fn failed(code: ErrorCode) -> Self {
+        Self { result: None, details: None, code: Some(code), is_cached: false }
+    }
 }
 
 impl Drop for Reporting<'_> {
     fn drop(&mut self) {
         let unfinished = || match std::thread::panicking() {
-            true => (None, Some(ErrorCode::ProviderError), false),
-            false => (None, Some(ErrorCode::Cancelled), false),
+            true => Told::failed(ErrorCode::ProviderError),
+            false => Told::failed(ErrorCode::Cancelled),
         };
-        let (result, code, is_cached) = self.outcome.take().unwrap_or_else(unfinished);
+        let Told { result, details, code, is_cached } = self.outcome.take().unwrap_or_else(unfinished);
         self.span.record("outcome", code.map_or("ok", ErrorCode::name));
         if let Some(code) = code {
             self.trace.fail(code.name());
@@ -326,7 +328,7 @@ impl Drop for Reporting<'_> {
         self.trace.end();
         let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (call, provider) = (self.call.record(), Some(Arc::clone(&self.call.hosted.provider_name)));
-        let event = AuditEvent::ToolResult { call, provider, result, code, millis, is_cached };
+        let event = AuditEvent::ToolResult { call, provider, result, details, code, millis, is_cached };
         self.call.turn.execution.audit().publish(Some(&self.call.subject), event);
     }
 }

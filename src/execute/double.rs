@@ -23,6 +23,8 @@ use crate::{conversation::Call, redact::Redactor, store::Owner, wire::json::Raw}
 pub(super) enum Act {
     /// It answers with this text after a while.
     Answer(Duration, String),
+    /// It answers with these details.
+    Detail(Value),
     /// It reports that it failed.
     Report(String),
     /// It fails.
@@ -101,6 +103,7 @@ impl Provider for Scripted {
                     sleep(after).await;
                     Ok(Output { summary: "1 result".to_owned(), ..Output::text(text) })
                 }
+                Some(Act::Detail(details)) => Ok(Output { details, ..Output::text("ok") }),
                 Some(Act::Report(text)) => Ok(Output::failed(text)),
                 Some(Act::Fail(error)) => Err(error),
                 Some(Act::Hang) => std::future::pending().await,

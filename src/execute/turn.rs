@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::{
     sync::Semaphore,
     task::{JoinSet, spawn_blocking},
@@ -301,9 +301,7 @@ impl HostedTurn {
         let hosted = self.tool(&call.name);
         let unknown =
             || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
-        let read = hosted
-            .ok_or_else(unknown)
-            .map(|hosted| (hosted, arguments::read(&call.arguments, &hosted.spec.parameters)));
+        let read = hosted.ok_or_else(unknown).map(|hosted| (hosted, read(hosted, call)));
         let mut state = self.lock();
         state.calls += 1;
         if state.calls > settings.max_calls || state.rounds > settings.max_rounds {
@@ -320,7 +318,7 @@ impl HostedTurn {
         }
         let (hosted, arguments) = read?;
         let canonical = match &arguments {
-            Ok(arguments) => arguments::canonical(arguments),
+            Ok((arguments, _)) => arguments::canonical(arguments),
             Err(_) => call.arguments.clone(),
         };
         let equal = state.equal.entry((Arc::clone(&hosted.name), canonical.clone())).or_default();
@@ -331,7 +329,7 @@ impl HostedTurn {
                 "Repeated call refused: the same call was made before. Use its result.",
             ));
         }
-        let arguments = arguments?;
+        let (arguments, domain) = arguments?;
         let uses = state.uses.entry(Arc::clone(&hosted.name)).or_default();
         *uses += 1;
         if let Some(most) = hosted.rules.max_uses.filter(|most| *uses > *most) {
@@ -343,8 +341,13 @@ impl HostedTurn {
             turn: Arc::clone(self),
             hosted: hosted.clone(),
             id: call.id.clone(),
-            written: call.arguments.clone(),
+            written: if domain.is_some() {
+                Value::from(arguments.clone()).to_string()
+            } else {
+                call.arguments.clone()
+            },
             arguments,
+            domain,
             canonical,
             subject: subject.clone(),
             hop: hop.clone(),
@@ -364,11 +367,9 @@ impl HostedTurn {
             audit.publish(Some(subject), event);
         }
         let result = audit.content(&error.message);
-        let (code, millis, is_cached) = (Some(error.code), 0, false);
-        audit.publish(
-            Some(subject),
-            AuditEvent::ToolResult { call, provider, result, code, millis, is_cached },
-        );
+        let (details, code, millis, is_cached) = (None, Some(error.code), 0, false);
+        let event = AuditEvent::ToolResult { call, provider, result, details, code, millis, is_cached };
+        audit.publish(Some(subject), event);
     }
 
     /// What the model and the client get of a call. The results of a turn have a limit together.
@@ -432,6 +433,16 @@ impl fmt::Debug for HostedTurn {
             .field("state", state)
             .finish_non_exhaustive()
     }
+}
+
+/// The arguments of a call, and the host that it addresses.
+fn read(hosted: &Hosted, call: &Call) -> Result<(Map<String, Value>, Option<String>), ToolError> {
+    let mut arguments = arguments::read(&call.arguments, &hosted.spec.parameters)?;
+    let domain = match hosted.url_argument() {
+        Some(argument) => arguments::addressed(&mut arguments, argument)?,
+        None => None,
+    };
+    Ok((arguments, domain))
 }
 
 fn put(finished: &mut [Option<Finished>], place: usize, result: Finished) {

@@ -535,6 +535,7 @@ mod tests {
                 call: CallRecord::new("c", name, "{}", None),
                 provider: provider.map(Into::into),
                 result: None,
+                details: None,
                 code: None,
                 millis: 1,
                 is_cached: false,

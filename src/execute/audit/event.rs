@@ -131,6 +131,8 @@ pub(crate) enum AuditEvent {
         provider: Option<Arc<str>>,
         /// The result for the model.
         result: Option<String>,
+        /// What user interfaces show beside it.
+        details: Option<Value>,
         /// Why it failed; `None`: it succeeded.
         code: Option<ErrorCode>,
         /// How long it took.
@@ -271,7 +273,7 @@ impl AuditEvent {
                 "progress",
                 progress.as_deref(),
             ),
-            Self::ToolResult { call, provider, result, code, millis, is_cached } => {
+            Self::ToolResult { call, provider, result, details, code, millis, is_cached } => {
                 let mut fields =
                     json!({"toolCall": call.json(), "ok": code.is_none(), "ms": millis, "cached": is_cached});
                 if let (Value::Object(fields), Some(code)) = (&mut fields, code) {
@@ -279,6 +281,9 @@ impl AuditEvent {
                 }
                 if let (Value::Object(fields), Some(provider)) = (&mut fields, provider) {
                     fields.insert("provider".to_owned(), (**provider).into());
+                }
+                if let (Value::Object(fields), Some(details)) = (&mut fields, details) {
+                    fields.insert("details".to_owned(), details.clone());
                 }
                 with_content(fields, "result", result.as_deref())
             }

@@ -90,7 +90,15 @@ impl PermissionRule {
             && self
                 .domain
                 .as_ref()
-                .is_none_or(|domain| asked.domain.is_some_and(|asked| domain.contains(asked)))
+                .is_none_or(|domain| asked.domain.is_some_and(|asked| self.is_for(domain, asked)))
+    }
+
+    /// A rule that allows takes a host by its name only.
+    fn is_for(&self, domain: &Domain, host: &str) -> bool {
+        match self.permission {
+            Permission::Allow => domain.contains(host),
+            Permission::Ask | Permission::Deny => domain.covers(host),
+        }
     }
 
     fn selectors(&self) -> [bool; 4] {

@@ -26,7 +26,8 @@ impl Answer {
             || parts.is_some_and(|parts| !parts.is_empty() && parts.iter().all(has_kind))
     }
 
-    /// Reads an answer. `None`: it has neither a content nor an error.
+    /// Reads an answer. `None`: it has neither a content nor an error. Details alone are the content, too: the model must not
+    /// take the result for an empty one.
     pub(super) fn read(mut object: Map<String, Value>) -> Option<Self> {
         let details = object.shift_remove("details").unwrap_or_default();
         if let Some(error) = object.shift_remove("error").filter(is_error) {
@@ -34,6 +35,7 @@ impl Answer {
         }
         let content = match object.shift_remove("content") {
             None if details.is_null() => return None,
+            None | Some(Value::Null) if !details.is_null() => details.to_string(),
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text,
             Some(Value::Array(parts)) => joined(&parts),

@@ -26,7 +26,7 @@ use self::{question::Vertical, seen::Seen};
 use crate::{
     execute::{
         ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict,
-        address::{AddressRules, Domain},
+        address::{AddressRules, Domain, comparable, is_admitted},
         providers::Fault,
     },
     settings::{Field, Key, Settings},
@@ -261,9 +261,8 @@ impl Serper {
 
     /// Whether the domain lists let a result through.
     fn is_wanted(&self, url: &url::Url) -> bool {
-        let host = url.host_str().unwrap_or_default();
-        let is_in = |domains: &[Domain]| domains.iter().any(|domain| domain.contains(host));
-        !is_in(&self.rules.denied_domains) && (self.rules.allowed_domains.is_empty() || is_in(&self.rules.allowed_domains))
+        let host = url.host().map(|host| comparable(&host)).unwrap_or_default();
+        is_admitted(&host, &self.rules.allowed_domains, &self.rules.denied_domains)
     }
 
     /// The address of a search.

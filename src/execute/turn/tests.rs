@@ -428,6 +428,73 @@ fn denied_calls_and_addresses_do_not_run() {
         let expected = [None, Some("blocked_url"), Some("permission_denied"), None, Some("blocked_url")];
         assert_eq!(codes, expected.map(|code| code.map(str::to_owned)));
         assert_eq!(provider.count(), 2);
+        let urls: Vec<_> =
+            provider.calls.lock().unwrap().iter().map(|(_, arguments)| arguments["url"].clone()).collect();
+        assert_eq!(
+            urls,
+            ["https://good.example/", "https://good.example/@denied.example/"],
+            "what was checked"
+        );
+    });
+}
+
+#[test]
+fn url_that_was_checked_is_the_one_that_the_tool_gets() {
+    run(async {
+        let page =
+            ToolSpec { parameters: crate::wire::json::Raw::from(json!({"type": "object"})), ..spec("fetch") };
+        let provider = Scripted::new(vec![page], [Act::fail(ErrorCode::ProviderError)]);
+        let own = ToolRules {
+            url_argument: Some("url".to_owned()),
+            deny_domains: vec![crate::execute::Domain::parse("127.0.0.1").unwrap()],
+            ..ToolRules::default()
+        };
+        let settings =
+            ExecutionSettings { tools: [("fetch".to_owned(), own)].into(), ..ExecutionSettings::default() };
+        let execution = stage(settings, &[("p", &provider)]);
+        let mut live = execution.audit().subscribe();
+        execution.audit().capture(true);
+        let (written, normal) =
+            ("http:\\\\Good.example\\@127.0.0.1:9001/i", "http://good.example/@127.0.0.1:9001/i");
+        let call = Call::new("a", "fetch", json!({"url": written, "x": 1}).to_string());
+        turn(&execution).run(vec![call]).await;
+        assert_eq!(provider.calls.lock().unwrap()[0].1["url"], normal);
+        let used = Value::Object(live.try_recv().unwrap().data());
+        assert_eq!(used["toolCall"]["input"]["url"], normal, "{used}");
+        for arguments in [
+            r#"{"url":"http://x\\@127.0.0.1/","URL":"http://good.example/"}"#,
+            r#"{"url":"http://good.example/","URL":"http://127.0.0.1/"}"#,
+            r#"{"Url":"http://127.0.0.1/"}"#,
+            r#"{"url":"http://good.example/","url":"http://127.0.0.1/"}"#,
+            r#"{"url":"http://good.example/","u\u0072l":"http://0/"}"#,
+            r#"{"url":"http://user@good.example/"}"#,
+            r#"{"url":"http://127.0.0.{1,2}/"}"#,
+            r#"{"url":"http://[::ffff:127.0.0.1]/"}"#,
+        ] {
+            let ran = turn(&execution).run(vec![Call::new("b", "fetch", arguments)]).await;
+            assert_eq!(code(&ran[0]).as_deref(), Some("blocked_url"), "{arguments}");
+        }
+        assert_eq!(provider.count(), 1);
+    });
+}
+
+#[test]
+fn details_of_a_result_are_in_its_event_while_contents_are_captured() {
+    run(async {
+        let details = json!({"tab": 7, "key": "secret-word"});
+        let provider =
+            Scripted::new(vec![spec("tool")], [Act::Detail(details.clone()), Act::Detail(details)]);
+        let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
+        let mut live = execution.audit().subscribe();
+        for (is_captured, expected) in [(false, Value::Null), (true, json!({"tab": 7, "key": "xxxxxxxxxxx"}))]
+        {
+            execution.audit().capture(is_captured);
+            let ran = turn(&execution).run(vec![call("a", "tool", "")]).await.remove(0);
+            assert_eq!(ran.details["tab"], 7);
+            live.try_recv().unwrap();
+            let result = live.try_recv().unwrap().data();
+            assert_eq!(result.get("details").cloned().unwrap_or_default(), expected);
+        }
     });
 }
 

@@ -41,8 +41,15 @@ fn filled() -> Metrics {
     metrics.certificates.expiry.get_or_create(&[]).set(1);
     let call = CallRecord::new("c", "search", "{}", None);
     let provider = Some("p".into());
-    let event =
-        AuditEvent::ToolResult { call, provider, result: None, code: None, millis: 1, is_cached: false };
+    let event = AuditEvent::ToolResult {
+        call,
+        provider,
+        result: None,
+        details: None,
+        code: None,
+        millis: 1,
+        is_cached: false,
+    };
     metrics.hosted(&Record { sequence: 1, t: 1, subject: None, event });
     metrics.traces.failed.get_or_create(&vec![("signal", "traces")]).inc();
     let config = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";

@@ -118,9 +118,12 @@ pub(super) async fn run(execution: &Arc<Execution>, name: &str, body: &[u8]) -> 
     })?;
     let CallOutput { content, is_error, .. } = ran.output;
     let content = serde_json::from_str(&content).unwrap_or(Value::String(content));
-    Ok(Said::json(
-        json!({"id": id, "tool": name, "ok": !is_error, "result": content, "ms": millis(begun.elapsed())}),
-    ))
+    let mut said =
+        json!({"id": id, "tool": name, "ok": !is_error, "result": content, "ms": millis(begun.elapsed())});
+    if let (Value::Object(said), false) = (&mut said, ran.details.is_null()) {
+        said.insert("details".to_owned(), ran.details);
+    }
+    Ok(Said::json(said))
 }
 
 /// Asks a provider's server whether the provider can be used, with `api_key` in place of the configured key.

@@ -258,6 +258,7 @@ mod tests {
                 true => AuditEvent::ToolResult {
                     call,
                     provider: Some("p".into()),
+                    details: None,
                     result: None,
                     code: None,
                     millis: 7,

@@ -13,7 +13,7 @@ const WORDS = {
 };
 const GLYPH = { ok: "done", cached: "done", returned: "done", arriving: "running", running: "running", queued: "waiting", asking: "waiting", cancelled: "cancelled" };
 
-// `call`: {name, state, input?, inputText?, result?, code?, ms?, progress?, startedAt?}
+// `call`: {name, state, input?, inputText?, result?, details?, code?, ms?, progress?, startedAt?}
 export function card(call, facts) {
   const summary = h("summary");
   const body = h("div");
@@ -40,6 +40,7 @@ export function card(call, facts) {
     else if (call.input_bytes != null) parts.push(h("p.dim", `Arguments: ${call.input_bytes} bytes, not captured`));
     if (call.code) parts.push(note({ code: call.code, message: typeof call.result === "string" ? call.result : undefined }, { facts }));
     else if (call.result !== undefined) parts.push(h("h3.small.dim", "Result"), result(call.result));
+    if (call.details !== undefined) parts.push(h("h3.small.dim", "Details"), json(call.details, "Details", 2));
     fill(body, parts);
   }
 

@@ -15,6 +15,9 @@ pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
     };
     match answer {
         Some(Answer::Result(output)) => Ok(output),
+        Some(Answer::Error(text, details)) if !details.is_null() => {
+            Ok(Output { details, ..Output::failed(format!("The tool failed: {text}")) })
+        }
         // The program has acted: the same call would fail again.
         Some(Answer::Error(text, _)) => Err(ToolError {
             is_retryable: false,
@@ -34,6 +37,10 @@ mod tests {
         let output = output.unwrap();
         assert_eq!(output.content, "a [image] b");
         assert_eq!(output.details["n"], 1);
+        let output = parse(br#"{"details":{"n":1}}"#).unwrap();
+        assert_eq!((output.content.as_str(), &output.details["n"]), (r#"{"n":1}"#, &1.into()));
+        let output = parse(br#"{"content":null,"details":{"n":1},"error":"no"}"#).unwrap();
+        assert!(output.is_error && output.content.ends_with("no") && output.details["n"] == 1, "{output:?}");
     }
 
     #[test]
