@@ -70,7 +70,7 @@ impl Default for Options {
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let arranged = media_behind_results(&conversation.turns);
-    let turns = turns::turns(&arranged, &mut dropped);
+    let turns = turns::turns(&arranged, (&conversation.tools, &options.native_tools), &mut dropped);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| match options.version {
         Version::V1 => v1(body, conversation, options, &turns, &mut dropped),

@@ -3,10 +3,10 @@
 //! System texts become one turn; a call becomes a turn of its own after the text that the assistant wrote
 //! before it; every call has a result, since Lumo may reject a call without one. No text is lost.
 
-use std::{borrow::Cow, mem};
+use std::{borrow::Cow, collections::HashSet, mem};
 
 use crate::{
-    conversation::{self, Call, CallOutput, Part},
+    conversation::{self, Call, CallOutput, Part, Tool},
     dialect::Dialect,
     wire::json::{Encoder, Json, Kind},
 };
@@ -16,6 +16,19 @@ const RAW_ARGUMENTS: &str = "_raw_arguments";
 
 /// The result of a call whose result is missing.
 const NO_RESULT: &str = r#"{"error":"no result"}"#;
+
+/// The tools that Lumo runs (docs/protocols/lumo.md#server-tools).
+const NATIVE: [&str; 9] = [
+    "proton_info",
+    "web_search",
+    "web_extract",
+    "weather",
+    "stock",
+    "cryptocurrency",
+    "generate_image",
+    "edit_image",
+    "describe_image",
+];
 
 /// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +93,24 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turns of a conversation. Parts and fields that Lumo cannot express are named in `dropped`.
-pub(super) fn turns<'a>(conversation: &'a [conversation::Turn], dropped: &mut Vec<String>) -> Vec<Turn<'a>> {
-    let mut history = History { turns: Vec::new(), unanswered: Vec::new(), dropped };
+/// The turns of a conversation in which the client has `tools`, and Lumo `native` ones of its own. Parts and fields that Lumo cannot
+/// express are named in `dropped`.
+pub(super) fn turns<'a>(
+    conversation: &'a [conversation::Turn],
+    (tools, native): (&'a [Tool], &'a [String]),
+    dropped: &mut Vec<String>,
+) -> Vec<Turn<'a>> {
+    let parts = || conversation.iter().flat_map(|turn| &turn.parts);
+    let known = parts().filter_map(|part| match part {
+        Part::Result(output) => Some(Known::Answered(&output.id)),
+        _ => None,
+    });
+    let tools = tools.iter().map(|tool| Known::Tool(&tool.name));
+    let known = match parts().any(|part| matches!(part, Part::Call(_))) {
+        true => known.chain(tools).collect(),
+        false => HashSet::new(),
+    };
+    let mut history = History { turns: Vec::new(), unanswered: Vec::new(), known, native, dropped };
     let mut system = Vec::new();
     for turn in conversation {
         history.name_fields(turn);
@@ -101,11 +129,22 @@ pub(super) fn turns<'a>(conversation: &'a [conversation::Turn], dropped: &mut Ve
     turns
 }
 
+/// What a call in the history may be known by.
+#[derive(PartialEq, Eq, Hash)]
+enum Known<'a> {
+    /// The id of a call that has a result.
+    Answered(&'a str),
+    /// The name of a tool that the client has.
+    Tool(&'a str),
+}
+
 /// The turns so far.
 struct History<'a, 'd> {
     turns: Vec<Turn<'a>>,
     /// Ids of calls whose result has not come.
     unanswered: Vec<&'a str>,
+    known: HashSet<Known<'a>>,
+    native: &'a [String],
     dropped: &'d mut Vec<String>,
 }
 
@@ -154,6 +193,15 @@ impl<'a> History<'a, '_> {
     }
 
     fn call(&mut self, call: &'a Call) {
+        let is_lumos = NATIVE.contains(&&*call.name) || self.native.contains(&call.name);
+        // Lumo ran it, and the client has not kept its result. To say that there is none would be wrong.
+        if is_lumos
+            && !self.known.contains(&Known::Answered(&call.id))
+            && !self.known.contains(&Known::Tool(&call.name))
+        {
+            self.dropped.push("messages[].tool_calls[]".to_owned());
+            return;
+        }
         // The calls of one message stay together; they end at the first turn after their results.
         if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
             self.answer();

@@ -4,6 +4,7 @@ mod case;
 #[cfg(feature = "bench")]
 mod custom;
 mod forms;
+mod replayed;
 mod taught;
 
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! `messages`: the turns of the conversation.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::{super::original, own};
@@ -18,12 +20,30 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");
     let mut turns = Vec::new();
+    // The results that the upstream gave to calls of the last answer, and their places among the turns.
+    let mut given = HashMap::new();
     for (place, message) in messages.enumerate() {
         let mut message = Fields::new(Path::Element(&path, place), message)?;
         if message.peek("role").and_then(|role| role.as_str()).as_deref() == Some("assistant") {
-            turns.extend(own::turns(&mut message));
+            given.clear();
+            let own::Taken { before, results } = own::take(&mut message);
+            turns.extend(before);
+            turns.push(turn(message)?);
+            for output in results {
+                given.insert(output.id.clone(), turns.len());
+                turns.push(own::answer(output));
+            }
+            continue;
         }
-        turns.push(turn(message)?);
+        let turn = turn(message)?;
+        // The client ran the call as well; it means its own result.
+        if let [Part::Result(output), ..] = turn.parts.as_slice()
+            && let Some(given) = given.remove(&output.id).and_then(|place| turns.get_mut(place))
+        {
+            *given = turn;
+            continue;
+        }
+        turns.push(turn);
     }
     if turns.is_empty() {
         let message = "`messages` is missing or empty; it must be an array of at least one message";
@@ -62,8 +82,15 @@ fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
 /// An assistant's turn: its reasoning, text and calls. Content may be null or absent.
 fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    if let Some(text) = message.peek("reasoning_content").and_then(|text| text.as_str()) {
-        message.any("reasoning_content");
+    // The second one stays: an upstream of this API gets it as it is.
+    let reasoning = match message.peek("reasoning_content").and_then(|text| text.as_str()) {
+        Some(text) => {
+            message.any("reasoning_content");
+            Some(text)
+        }
+        None => message.peek("reasoning").and_then(|text| text.as_str()),
+    };
+    if let Some(text) = reasoning {
         parts.push(Part::Reasoning { text: text.into_owned(), signature: None, redacted: false });
     }
     parts.extend(content(message)?);
