@@ -108,7 +108,7 @@ impl Calls {
 
     /// Whether a call of this response or of the request's history has this id.
     pub(super) fn is_used(&self, id: &str) -> bool {
-        self.sent_ids.iter().chain(&self.past_ids).any(|used| used == id)
+        self.sent_ids.iter().chain(&self.annotated_ids).chain(&self.past_ids).any(|used| used == id)
             || self.hosted.as_ref().is_some_and(|hosted| hosted.has_id(id))
     }
 

@@ -77,6 +77,8 @@ pub(super) struct Calls {
     /// Number of calls begun, including omitted ones: each of them is remembered.
     begun: usize,
     sent_ids: Vec<String>,
+    /// The ids of calls that are reported separately.
+    annotated_ids: Vec<String>,
     /// The ids of calls in the request's history.
     past_ids: Vec<String>,
     /// Names and arguments of rescued calls.
@@ -172,6 +174,7 @@ impl Calls {
             entries: Vec::new(),
             begun: 0,
             sent_ids: Vec::new(),
+            annotated_ids: Vec::new(),
             past_ids: past_ids(conversation),
             rescued: Vec::new(),
             incomplete: Vec::new(),

@@ -23,12 +23,15 @@ impl Calls {
         }
     }
 
-    /// How to handle a server call that is not forwarded.
-    pub(super) fn left_out(&self, start: &CallStart<'_>) -> Fate {
+    /// How to handle a server call that is not forwarded. Clients match the result to the call by its id.
+    pub(super) fn left_out(&mut self, start: &CallStart<'_>) -> Fate {
         if self.settings.server_calls == ServerCalls::Hide {
             return Fate::Hidden;
         }
-        let (id, name) = (start.id.clone().into_owned(), start.name.clone().into_owned());
+        let is_fresh = start.id.is_empty() || self.is_used(&start.id);
+        let id = if is_fresh { self.unused_id() } else { start.id.clone().into_owned() };
+        self.annotated_ids.push(id.clone());
+        let name = start.name.clone().into_owned();
         Fate::Annotated { id, name, arguments: Some(String::new()) }
     }
 

@@ -1,11 +1,13 @@
 //! Calls that the upstream ran, or tried to, behind the reader: what becomes of them, their limits, and the question
 //! that is asked once more.
 
+use std::collections::BTreeSet;
+
 use bytes::BytesMut;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolwire::{
-    dialect::{Answering, Stamp, Writer, chat},
+    dialect::{Answering, ClientDialect, Stamp, Writer, chat},
     format::KnownFormats,
     pipeline::{Pipeline, State},
     rules::{ArgumentDelivery, Limits, Misroute, Rules, ServerCalls},
@@ -263,6 +265,65 @@ fn list_elements_have_indices() {
         let places: Vec<_> = (0..count).map(|place| format!("\"{list}\":[{{\"index\":{place},")).collect();
         assert!(places.iter().all(|place| text.contains(place)), "{text}");
     }
+}
+
+/// Lumo v1 gives its calls no ids.
+#[test]
+fn calls_that_the_upstream_ran_have_ids_in_every_mode() {
+    let call = json!(["stc", {"name": "web_search", "arguments": "{\"query\":\"q\"}"}]);
+    let result = json!(["str", {"content": {"results": [{"url": "https://a.x", "title": "A"}]}}]);
+    let events = [
+        call.clone(),
+        result.clone(),
+        json!(["m", "One."]),
+        call,
+        result,
+        json!(["m", "Two."]),
+        json!(["done"]),
+    ];
+    let stream = Speech::LumoV1.stream(&events);
+    for client in [ClientDialect::Chat, ClientDialect::Responses, ClientDialect::Messages] {
+        for (server_calls, names) in [
+            (ServerCalls::Forward, [].as_slice()),
+            (ServerCalls::Annotate, &[]),
+            (ServerCalls::Auto, &["a"]),
+            (ServerCalls::Auto, &[]),
+        ] {
+            for is_stream in [true, false] {
+                let mut exchange = exchange(names, Rules { server_calls, ..Rules::default() });
+                exchange.speech = Speech::LumoV1;
+                exchange.conversation.stream = is_stream;
+                let answering = Answering::new(&exchange.conversation, Stamp { seed: 1, created: 1 });
+                let mut pipeline = Pipeline::new(
+                    &exchange.conversation,
+                    &exchange.settings,
+                    KnownFormats::built_in(),
+                    exchange.reader(),
+                    client.side().writer(&answering),
+                    &answering,
+                );
+                let mut out = BytesMut::new();
+                pipeline.push(&stream, &mut out);
+                pipeline.finish(&mut out);
+                let text = std::str::from_utf8(&out).unwrap();
+                let what = format!("{client:?} {server_calls:?} {names:?} {is_stream}: {text}");
+                for empty in ["\"id\":\"\"", "_id\":\"\""] {
+                    assert!(!text.contains(empty), "{what}");
+                }
+                assert_eq!(ids_of_calls(text).len(), 2, "{what}");
+            }
+        }
+    }
+}
+
+/// The different ids of calls in a response.
+fn ids_of_calls(text: &str) -> BTreeSet<&str> {
+    let words: Vec<_> = text.split('"').collect();
+    let id = |words: &[&'_ str]| {
+        let is_id = ["id", "tool_use_id", "call_id"].contains(&words[0]) && words[1] == ":";
+        is_id && ["call_", "ws_"].iter().any(|prefix| words[2].starts_with(prefix))
+    };
+    words.windows(3).filter(|words| id(words)).map(|words| words[2]).collect()
 }
 
 /// What the client gets of the model's text: without the white space at its end, which is framing if there are calls.
