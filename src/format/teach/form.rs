@@ -7,6 +7,8 @@
 //!
 //! A placeholder is a word in double braces. Inserted text is not searched for placeholders.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, value::RawValue};
 
 use super::render;
@@ -130,16 +132,68 @@ impl Form {
     }
 
     /// A result in the form shown to the model.
+    ///
+    /// What closes a result in this form is written with a backslash in the result's own text, so that the text behind it does
+    /// not read as that of the user.
     pub fn result(&self, result: &CallOutput) -> String {
+        let content = self.enclosed(&result.content);
         render(self.result, |hole| match hole {
             "json_name" => Some(quoted(&result.name)),
-            "content" => Some(result.content.clone()),
-            "named_content" if result.name.is_empty() => Some(result.content.clone()),
-            "named_content" => Some(format!("{}: {}", result.name, result.content)),
-            "json_content" => Some(quoted(&result.content)),
+            "content" => Some(content.to_string()),
+            "named_content" if result.name.is_empty() => Some(content.to_string()),
+            "named_content" => Some(format!("{}: {content}", result.name)),
+            "json_content" => Some(quoted(&content)),
             _ => None,
         })
     }
+}
+
+impl Form {
+    /// The text of a result in which nothing closes the result.
+    fn enclosed<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let behind = self.result.rsplit_once("}}").map_or("", |(_, behind)| behind);
+        let is_marker =
+            |word: &&str| word.len() > 1 && word.starts_with(|first: char| !first.is_alphanumeric());
+        behind.split_whitespace().filter(is_marker).fold(Cow::Borrowed(text), |text, marker| {
+            match escaped(&text, marker) {
+                Some(escaped) => Cow::Owned(escaped),
+                None => text,
+            }
+        })
+    }
+}
+
+/// The text with a backslash behind the first letter of each `marker`; `None`: it has no marker.
+fn escaped(text: &str, marker: &str) -> Option<String> {
+    let first = marker.chars().next()?;
+    let (mut escaped, mut copied) = (String::new(), 0);
+    for (at, _) in text.match_indices(first) {
+        let behind = at + first.len_utf8();
+        if text.get(at..).is_some_and(|text| begins_with(text, marker)) {
+            escaped.push_str(text.get(copied..behind).unwrap_or_default());
+            escaped.push('\\');
+            copied = behind;
+        }
+    }
+    (copied > 0).then(|| escaped + text.get(copied..).unwrap_or_default())
+}
+
+/// The most white space inside of a marker that a model may still take for it.
+const MAX_SPACE: usize = 16;
+
+/// Whether `text` begins with what a model may take for `marker`: case and white space do not count.
+fn begins_with(text: &str, marker: &str) -> bool {
+    let mut letters = text.chars();
+    let mut spaces = 0;
+    marker.chars().all(|wanted| {
+        loop {
+            match letters.next() {
+                Some(letter) if letter.eq_ignore_ascii_case(&wanted) => return true,
+                Some(letter) if letter.is_whitespace() && spaces < MAX_SPACE => spaces += 1,
+                _ => return false,
+            }
+        }
+    })
 }
 
 fn quoted(text: &str) -> String {
