@@ -40,6 +40,12 @@ impl Rest {
         self.0.as_ref()?.from_dialect(dialect)
     }
 
+    /// The fields, wherever they came from.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn fields(&self) -> Option<&Map<String, Value>> {
+        self.0.as_ref().map(|received| &received.value)
+    }
+
     /// The names of all fields, for reporting what was left out.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.0.iter().flat_map(|received| received.value.keys())

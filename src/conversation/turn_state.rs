@@ -40,14 +40,20 @@ impl TurnState {
             || (self.reasoning.is_empty() && self.calls.iter().all(|(_, signature)| signature.is_none()))
     }
 
-    /// Bytes of its texts.
+    /// Bytes that it takes in memory, about: short texts take more than their own.
     pub fn size(&self) -> usize {
+        const ALLOCATIONS: usize = 32;
         let size = |opaque: &Option<Opaque<'_>>| opaque.as_ref().map_or(0, |opaque| opaque.text.len());
-        let reasoning = self.reasoning.iter().map(|part| match part {
-            Part::Reasoning { text, signature, .. } => text.len() + size(signature),
-            _ => 0,
+        let reasoning = self.reasoning.iter().map(|part| {
+            size_of::<Part>()
+                + ALLOCATIONS
+                + match part {
+                    Part::Reasoning { text, signature, .. } => text.len() + size(signature),
+                    _ => 0,
+                }
         });
-        let calls = self.calls.iter().map(|(id, signature)| id.len() + size(signature));
+        let own = size_of::<(String, Option<Opaque<'_>>)>() + ALLOCATIONS;
+        let calls = self.calls.iter().map(|(id, signature)| own + id.len() + size(signature));
         reasoning.chain(calls).sum()
     }
 

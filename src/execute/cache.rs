@@ -14,7 +14,10 @@ use super::{
     deferred::unix_time,
     tool::{Output, ToolError},
 };
-use crate::store::{Key, Owner, Space, Store, Stores};
+use crate::{
+    store::{Key, Owner, Space, Store, Stores},
+    wire::json::{ALLOCATION, memory_of},
+};
 
 /// How long a result is in the shared store at most.
 const SHARED_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -87,10 +90,10 @@ impl Cache {
     /// A cache of results with at most `max_bytes` bytes in memory.
     pub(super) fn new(max_bytes: usize, stores: &Stores) -> Self {
         let weight = |key: &CacheKey, kept: &Kept| {
-            let details =
-                if kept.output.details.is_null() { 0 } else { kept.output.details.to_string().len() };
-            let Output { content, summary, .. } = &*kept.output;
-            let bytes = key.arguments.len() + content.len() + summary.len() + details + 256;
+            let Output { content, summary, details, images, .. } = &*kept.output;
+            let images: usize = images.iter().map(|name| size_of::<String>() + ALLOCATION + name.len()).sum();
+            let bytes =
+                key.arguments.len() + content.len() + summary.len() + memory_of(details) + images + 512;
             u32::try_from(bytes).unwrap_or(u32::MAX)
         };
         let most = u64::try_from(max_bytes).unwrap_or(u64::MAX);

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
-use super::ExchangeLog;
+use super::{ExchangeLog, held};
 use crate::{
     conversation::{Conversation, Part, Prefill, Turn},
     dialect::{Answering, ClientDialect, ReaderRules, UpstreamDialect, UpstreamRequest},
@@ -37,11 +37,14 @@ const MAX_EXCHANGE: usize = 1 << 20;
 /// Bytes of a client's request that are kept for a fixture.
 const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
 
+/// What the rest of an exchange takes, about: rules, names and the beginnings of lists.
+const BASE: usize = 4 << 10;
+
 /// Bytes that are kept of all exchanges. Beyond, those of the oldest are dropped.
 pub(super) const MAX_ALL: usize = 64 << 20;
 
-/// What a piece takes beside its bytes.
-const PIECE: usize = 64;
+/// What a step takes beside its bytes: its place in a list that may be half empty, and its own allocation.
+const PIECE: usize = 2 * size_of::<Step>() + 32;
 
 /// See the module.
 #[derive(Debug)]
@@ -57,7 +60,7 @@ pub(in crate::proxy) struct Capture {
 /// What it takes to read the bytes again.
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// The client's request, without its turns.
+    /// What is needed of the client's request.
     pub(super) conversation: Conversation,
     pub(super) rules: Rules,
     pub(super) formats: Arc<KnownFormats>,
@@ -144,10 +147,11 @@ impl Capture {
         opening: &Opening<'_>,
         redactor: &Redactor,
     ) -> (Arc<Self>, CaptureWatch) {
-        let conversation = Conversation { turns: Vec::new(), ..opening.conversation.clone() };
+        let own_size = held::size(opening.conversation, opening.answering, MAX_REQUEST);
+        let conversation = own_size.map(|_| held::for_reading(opening.conversation)).unwrap_or_default();
+        let answering = own_size.map(|_| opening.answering.clone());
         let limits = opening.rules.limits;
         let replay = Replay {
-            conversation,
             rules: opening.rules.clone(),
             formats: Arc::clone(&opening.model.formats),
             upstream: opening.upstream.options.clone(),
@@ -158,20 +162,24 @@ impl Capture {
             },
             hosted: opening.hosted.cloned(),
             client: opening.dialect,
-            answering: opening.answering.clone(),
+            answering: answering
+                .unwrap_or_else(|| Answering::new(&conversation, opening.answering.stamp.clone())),
+            conversation,
             redactor: redactor.clone(),
         };
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
-        let kept = Kept { steps: vec![first], ..Kept::default() };
-        let noted = (opening.body.len() <= MAX_REQUEST).then(|| {
+        // Without its tools, nothing of an exchange can be read again.
+        let kept = Kept { steps: vec![first], is_dropped: own_size.is_none(), ..Kept::default() };
+        let noted = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
             let mut body = opening.body.to_vec();
             redactor.cover(&mut body);
             (Noted::begin(opening.noted()), body.into())
         });
+        let size =
+            BASE + own_size.unwrap_or(0) + noted.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
         let (kept, noted, total_of) = (Mutex::new(kept), Mutex::new(noted), Arc::clone(total));
         let capture = Arc::new(Self { replay, kept, noted, total: total_of });
-        // The tools of the request are kept, too.
-        capture.lock().grow(opening.body.len().min(MAX_REQUEST), total);
+        capture.lock().grow(size, total);
         let watch = CaptureWatch {
             capture: Arc::clone(&capture),
             log: Arc::clone(log),
@@ -268,6 +276,17 @@ impl Capture {
         }
     }
 
+    /// Counts `more` bytes that a later step will have. `false`: there is no room for them.
+    fn hold(&self, more: usize) -> bool {
+        let mut kept = self.lock();
+        kept.is_cut |= kept.size + more > MAX_EXCHANGE;
+        let has_room = !kept.is_cut && !kept.is_dropped;
+        if has_room {
+            kept.grow(more, &self.total);
+        }
+        has_room
+    }
+
     /// Makes room for others.
     pub(super) fn drop_steps(&self) {
         *self.noted() = None;
@@ -338,6 +357,7 @@ fn size_of_turn(turn: &Turn) -> usize {
 fn size_of_shown(event: &Event<'_>) -> usize {
     PIECE
         + match event {
+            Event::Text(text) => text.len(),
             Event::Reasoning(reasoning) => reasoning.text.len(),
             Event::ServerCall(call) => {
                 let texts = [&call.arguments, &call.content];
@@ -386,6 +406,9 @@ impl Watch for CaptureWatch {
 
     fn shown(&mut self, event: &Event<'_>) {
         self.capture.note(size_of_shown(event), |noted| noted.shown(event));
+        if !self.capture.hold(size_of_shown(event)) {
+            return;
+        }
         let redactor = &self.capture.replay.redactor;
         let covered = |text: &str| redactor.text(text).into_owned().into();
         self.shown.push(match event {

@@ -10,6 +10,7 @@
 //! keeps is bounded, and so is the number of records; the oldest give way to new ones.
 
 mod capture;
+mod held;
 mod query;
 mod record;
 mod trace;

@@ -11,6 +11,8 @@ mod encoder;
 mod escape;
 mod frame_template;
 mod index;
+#[cfg(feature = "proxy")]
+mod memory;
 mod raw;
 mod scanner;
 mod search;
@@ -23,6 +25,8 @@ pub(crate) use escape::{Unescaper, escape_str};
 pub use frame_template::FrameTemplate;
 pub(crate) use index::Index;
 use index::{Extent, LONG};
+#[cfg(feature = "proxy")]
+pub(crate) use memory::{ALLOCATION, memory_of, memory_of_members};
 pub use raw::Raw;
 pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner};
 use search::{has_no_escapes, plain_run};
