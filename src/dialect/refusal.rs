@@ -52,36 +52,134 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
     }
 }
 
-/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's, Z.ai's, llama.cpp's.
-const TOO_LONG_CODES: [&str; 3] =
-    ["context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"];
+/// The failure that an object in a stream reports which is no part of a response: an error, or a message beside something that
+/// says that it is one. `None`: it reports none.
+pub(crate) fn told(frame: &str) -> Option<Failure> {
+    let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
+    let words = Words::of_response(&object);
+    let says_why = ["error", "errors", "detail", "details"].iter().any(|key| says_something(object.get(key)));
+    let has_words = words.message.is_some() || words.code.is_some();
+    let is_failure = match outcome(&object) {
+        Some(is_failure) => is_failure && has_words,
+        None => has_words && (says_why || is_bare_message(&object)),
+    };
+    is_failure.then(|| {
+        let status = words.status;
+        words.failure(status)
+    })
+}
 
-/// What servers without such codes say, in lower case.
-const TOO_LONG: [&str; 13] = [
-    // OpenAI, vLLM, Mistral, OpenRouter
-    "maximum context length",
-    "context window",
-    // Anthropic
-    "prompt is too long",
-    "exceed context limit",
-    // vLLM
-    "maximum model length",
-    // SGLang, Together
-    "model's context length",
-    // llama.cpp before its code
-    "available context size",
-    // Ollama
-    "max context length",
-    "exceeds the context length",
-    // LM Studio
-    "greater than the context length",
-    // Gemini
-    "input token count",
-    // xAI
-    "maximum prompt length",
-    // Bedrock
-    "input is too long for requested model",
+/// The names under which a message is told.
+const MESSAGE_KEYS: [&str; 8] =
+    ["message", "Error", "msg", "Message", "error_message", "error_msg", "errorMessage", "status_msg"];
+
+/// Whether a member has a value that says something.
+fn says_something(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(Value::Object(members)) => !members.is_empty(),
+        Some(_) => true,
+    }
+}
+
+/// Whether an object says by a code, a status or a flag that something failed; `None` if it says nothing of it.
+fn outcome(object: &Value) -> Option<bool> {
+    let of_word = |word: &str| match word.to_ascii_lowercase().as_str() {
+        "" => None,
+        "error" | "fail" | "failed" | "failure" => Some(true),
+        "0" | "200" | "ok" | "success" | "succeeded" | "true" => Some(false),
+        word => word.parse::<i64>().is_ok().then_some(true),
+    };
+    let of = |key: &str| match object.get(key)? {
+        Value::Bool(flag) => Some(!flag),
+        Value::Number(number) => Some(!matches!(number.as_i64(), Some(0 | 200..=299))),
+        Value::String(word) if key == "code" && !word.is_empty() => Some(of_word(word).unwrap_or(true)),
+        Value::String(word) => of_word(word),
+        _ => None,
+    };
+    let keys = ["success", "ok", "code", "error_code", "errorCode", "status_code", "statusCode", "status"];
+    keys.into_iter().chain(["type", "object"]).find_map(of)
+}
+
+/// Whether an object is a message and what may stand beside one in an error, and nothing else.
+fn is_bare_message(object: &Value) -> bool {
+    let beside = |key: &str| {
+        let key = key.to_ascii_lowercase().replace(['_', '-'], "");
+        matches!(&*key, "requestid" | "traceid" | "logid" | "id" | "timestamp" | "time" | "path" | "param")
+    };
+    object
+        .as_object()
+        .is_some_and(|members| members.keys().all(|key| MESSAGE_KEYS.contains(&key.as_str()) || beside(key)))
+}
+
+/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's, Z.ai's, llama.cpp's,
+/// Copilot's, and words that gateways use.
+const TOO_LONG_CODES: [&str; 7] = [
+    "context_length_exceeded",
+    "model_context_window_exceeded",
+    "exceed_context_size_error",
+    "model_max_prompt_tokens_exceeded",
+    "context_window_exceeded",
+    "prompt_too_long",
+    "input_too_long",
 ];
+
+/// What servers without such codes say, in lower case: all parts of one entry.
+const TOO_LONG: [&[&str]; 28] = [
+    // OpenAI, vLLM, Mistral, OpenRouter, DeepSeek
+    &["maximum context length"],
+    &["context window"],
+    // OpenAI, Groq, Cerebras
+    &["reduce the length of the"],
+    // Anthropic
+    &["prompt is too long"],
+    &["exceed context limit"],
+    // vLLM
+    &["maximum model length"],
+    // SGLang, Together
+    &["model's context length"],
+    // TGI
+    &["`inputs` tokens + `max_new_tokens` must be"],
+    &["`inputs` must have less than"],
+    // llama.cpp
+    &["available context size"],
+    &["context size has been exceeded"],
+    // Ollama
+    &["max context length"],
+    &["exceeds the context length"],
+    &["input length", "exceed"],
+    // LM Studio
+    &["greater than the context length"],
+    &["loaded with context length"],
+    // Gemini
+    &["input token count"],
+    // xAI
+    &["maximum prompt length"],
+    // Bedrock
+    &["input is too long"],
+    &["too many input tokens", "max"],
+    // Moonshot
+    &["exceeded model token limit"],
+    // Z.ai
+    &["prompt exceeds max length"],
+    // Copilot
+    &["prompt token count", "exceeds"],
+    // Qwen
+    &["range of input length should be"],
+    // Cohere
+    &["number of tokens in the prompt cannot exceed"],
+    // SiliconFlow
+    &["prompt_tokens", "max_seq_len"],
+    // Volcengine
+    &["exceed max message tokens"],
+    // MiniMax
+    &["tokens exceed", "context"],
+];
+
+/// Words of a limit on rates, which may name tokens, too.
+const RATES: [&str; 6] = ["per minute", "per day", "per hour", "per second", "rate limit", "quota"];
 
 /// The parts of an upstream's error; each may be missing.
 #[derive(Debug, Default)]
@@ -91,6 +189,8 @@ struct Words {
     kind: Option<String>,
     param: Option<String>,
     status: Option<u16>,
+    /// A code that is a number says that the prompt is too long.
+    is_too_long: bool,
 }
 
 impl Words {
@@ -105,8 +205,10 @@ impl Words {
     /// top (vLLM), `{"detail": …}` (FastAPI).
     fn of_response(response: &Value) -> Self {
         let response = response.get(0).unwrap_or(response);
-        match response.get("error").or_else(|| response.get("detail")).filter(|error| !error.is_null()) {
+        let error = ["error", "errors", "detail"].iter().map(|key| response.get(key));
+        match error.flatten().find(|error| says_something(Some(error))) {
             Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(response) },
+            Some(Value::Bool(_)) => Self::of_error(response),
             Some(error) => Self::of_error(error.get(0).unwrap_or(error)),
             None => Self::of_error(response),
         }
@@ -116,7 +218,7 @@ impl Words {
         let text = |key: &str| Some(error.get(key)?.as_str()?.to_owned()).filter(|text| !text.is_empty());
         let message = match error {
             Value::String(text) => Some(text.clone()),
-            Value::Object(_) => text("message").or_else(|| text("Error")).or_else(|| text("msg")),
+            Value::Object(_) => MESSAGE_KEYS.iter().find_map(|key| text(key)),
             Value::Null => None,
             other => Some(other.to_string()),
         };
@@ -124,8 +226,16 @@ impl Words {
             Value::String(digits) => digits.parse().ok(),
             number => u16::try_from(number.as_u64()?).ok(),
         };
+        // Groq's: what the model wrote and Groq could not read as a call.
+        let message = match (message, text("failed_generation")) {
+            (Some(message), Some(text)) => Some(format!("{message} (failed_generation: {text})")),
+            (message, _) => message,
+        };
+        // Z.ai's, as a number or as text.
+        let is_too_long = error.get("code").is_some_and(|code| code == "1261" || code.as_u64() == Some(1261));
         Self {
             message,
+            is_too_long,
             code: text("code").filter(|code| code.parse::<u16>().is_err()),
             // Gemini's word is in `status`.
             kind: text("type").or_else(|| text("status")),
@@ -142,16 +252,18 @@ impl Words {
     }
 
     /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
-    /// without codes. llama.cpp's code has come with status 500, too.
+    /// without codes. llama.cpp's code and Ollama's sentence have come with status 500, too.
     fn is_context_length(&self, status: Option<u16>) -> bool {
         let is_code =
             |word: &Option<String>| word.as_deref().is_some_and(|word| TOO_LONG_CODES.contains(&word));
         let says_so = |message: &String| {
             let message = message.to_ascii_lowercase();
-            TOO_LONG.iter().any(|words| message.contains(words))
+            TOO_LONG.iter().any(|parts| parts.iter().all(|words| message.contains(words)))
+                && !RATES.iter().any(|words| message.contains(words))
         };
-        let may_say_so = status.is_none_or(|status| status < 500);
-        is_code(&self.code)
+        let may_say_so = status.is_none_or(|status| status <= 500 && !matches!(status, 401 | 429));
+        self.is_too_long
+            || is_code(&self.code)
             || is_code(&self.kind)
             || (may_say_so && self.message.as_ref().is_some_and(says_so))
     }
@@ -265,6 +377,18 @@ mod tests {
             assert_eq!(refusal(status, None, body.as_bytes()).kind(), Kind::ContextLength, "{status} {body}");
         }
         let sentences = [
+            "Invalid request: Your request exceeded model token limit: 262144 (requested: 268000)",
+            "Prompt exceeds max length",
+            "prompt token count of 150000 exceeds the limit of 128000",
+            "Trying to keep the first 12000 tokens when context the overflows. However, the model is loaded with context \
+             length of only 4096 tokens, which is not enough.",
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+            "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens",
+            "Context size has been exceeded.",
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000.",
+            "Too many input tokens. Max input tokens: 300000, request input token count: 400000",
+            "length of prompt_tokens (99000) must be less than max_seq_len (32768).",
             "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
             "The decoder prompt (length 88049) is longer than the maximum model length of 32768.",
             "The input (5163 tokens) is longer than the model's context length (2621 tokens).",
@@ -283,9 +407,58 @@ mod tests {
             assert_eq!((failure.kind(), failure.status()), (Kind::ContextLength, 400), "{sentence}");
             assert_ne!(refusal(503, None, body.as_bytes()).kind(), Kind::ContextLength, "{sentence}");
         }
-        for other in ["max_tokens must be positive", "Request too large on tokens per minute"] {
+        for other in [
+            "max_tokens must be positive",
+            "Request too large on tokens per minute",
+            "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 12000, please reduce the \
+             length of the prompt",
+            "Too many tokens, please wait before trying again.",
+            "'user' exceeds the maximum length of 512",
+        ] {
             let body = serde_json::json!({ "error": other }).to_string();
-            assert_ne!(refusal(400, None, body.as_bytes()).kind(), Kind::ContextLength, "{other}");
+            for status in [400, 413, 429] {
+                assert_ne!(refusal(status, None, body.as_bytes()).kind(), Kind::ContextLength, "{other}");
+            }
+        }
+        let coded =
+            |code: Value| serde_json::json!({ "error": { "message": "m", "code": code } }).to_string();
+        for code in ["1261".into(), 1261.into(), "model_max_prompt_tokens_exceeded".into()] {
+            assert_eq!(refusal(400, None, coded(code).as_bytes()).kind(), Kind::ContextLength);
+        }
+    }
+
+    #[test]
+    fn objects_that_report_a_failure_are_told_from_others() {
+        for (frame, message) in [
+            (r#"{"code":1113,"msg":"Insufficient balance","success":false}"#, "Insufficient balance"),
+            (r#"{"error":"overloaded"}"#, "overloaded"),
+            (r#"{"error":true,"message":"m"}"#, "m"),
+            (r#"{"errors":[{"message":"m","code":3}]}"#, "m"),
+            (r#"{"errors":["m"]}"#, "m"),
+            (r#"{"detail":"m"}"#, "m"),
+            (r#"{"detail":[{"loc":["body"],"msg":"m"}]}"#, "m"),
+            (r#"{"message":"Internal server error"}"#, "Internal server error"),
+            (r#"{"status":"error","message":"m"}"#, "m"),
+            (r#"{"base_resp":{},"status_code":2013,"status_msg":"m"}"#, "m"),
+            (r#"{"object":"error","message":"m","type":"BadRequestError","code":400}"#, "m"),
+        ] {
+            let failure = told(frame).unwrap_or_else(|| panic!("{frame}"));
+            assert_eq!(failure.message(), message, "{frame}");
+        }
+        for other in [
+            "{}",
+            "[]",
+            r#"{"error":null}"#,
+            r#"{"error":false,"message":""}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"code":0,"msg":"ok"}"#,
+            r#"{"code":200,"message":"success"}"#,
+            r#"{"status":"processing","message":"Loading the model"}"#,
+            r#"{"message":"queued","position":3}"#,
+            r#"{"success":true,"message":"m"}"#,
+            r#"{"details":[]}"#,
+        ] {
+            assert_eq!(told(other), None, "{other}");
         }
     }
 

@@ -224,6 +224,8 @@ pub struct Asked {
     pub(crate) limits: Limits,
     /// The client is answered with a stream.
     pub(crate) stream: bool,
+    /// The client asked for several choices. If it did not, whatever choices there are make up one response.
+    pub(crate) several: bool,
 }
 
 /// A request in an upstream's dialect.

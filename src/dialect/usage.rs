@@ -8,25 +8,41 @@ use crate::{
     wire::json::Json,
 };
 
-/// The counts of a usage object, and the object itself, for clients of Chat Completions.
+/// The counts of a usage object, and the object itself, for clients of Chat Completions. Other providers have some of them in
+/// other places, which docs/protocols/chat.md#upstream-deviations lists.
 pub(super) fn usage_of(usage: Json<'_>) -> Usage {
-    let count = |keys: [&str; 2]| keys.iter().find_map(|key| usage.get(key)?.as_u64());
-    let input = count(["prompt_tokens", "input_tokens"]);
-    let output = count(["completion_tokens", "output_tokens"]);
+    let first = |keys: &[&str]| keys.iter().find_map(|key| count(usage.get(key)?));
+    let sum_of = |one: &str, other: &str| first(&[one])?.checked_add(first(&[other])?);
+    let input = first(&["prompt_tokens", "input_tokens"])
+        .or_else(|| sum_of("prompt_cache_hit_tokens", "prompt_cache_miss_tokens"));
+    let output = first(&["completion_tokens", "output_tokens"]);
     let sum = || input?.checked_add(output?);
-    let detail =
-        |of: [&str; 2], key: &str| of.iter().find_map(|details| usage.get(details)?.get(key)?.as_u64());
+    let detail = |of: [&str; 2], keys: &[&str]| {
+        let objects = || of.iter().filter_map(|details| usage.get(details));
+        keys.iter().find_map(|key| objects().find_map(|details| count(details.get(key)?)))
+    };
     let of_input = ["prompt_tokens_details", "input_tokens_details"];
     let of_output = ["completion_tokens_details", "output_tokens_details"];
     Usage {
         input,
         output,
-        reasoning: detail(of_output, "reasoning_tokens"),
-        total: count(["total_tokens"; 2]).or_else(sum),
-        cached: detail(of_input, "cached_tokens"),
-        cache_written: detail(of_input, "cache_write_tokens"),
+        reasoning: detail(of_output, &["reasoning_tokens"]).or_else(|| first(&["reasoning_tokens"])),
+        total: first(&["total_tokens"]).or_else(sum),
+        cached: detail(of_input, &["cached_tokens"])
+            .or_else(|| first(&["cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"])),
+        cache_written: detail(of_input, &["cache_write_tokens", "cache_creation_tokens"])
+            .or_else(|| first(&["cache_write_tokens", "cache_creation_input_tokens"])),
         raw: raw_usage(usage, Dialect::Chat),
     }
+}
+
+/// A token count: a number, also one like `10.0`, or the same as a string.
+pub(super) fn count(json: Json<'_>) -> Option<u64> {
+    json.as_u64().or_else(|| {
+        let text = json.string_body().unwrap_or(json.raw()).trim();
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        whole.parse().ok().filter(|_| fraction.bytes().all(|digit| digit == b'0'))
+    })
 }
 
 /// A usage object as it is, for clients of the same dialect.

@@ -8,7 +8,7 @@ use crate::{
     failure::Failure,
     rules::Limits,
     tools::DeclaredTools,
-    wire::json::{Json, Kind},
+    wire::json::{Json, Kind, continues, is_same},
 };
 
 /// The native calls of one response.
@@ -18,6 +18,18 @@ pub(super) struct WholeCalls {
     limits: Limits,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
+    /// The last call, if it has an id: some servers send it again, with more of its arguments.
+    held: Option<Held>,
+}
+
+/// A call of which all but the beginning waits for what follows it.
+#[derive(Debug)]
+struct Held {
+    index: u32,
+    id: String,
+    name: String,
+    arguments: String,
+    end: CallEnd,
 }
 
 /// A call as the upstream sent it.
@@ -57,10 +69,30 @@ impl WholeCalls {
             Some(json) => json.as_str().unwrap_or(Cow::Borrowed(json.raw())),
         };
         let arguments = if arguments.trim_ascii().is_empty() { Cow::Borrowed("{}") } else { arguments };
+        let is_object = Json::parse(&arguments).is_ok_and(|json| json.kind() == Kind::Object);
+        let end = match (call.is_cut, is_object) {
+            (true, _) => CallEnd::Cut,
+            (false, true) => CallEnd::Complete,
+            (false, false) => CallEnd::Broken,
+        };
+        let is_same_call = |held: &&mut Held| {
+            held.id == call.id
+                && held.name == call.name
+                && (continues(&held.arguments, &arguments) || is_same(&held.arguments, &arguments))
+        };
+        if let Some(held) = self.held.as_mut().filter(is_same_call) {
+            if arguments.len() > self.limits.max_arguments {
+                return Err(self.limits.arguments_too_long());
+            }
+            (held.arguments, held.end) = (arguments.into_owned(), end);
+            return Ok(());
+        }
+        self.release(out);
         self.check(&call, &arguments)?;
         let index = self.next;
         self.next += 1;
-        let is_object = Json::parse(&arguments).is_ok_and(|json| json.kind() == Kind::Object);
+        let held =
+            (!call.id.is_empty()).then(|| (call.id.clone().into_owned(), call.name.clone().into_owned()));
         out.event(Event::CallStart(CallStart {
             index,
             id: call.id,
@@ -69,14 +101,24 @@ impl WholeCalls {
             source: Source::Native,
             signature: call.signature,
         }));
-        out.event(Event::CallArguments { index, piece: arguments });
-        let end = match (call.is_cut, is_object) {
-            (true, _) => CallEnd::Cut,
-            (false, true) => CallEnd::Complete,
-            (false, false) => CallEnd::Broken,
-        };
-        out.event(Event::CallEnd { index, end });
+        match held {
+            Some((id, name)) => {
+                self.held = Some(Held { index, id, name, arguments: arguments.into_owned(), end });
+            }
+            None => {
+                out.event(Event::CallArguments { index, piece: arguments });
+                out.event(Event::CallEnd { index, end });
+            }
+        }
         Ok(())
+    }
+
+    /// Something else follows: the last call is what it is.
+    pub(super) fn release(&mut self, out: &mut impl Sink) {
+        if let Some(Held { index, arguments, end, .. }) = self.held.take() {
+            out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
+            out.event(Event::CallEnd { index, end });
+        }
     }
 
     fn check(&self, call: &WholeCall<'_>, arguments: &str) -> Result<(), Failure> {

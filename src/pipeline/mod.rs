@@ -103,6 +103,8 @@ struct Stages {
     writer: Writer,
     limits: Limits,
     stream: bool,
+    /// The client asked for several choices.
+    several: bool,
     given: Given,
 }
 
@@ -118,7 +120,9 @@ impl Pipeline {
         answering: &Answering,
     ) -> Self {
         let tools = DeclaredTools::new(conversation, &settings.tool_prefix);
-        reader.expect(Asked { tools: tools.clone(), limits: settings.limits, stream: answering.stream });
+        let several = conversation.choices.is_some_and(|choices| choices > 1);
+        let (limits, stream) = (settings.limits, answering.stream);
+        reader.expect(Asked { tools: tools.clone(), limits, stream, several });
         let calls = Calls::new(conversation, tools.clone(), settings, reader.runs_tools(), &answering.stamp);
         let stages = Stages {
             backlog: Backlog::default(),
@@ -128,8 +132,9 @@ impl Pipeline {
             reasoning: ReasoningStage::new(settings.reasoning),
             calls,
             writer,
-            limits: settings.limits,
-            stream: answering.stream,
+            limits,
+            stream,
+            several,
             given: Given::default(),
         };
         Self {
@@ -398,8 +403,9 @@ impl Pipeline {
         if self.state != State::HopEnded {
             return;
         }
-        let Stages { calls, limits, stream, .. } = &self.stages;
-        reader.expect(Asked { tools: calls.tools().clone(), limits: *limits, stream: *stream });
+        let Stages { calls, limits, stream, several, .. } = &self.stages;
+        let tools = calls.tools().clone();
+        reader.expect(Asked { tools, limits: *limits, stream: *stream, several: *several });
         self.skipped.add_all(&self.reader.skipped());
         self.reader = reader;
         self.stages.next_hop(out);

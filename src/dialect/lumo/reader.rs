@@ -21,7 +21,7 @@ use super::{
     v2::{self, Frame},
 };
 use crate::{
-    dialect::{Asked, Skip, Skipped, skipped::is_sign_of_life},
+    dialect::{Asked, Skip, Skipped, refusal::told, skipped::is_sign_of_life},
     event::{Event, Sink},
     failure::{Failure, Kind},
     wire::{
@@ -338,6 +338,7 @@ impl Body {
                     return Err(failure);
                 }
                 self.answer.skip(Skip::NotAChunk);
+                return told(json.raw()).map_or(Ok(None), Err);
             }
         }
         Ok(None)

@@ -1,6 +1,8 @@
 //! Errors in the form of the Messages API: `{"type": "error", "error": {"type", "message"}}`, as a body before the
 //! stream and as an event inside it (docs/protocols/messages.md#errors).
 
+use std::borrow::Cow;
+
 use serde_json::json;
 
 use crate::failure::{Failure, Kind};
@@ -8,9 +10,13 @@ use crate::failure::{Failure, Kind};
 /// The error object of `failure`: the body of a response with status [`Failure::status`], or the data of an
 /// `error` event.
 pub fn error_body(failure: &Failure) -> Vec<u8> {
+    let message = match failure.kind() {
+        Kind::ContextLength => too_long(failure.message()),
+        _ => failure.message().into(),
+    };
     let error = json!({
         "type": "error",
-        "error": {"type": error_type(failure.kind()), "message": failure.message()},
+        "error": {"type": error_type(failure.kind()), "message": message},
     });
     error.to_string().into_bytes()
 }
@@ -29,6 +35,81 @@ fn error_type(kind: Kind) -> &'static str {
         Kind::Timeout => "timeout_error",
         Kind::Connect | Kind::Protocol | Kind::Truncated | Kind::Upstream | Kind::Limit | Kind::Internal => {
             "api_error"
+        }
+    }
+}
+
+/// A message that a prompt is too long, in the words of this API: clients have no code, and shorten the conversation by the
+/// sentence. The numbers are those in `message`, if they can be told apart.
+fn too_long(message: &str) -> Cow<'_, str> {
+    let lower = message.to_ascii_lowercase();
+    if ["prompt is too long", "exceed context limit"].iter().any(|words| lower.contains(words)) {
+        return message.into();
+    }
+    match counts(&lower) {
+        Some((given, most)) => {
+            format!("prompt is too long: {given} tokens > {most} maximum ({message})").into()
+        }
+        None => format!("prompt is too long: {message}").into(),
+    }
+}
+
+/// The number of tokens and the limit that a sentence in lower case names.
+fn counts(sentence: &str) -> Option<(u64, u64)> {
+    /// Smaller numbers are no limit of a context.
+    const LEAST: u64 = 256;
+    const LIMITS: [&str; 8] =
+        ["max", "limit", "only", "<=", "less than", "cannot exceed", "context size", "context length"];
+    let (mut limit, mut numbers) = (None, Vec::new());
+    let mut rest = sentence;
+    while let Some(at) = rest.find(|char: char| char.is_ascii_digit()) {
+        let (before, from) = rest.split_at_checked(at)?;
+        let is_end = |char: char| !char.is_ascii_digit() && char != ',';
+        let (digits, behind) = from.split_at_checked(from.find(is_end).unwrap_or(from.len()))?;
+        rest = behind;
+        let Some(number) = digits.replace(',', "").parse().ok().filter(|number| *number >= LEAST) else {
+            continue;
+        };
+        match limit {
+            None if LIMITS.iter().any(|words| before.contains(words)) => limit = Some(number),
+            _ => numbers.push(number),
+        }
+    }
+    let limit = limit?;
+    Some((numbers.into_iter().find(|number| *number > limit)?, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_that_is_too_long_is_told_in_the_words_of_this_api() {
+        for (theirs, ours) in [
+            ("prompt is too long: 208310 tokens > 200000 maximum", ""),
+            ("input length and `max_tokens` exceed context limit: 199000 + 9000 > 200000", ""),
+            (
+                "This model's maximum context length is 262,144 tokens. However, your prompt contains at least 262,145 input tokens.",
+                "262145 tokens > 262144 maximum",
+            ),
+            (
+                "request (9000 tokens) exceeds the available context size (4096 tokens)",
+                "9000 tokens > 4096 maximum",
+            ),
+            (
+                "Your request exceeded model token limit: 262144 (requested: 268000)",
+                "268000 tokens > 262144 maximum",
+            ),
+            ("prompt token count of 150000 exceeds the limit of 128000", "150000 tokens > 128000 maximum"),
+            ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000", "`inputs` tokens"),
+            ("Range of input length should be [1, 129024]", "Range of input length"),
+            ("m", "m"),
+        ] {
+            let body = String::from_utf8(error_body(&Failure::new(Kind::ContextLength, theirs))).unwrap();
+            assert!(body.contains(theirs), "{body}");
+            let words =
+                if ours.is_empty() { theirs.to_owned() } else { format!("prompt is too long: {ours}") };
+            assert!(body.contains(&format!("\"message\":\"{words}")), "{body}");
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::piece::{Key, Piece};
+use super::{
+    arguments::Arguments,
+    piece::{Key, Piece},
+};
 use crate::{
     dialect::opaque::call_state,
     event::{CallEnd, Event, Opaque, Sink},
@@ -25,7 +28,7 @@ pub(super) struct StreamedCall {
     pub(super) early: String,
     /// The call was complete in the older form, so its pieces in `tool_calls` are a repetition.
     pub(super) is_repeat: bool,
-    pub(super) extent: Extent,
+    pub(super) arguments: Arguments,
     pub(super) unescaper: Unescaper,
     /// The last delta that contained a piece of it.
     pub(super) delta: u64,
@@ -41,7 +44,7 @@ pub(super) enum State {
 }
 
 impl StreamedCall {
-    pub(super) fn new(key: Key, max_depth: usize) -> Self {
+    pub(super) fn new(key: Key, max_depth: usize, limit: usize) -> Self {
         Self {
             key,
             id: String::new(),
@@ -50,30 +53,35 @@ impl StreamedCall {
             state: State::Unnamed,
             early: String::new(),
             is_repeat: false,
-            extent: Extent::new(max_depth),
+            arguments: Arguments::new(max_depth, limit),
             unescaper: Unescaper::default(),
             delta: 0,
         }
     }
 
     /// Whether `piece`, though addressed to this call, begins the next one: some servers send index 0 or the
-    /// same id for every call. `same_delta`: this call has received a piece of the same delta before.
-    pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool) -> bool {
+    /// same id for every call. `same_delta`: this call has received a piece of the same delta before. `is_only`: there is no
+    /// next one.
+    pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool, is_only: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
         if self.is_repeat {
             return other_id || (piece.is_named() && piece.name != self.name);
         }
+        let extent = &self.arguments.extent;
         if !piece.is_named() {
             // Some servers invent an id for every delta. So a new id without a name begins a call only if the
             // piece has no arguments or this call is complete.
-            return other_id && (self.extent.is_whole() || !piece.has_arguments());
+            let is_whole = extent.is_whole() && !self.arguments.is_placeholder();
+            return other_id && (is_whole || !piece.has_arguments());
         }
         let same_name = piece.name == self.name;
-        let repeats_head = same_name && !piece.id.is_empty() && piece.id == self.id;
+        let same_id = !piece.id.is_empty() && piece.id == self.id;
+        // Without any id, equal calls are several. With one, `Arguments` decides.
+        let may_repeat = same_name && (is_only || same_id || (piece.id.is_empty() && !self.id.is_empty()));
         other_id
-            || (same_delta && self.is_headed() && !repeats_head)
-            || (self.extent.is_begun() && !same_name && self.is_headed())
-            || (self.extent.is_whole() && piece.has_arguments())
+            || (same_delta && self.is_headed() && !(same_name && same_id))
+            || (extent.is_begun() && !same_name && self.is_headed())
+            || (extent.is_whole() && piece.has_arguments() && !may_repeat)
     }
 
     fn is_headed(&self) -> bool {
@@ -115,26 +123,44 @@ impl StreamedCall {
         Ok(())
     }
 
+    /// Passes on a piece of arguments that `extent` has seen.
+    pub(super) fn pass(&mut self, index: u32, text: &str, out: &mut impl Sink) {
+        self.arguments.pass(text, give(index, out));
+    }
+
+    /// The object that is held is certain.
+    pub(super) fn release(&mut self, out: &mut impl Sink) {
+        if let State::Open(index) = self.state {
+            self.arguments.release(give(index, out));
+        }
+    }
+
     pub(super) fn end(&mut self, index: u32, cut: bool, out: &mut impl Sink) {
+        let mut give = give(index, out);
+        self.arguments.settle(&mut give);
         if let Some(half) = self.unescaper.finish().filter(|_| !cut) {
-            let mut text = [0; 4];
-            let text: &str = half.encode_utf8(&mut text);
-            self.extent.push(text);
-            out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+            self.arguments.force(half.encode_utf8(&mut [0; 4]), &mut give);
         }
-        if self.extent.is_blank() && !cut {
-            self.extent.push("{}");
-            out.event(Event::CallArguments { index, piece: Cow::Borrowed("{}") });
+        if self.arguments.extent.is_blank() && !cut {
+            self.arguments.force("{}", &mut give);
         }
-        let end = match self.extent.is_broken() && !cut {
-            _ if self.extent.is_whole() => CallEnd::Complete,
+        let extent = &self.arguments.extent;
+        let end = match extent.is_broken() && !cut {
+            _ if extent.is_whole() => CallEnd::Complete,
             // The model went on after them, so that they were not cut off.
             true => CallEnd::Broken,
             false => CallEnd::Cut,
         };
+        self.arguments.forget();
+        drop(give);
         out.event(Event::CallEnd { index, end });
         self.state = State::Ended;
     }
+}
+
+/// Emits pieces of the arguments of the call number `index`.
+pub(super) fn give(index: u32, out: &mut impl Sink) -> impl FnMut(&str) {
+    move |text| out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) })
 }
 
 /// The extent of arguments as one JSON object.
@@ -188,6 +214,11 @@ impl Extent {
 
     pub(super) fn is_begun(&self) -> bool {
         self.begun
+    }
+
+    /// Inside the object, or before it.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Blank | Stage::Inside)
     }
 
     pub(super) fn is_blank(&self) -> bool {

@@ -9,9 +9,9 @@
 //! of its arguments, at the beginning of another call, or at the end. From then on its arguments are
 //! streamed.
 //!
-//! Streamed arguments are passed on and not kept. The rest is limited for each call: its name by `max_name`,
-//! its id and the arguments before its name by `max_arguments`; and there are at most `max_calls` calls. A
-//! response that exceeds a limit fails, and the call that is too large is not announced.
+//! What is kept is limited for each call: its name by `max_name`, its id and the arguments before its name by
+//! `max_arguments`; and there are at most `max_calls` calls. A response that exceeds a limit fails, and the call
+//! that is too large is not announced. Arguments that are sent more than once are told apart by [`arguments`].
 //!
 //! The form from before November 2023, `function_call`, is one call. Some servers send both forms. Then
 //! `tool_calls` counts, and a call that began in the older form is the first of `tool_calls`
@@ -20,6 +20,7 @@
 //! The accepted deviations are those of docs/protocols/lumo.md#deviations and
 //! docs/protocols/chat.md#upstream-deviations.
 
+mod arguments;
 mod call;
 mod named;
 mod piece;
@@ -28,7 +29,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use call::{State, StreamedCall};
+use call::{State, StreamedCall, give};
 pub(crate) use named::{NamedCalls, Streamed};
 pub(crate) use piece::arguments_only;
 use piece::{Address, ArgumentsPiece, Key, Piece};
@@ -57,6 +58,8 @@ pub(crate) struct CallDeltas {
     form: Option<Form>,
     skipped: Skipped,
     scratch: String,
+    /// A call may hold arguments, see [`arguments`].
+    is_holding: bool,
 }
 
 /// The two ways in which OpenAI's API carries calls.
@@ -82,6 +85,7 @@ impl CallDeltas {
             form: None,
             skipped: Skipped::default(),
             scratch: String::new(),
+            is_holding: false,
         }
     }
 
@@ -181,7 +185,9 @@ impl CallDeltas {
         }
         let found = self.address(address, piece);
         let known = found.filter(|&at| {
-            self.calls.get(at).is_some_and(|call| !call.is_over_by(piece, call.delta == self.delta))
+            self.calls
+                .get(at)
+                .is_some_and(|call| !call.is_over_by(piece, call.delta == self.delta, form == Form::Legacy))
         });
         let at = match known {
             Some(at) => at,
@@ -190,12 +196,7 @@ impl CallDeltas {
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         call.delta = self.delta;
         call.note(piece);
-        let result = if call.is_repeat { Ok(()) } else { self.grow(at, piece, out) };
-        if result.is_err() {
-            // It is not emitted at all, not even as a call that was cut off.
-            self.calls.remove(at);
-        }
-        result
+        if call.is_repeat { Ok(()) } else { self.grow(at, address.key(), piece, out) }
     }
 
     /// `tool_calls` follow a `function_call`: the first piece, of the call `key`, is about the same call. If
@@ -203,7 +204,7 @@ impl CallDeltas {
     fn adopt(&mut self, key: Key) {
         if let Some(call) = self.calls.last_mut() {
             call.key = key;
-            call.is_repeat = call.extent.is_whole();
+            call.is_repeat = call.arguments.extent.is_whole();
         }
     }
 
@@ -225,14 +226,15 @@ impl CallDeltas {
     fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);
         for call in &mut self.calls {
-            if let (State::Open(index), true) = (call.state, call.extent.is_whole()) {
+            if let (State::Open(index), true) = (call.state, call.arguments.extent.is_whole()) {
                 call.end(index, false, out);
             }
         }
+        self.note_holding();
         if self.calls.len() >= self.limits.max_calls {
             return Err(self.limits.too_many_calls());
         }
-        self.calls.push(StreamedCall::new(key, self.max_depth));
+        self.calls.push(StreamedCall::new(key, self.max_depth, self.limits.max_arguments));
         Ok(self.calls.len() - 1)
     }
 
@@ -266,56 +268,101 @@ impl CallDeltas {
             source: Source::Native,
             signature,
         }));
-        if !call.early.is_empty() {
-            out.event(Event::CallArguments { index, piece: Cow::Owned(std::mem::take(&mut call.early)) });
-        }
+        let early = std::mem::take(&mut call.early);
+        call.pass(index, &early, out);
+        self.is_holding |= call.arguments.is_holding();
     }
 
     /// Adds the rest of a piece to the call at `at`, whose id and name have been recorded: checks what is
     /// kept of the call, and passes its arguments on.
-    fn grow(&mut self, at: usize, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
-        let Self { calls, tools, limits, scratch, skipped, .. } = self;
-        let Some(call) = calls.get_mut(at) else { return Ok(()) };
-        let mut scratch = std::mem::take(scratch);
+    fn grow(&mut self, at: usize, key: Key, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
+        let mut scratch = std::mem::take(&mut self.scratch);
         let text = match piece.arguments {
             ArgumentsPiece::None => "",
             ArgumentsPiece::Text(body) => call.unescaper.decode(body, &mut scratch),
             ArgumentsPiece::Raw(json) => json,
         };
-        let mut result = Ok(());
-        match call.state {
-            State::Ended if !text.trim_ascii().is_empty() => skipped.add(Skip::LateArguments),
-            State::Ended => {}
+        let other = match call.state {
             State::Open(index) => {
-                call.extent.push(text);
-                if !text.is_empty() {
-                    out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+                let other = call.arguments.push(text, piece.is_named(), give(index, out));
+                if call.arguments.is_holding() != self.is_holding {
+                    self.note_holding();
                 }
+                Ok(other)
             }
-            State::Unnamed => {
-                call.extent.push(text);
-                let is_certain = !call.id.is_empty() && tools.is_whole(&call.name);
-                let starts = is_certain || (call.extent.is_begun() && !call.name.is_empty());
-                result = call.check(tools, limits);
-                if result.is_ok() && starts {
-                    self.start(at, out);
-                    self.pass(at, text, out);
-                } else if result.is_ok() {
-                    call.early.push_str(text);
-                    result = call.check(tools, limits);
+            State::Ended => {
+                if !text.trim_ascii().is_empty() {
+                    self.skipped.add(Skip::LateArguments);
                 }
+                Ok(None)
             }
-        }
+            State::Unnamed => self.grow_unnamed(at, text, out).map(|()| None),
+        };
         self.scratch = scratch;
-        result
+        match other? {
+            Some(text) => self.begin_next(key, &text, piece, out),
+            None => Ok(()),
+        }
     }
 
-    /// Passes on the early arguments of a call that has just been announced.
-    fn pass(&self, at: usize, text: &str, out: &mut impl Sink) {
-        if let (Some(State::Open(index)), false) =
-            (self.calls.get(at).map(|call| call.state), text.is_empty())
-        {
-            out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) });
+    /// Adds arguments to a call that has not been announced.
+    fn grow_unnamed(&mut self, at: usize, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        let Self { calls, tools, limits, .. } = self;
+        let Some(call) = calls.get_mut(at) else { return Ok(()) };
+        call.arguments.extent.push(text);
+        let is_certain = !call.id.is_empty() && tools.is_whole(&call.name);
+        let starts = is_certain || (call.arguments.extent.is_begun() && !call.name.is_empty());
+        let mut checked = call.check(tools, limits);
+        if checked.is_ok() && !starts {
+            call.early.push_str(text);
+            checked = call.check(tools, limits);
         }
+        if checked.is_err() {
+            // It is not emitted at all, not even as a call that was cut off.
+            calls.remove(at);
+        }
+        if checked.is_err() || !starts {
+            return checked;
+        }
+        self.start(at, out);
+        if let Some(call) = self.calls.get_mut(at)
+            && let State::Open(index) = call.state
+        {
+            call.pass(index, text, out);
+            self.is_holding |= call.arguments.is_holding();
+        }
+        Ok(())
+    }
+
+    /// Pieces that looked like a repetition were those of another call, to the same tool and with the same id.
+    fn begin_next(
+        &mut self,
+        key: Key,
+        text: &str,
+        piece: &Piece<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let at = self.open(key, out)?;
+        if let Some(call) = self.calls.get_mut(at) {
+            call.delta = self.delta;
+            call.note(piece);
+        }
+        self.grow_unnamed(at, text, out)
+    }
+
+    fn note_holding(&mut self) {
+        self.is_holding = self.calls.iter().any(|call| call.arguments.is_holding());
+    }
+
+    /// Whether a call may hold arguments, so that the next events need not be those of the next delta.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.is_holding
+    }
+
+    /// Content of another kind follows: what calls hold is certain.
+    pub(crate) fn release(&mut self, out: &mut impl Sink) {
+        self.calls.iter_mut().for_each(|call| call.release(out));
+        self.note_holding();
     }
 }

@@ -1,11 +1,11 @@
 //! [`NamedCalls`]: native calls of dialects in which a call begins with its id and its whole name.
 //!
-//! Each call has a key, under which the upstream addresses it. Its arguments are passed on as they arrive, and only
-//! their length and digest are kept, so that a repetition of the whole text can be compared with them.
+//! Each call has a key, under which the upstream addresses it. Its arguments are passed on as they arrive, and kept
+//! until it ends, so that a repetition of them can be compared with them ([`Arguments`]).
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::call::Extent;
+use super::{arguments::Arguments, call::give};
 use crate::{
     dialect::{Skip, Skipped, channel::emit},
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
@@ -32,13 +32,16 @@ pub(crate) struct NamedCalls {
 struct NamedCall {
     key: u64,
     index: u32,
+    id: String,
+    name: String,
     runner: Runner,
     state: State,
     /// The arguments are plain text.
     is_text: bool,
     unescaper: Unescaper,
-    extent: Extent,
-    streamed: Streamed,
+    arguments: Arguments,
+    /// The frame of a piece that is held.
+    frame: Option<String>,
     /// Arguments that came with the call's beginning. They count only if no piece follows.
     given: String,
 }
@@ -86,16 +89,24 @@ impl NamedCalls {
         self.calls.push(NamedCall {
             key,
             index,
+            id: start.id.to_string(),
+            name: start.name.to_string(),
             runner: start.runner,
             state: State::Open,
             is_text: start.source == Source::NativeCustom,
             unescaper: Unescaper::default(),
-            extent: Extent::new(MAX_DEPTH),
-            streamed: Streamed::default(),
+            arguments: Arguments::new(MAX_DEPTH, self.limits.max_arguments),
+            frame: None,
             given: String::new(),
         });
         out.event(Event::CallStart(start));
         Ok(())
+    }
+
+    /// Whether a call that begins under `key` with this id and name is the one that is open there.
+    pub(crate) fn repeats(&self, key: u64, id: &str, name: &str) -> bool {
+        let open = self.calls.iter().rfind(|call| call.key == key && call.state != State::Ended);
+        !id.is_empty() && open.is_some_and(|call| call.id == id && call.name == name)
     }
 
     /// Sets the arguments of a call that has just begun, for the case that no piece of them follows.
@@ -133,25 +144,16 @@ impl NamedCalls {
     /// nothing.
     ///
     /// # Errors
-    /// [`Kind::Protocol`]: the text does not begin with the pieces.
+    /// [`Kind::Protocol`]: the text does not begin with the pieces, and has another value.
     pub(crate) fn complete(&mut self, key: u64, whole: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        let Some(call) = find(&mut self.calls, key) else { return Ok(()) };
-        if whole.is_empty() || (call.state == State::Ended && call.streamed.length == 0) {
-            return Ok(());
-        }
+        let call = find(&mut self.calls, key).filter(|call| call.state != State::Ended);
+        let Some(call) = call.filter(|_| !whole.is_empty()) else { return Ok(()) };
         call.flush(out);
-        let Some(rest) = call.streamed.rest_of(whole) else {
+        if !call.complete(whole, out) {
             let message = "the upstream reports other arguments for a call than it has streamed";
             return Err(Failure::new(Kind::Protocol, message));
-        };
-        match call.state {
-            State::Ended if !rest.is_empty() => self.skipped.add(Skip::LateArguments),
-            State::Ended => {}
-            State::Open | State::Blank => {
-                call.state = State::Open;
-                call.pass(rest, None, out);
-            }
         }
+        call.state = State::Open;
         Ok(())
     }
 
@@ -162,7 +164,7 @@ impl NamedCalls {
         };
         call.flush(out);
         call.pass_given(out);
-        if !call.is_text && call.extent.is_blank() {
+        if !call.is_text && call.arguments.extent.is_blank() {
             call.state = State::Blank;
         } else {
             self.has_cut_call |= call.end(false, out);
@@ -220,14 +222,27 @@ fn find(calls: &mut [NamedCall], key: u64) -> Option<&mut NamedCall> {
 
 impl NamedCall {
     fn pass(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
-        if text.is_empty() {
-            return;
+        let index = self.index;
+        let mut frame = frame.filter(|_| !self.arguments.is_holding());
+        let give = |text: &str| {
+            emit(out, frame.take(), Event::CallArguments { index, piece: text.into() });
+        };
+        if self.is_text {
+            return self.arguments.text(text, give);
         }
-        if !self.is_text {
-            self.extent.push(text);
+        self.arguments.push(text, false, give);
+        self.frame = frame.filter(|_| self.arguments.is_holding()).map(str::to_owned);
+    }
+
+    /// Takes all of the arguments. Returns whether they agree with the pieces.
+    fn complete(&mut self, whole: &str, out: &mut impl Sink) -> bool {
+        if self.is_text {
+            let rest = self.arguments.rest_of(whole).map(str::to_owned);
+            rest.as_deref().inspect(|rest| self.pass(rest, None, out)).is_some()
+        } else {
+            self.frame = None;
+            self.arguments.complete(whole, give(self.index, out))
         }
-        self.streamed.push(text);
-        emit(out, frame, Event::CallArguments { index: self.index, piece: text.into() });
     }
 
     /// Half a character whose other half did not come.
@@ -239,21 +254,28 @@ impl NamedCall {
 
     fn pass_given(&mut self, out: &mut impl Sink) {
         let given = std::mem::take(&mut self.given);
-        if self.streamed.length == 0 {
+        if self.arguments.is_empty() {
             self.pass(&given, None, out);
         }
     }
 
     /// Ends it. Returns whether a call for the client was cut off.
     fn end(&mut self, cut: bool, out: &mut impl Sink) -> bool {
-        if !self.is_text && self.extent.is_blank() && !cut {
-            self.pass("{}", None, out);
+        let (index, frame) = (self.index, self.frame.take());
+        let mut frame = frame.as_deref();
+        self.arguments.settle(|text| {
+            emit(out, frame.take(), Event::CallArguments { index, piece: text.into() });
+        });
+        if !self.is_text && self.arguments.extent.is_blank() && !cut {
+            self.arguments.force("{}", give(index, out));
         }
+        self.arguments.forget();
+        let extent = &self.arguments.extent;
         let end = match (self.is_text, cut) {
             (true, true) => CallEnd::Cut,
             (true, false) => CallEnd::Complete,
-            (false, _) if self.extent.is_whole() => CallEnd::Complete,
-            (false, false) if self.extent.is_broken() => CallEnd::Broken,
+            (false, _) if extent.is_whole() => CallEnd::Complete,
+            (false, false) if extent.is_broken() => CallEnd::Broken,
             (false, _) => CallEnd::Cut,
         };
         self.state = State::Ended;

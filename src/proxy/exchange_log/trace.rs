@@ -275,7 +275,8 @@ fn text_reader(replay: &Replay) -> Reader {
     let mut reader = replay.upstream.side().reader(&replay.reading);
     let tools = DeclaredTools::new(&replay.conversation, &replay.rules.tool_prefix);
     let stream = replay.answering.stream;
-    reader.expect(Asked { tools, limits: replay.rules.limits, stream });
+    let several = replay.conversation.choices.is_some_and(|choices| choices > 1);
+    reader.expect(Asked { tools, limits: replay.rules.limits, stream, several });
     reader
 }
 

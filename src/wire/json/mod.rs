@@ -7,6 +7,7 @@
 //! numbers and key order of everything that it passes on. A tree costs one allocation per member and loses
 //! both.
 
+mod compare;
 mod encoder;
 mod escape;
 mod frame_template;
@@ -19,6 +20,7 @@ mod search;
 mod surrogates;
 mod whole;
 
+pub(crate) use compare::{continues, is_same};
 pub(crate) use encoder::Encoder;
 pub use escape::escape_into;
 pub(crate) use escape::{Unescaper, escape_str};

@@ -52,6 +52,15 @@ fn canonical_stream() {
 }
 
 #[test]
+fn an_object_that_reports_a_failure_fails_the_response() {
+    means("data: {\"code\":1113,\"msg\":\"No balance\"}\n\n", "error Upstream error");
+    let text = loose(r#"{"content":"A"}"#);
+    means(&[&text, "data: {\"detail\":\"gone\"}\n\n"].concat(), "A | error Upstream error");
+    let other = "data: {\"status\":\"processing\",\"message\":\"m\"}\n\n";
+    means(&[other, &text, other, &end("stop"), DONE].concat(), "A | stop");
+}
+
+#[test]
 fn missing_done_after_a_finish_is_a_clean_end() {
     means(&[loose(r#"{"content":"A"}"#), end("stop")].concat(), "A | stop");
 }

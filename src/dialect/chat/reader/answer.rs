@@ -5,6 +5,7 @@
 //! ([`FrameTemplate`]) and mean the same with another string. Tests check that both paths agree.
 
 mod ends;
+mod merged;
 mod said;
 
 use memchr::memchr2;
@@ -20,13 +21,14 @@ use crate::{
         channel::{Channel, emit},
         learnt::Learnt,
         objects::{Found, ReadObjects},
-        refusal::reported_json,
+        refusal::{reported_json, told},
         tool_calls::{CallDeltas, arguments_only},
     },
     event::{Event, Sink, Start},
     failure::Failure,
     wire::json::{self, FrameTemplate, Json, MAX_DEPTH},
 };
+use merged::Merged;
 
 /// The state of one response.
 #[derive(Debug)]
@@ -47,6 +49,12 @@ pub struct AnswerState {
     is_whole: bool,
     /// The client wants the response whole.
     wants_whole: bool,
+    /// The frame of a whole response is to be forwarded, for its members that are not events.
+    keeps_frame: bool,
+    /// The client asked for several choices, as far as is known.
+    several: bool,
+    /// Several choices that make up one response, if there are any.
+    merged: Option<Merged>,
     skipped: Skipped,
 }
 
@@ -79,6 +87,7 @@ impl ResponseState for AnswerState {
 
     fn expect(&mut self, asked: Asked) {
         self.wants_whole = !asked.stream;
+        self.several = asked.several;
         self.deltas.expect(asked.tools, asked.limits);
     }
 
@@ -87,10 +96,7 @@ impl ResponseState for AnswerState {
     }
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.settings.verbatim && self.wants_whole {
-            // The frame is kept for its members that are not events.
-            out.event(Event::Verbatim { frame: value, means: None });
-        }
+        self.keeps_frame = self.settings.verbatim && self.wants_whole;
         self.read(value, false, false, out)
     }
 
@@ -150,6 +156,9 @@ impl AnswerState {
             progress: Progress::default(),
             is_whole: false,
             wants_whole: false,
+            keeps_frame: false,
+            several: true,
+            merged: None,
             skipped: Skipped::default(),
         }
     }
@@ -168,11 +177,18 @@ impl AnswerState {
         if let Some(error) = chunk.error {
             return Err(reported_json(error));
         }
-        let canonical = Some(frame).filter(|frame| self.is_canonical(chunk, frame));
         let choice = chunk.choice();
+        let is_merged = self.merges(chunk, choice.as_ref());
+        if std::mem::take(&mut self.keeps_frame) && !is_merged {
+            out.event(Event::Verbatim { frame, means: None });
+        }
+        if is_merged {
+            return self.merge(chunk, out);
+        }
+        let canonical = Some(frame).filter(|frame| self.is_canonical(chunk, frame));
         match &choice {
             Some(choice) => self.choice(chunk, choice, frame, canonical, out)?,
-            None => self.beside(chunk, canonical, out),
+            None => self.beside(chunk, frame, canonical, out)?,
         }
         let usage = chunk.usage.or_else(|| choice?.usage);
         if let Some(usage) = usage {
@@ -192,7 +208,16 @@ impl AnswerState {
     }
 
     /// A chunk without the choice that is read: usage, a late notice, another choice.
-    fn beside(&mut self, chunk: &Chunk<'_>, canonical: Option<&str>, out: &mut impl Sink) {
+    fn beside(
+        &mut self,
+        chunk: &Chunk<'_>,
+        frame: &str,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if chunk.is_no_chunk() && !self.progress.is_finished {
+            return told(frame).map_or(Ok(()), Err);
+        }
         if chunk.has_other_choices() {
             self.progress.has_choice = true;
             self.progress.has_content = true;
@@ -206,6 +231,7 @@ impl AnswerState {
         if let Some(frame) = canonical.filter(|_| has_content && chunk.usage.is_none()) {
             out.event(Event::Verbatim { frame, means: None });
         }
+        Ok(())
     }
 
     fn choice(

@@ -22,6 +22,8 @@ pub(super) struct Calls {
     /// A call was cut off.
     pub(super) cut: bool,
     head: Option<Head>,
+    /// The frame of a piece of arguments that is held, and its call's number.
+    held: Option<(String, u64)>,
     customs: Vec<Custom>,
 }
 
@@ -70,6 +72,11 @@ impl Calls {
     ) -> Listening<'a, S> {
         let head = frame.and_then(|frame| head(frame, tool_calls));
         Listening { calls: self, head, piece, out }
+    }
+
+    /// Further pieces of the arguments of the call `index` have come: what is held is no longer what its frame says.
+    pub(super) fn goes_on(&mut self, index: impl Fn(u64) -> bool) {
+        self.held.take_if(|(_, held)| index(*held));
     }
 
     /// Takes an element of a delta that belongs to a custom tool's call, with its position in the list.
@@ -127,10 +134,13 @@ pub(super) struct Listening<'a, S> {
 }
 
 impl<S> Listening<'_, S> {
-    /// The delta has been read: keeps a first frame whose call is not announced yet.
-    pub(super) fn keep_head(self) {
+    /// The delta has been read: keeps a first frame whose call is not announced yet, and that of arguments that are held.
+    pub(super) fn keep(self, is_holding: bool) {
         if self.head.is_some() {
             self.calls.head = self.head;
+        }
+        if let Some((frame, index)) = self.piece.filter(|_| is_holding) {
+            self.calls.held = Some((frame.to_owned(), index));
         }
     }
 }
@@ -150,6 +160,9 @@ impl<S: Sink> Sink for Listening<'_, S> {
                 let wanted = u64::from(*index);
                 if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
                     return self.out.event(Event::Verbatim { frame, means: Some(&event) });
+                }
+                if let Some((frame, _)) = self.calls.held.take_if(|(_, index)| *index == wanted) {
+                    return self.out.event(Event::Verbatim { frame: &frame, means: Some(&event) });
                 }
             }
             Event::CallEnd { end, .. } => self.calls.cut |= *end == CallEnd::Cut,

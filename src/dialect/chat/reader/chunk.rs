@@ -79,6 +79,21 @@ impl<'a> Chunk<'a> {
         self.first.and_then(read).or_else(further)
     }
 
+    /// All choices, in order.
+    pub(super) fn choices(&self) -> impl Iterator<Item = Choice<'a>> + use<'a> {
+        self.elements().map(Choice::read)
+    }
+
+    /// It has at most one choice.
+    pub(super) fn is_single(&self) -> bool {
+        self.is_single
+    }
+
+    /// It has nothing that a chunk has.
+    pub(super) fn is_no_chunk(&self) -> bool {
+        self.choices.is_none() && self.usage.is_none()
+    }
+
     /// It has a choice, of any number.
     pub(super) fn has_choices(&self) -> bool {
         self.first.is_some()
@@ -135,7 +150,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<Json<'a>>,
     /// Members that no stage knows: `logprobs`, filter results.
     pub(super) has_other_members: bool,
-    number: u64,
+    pub(super) number: u64,
     has_index: bool,
     has_finish: bool,
     has_delta: bool,

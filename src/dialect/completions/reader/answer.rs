@@ -11,7 +11,7 @@ use crate::{
         learnt::Learnt,
         objects::{Found, ReadObjects},
         progress::truncated,
-        refusal::reported_json,
+        refusal::{reported_json, told},
         usage::usage_of,
     },
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
@@ -130,7 +130,7 @@ impl AnswerState {
         }
         if !chunk.is_part() {
             self.skipped.add(Skip::NotAChunk);
-            return Ok(());
+            return told(text).map_or(Ok(()), Err);
         }
         self.start(chunk, out);
         let (choice, has_others) = chunk.choice();

@@ -20,8 +20,8 @@ use crate::{
         learnt::Learnt,
         objects::{Found, ReadObjects},
         progress::truncated,
-        refusal::{first_words, reported_json},
-        usage::raw_usage,
+        refusal::{first_words, reported_json, told},
+        usage::{self, raw_usage},
         whole_calls::WholeCalls,
     },
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
@@ -43,6 +43,8 @@ pub struct AnswerState {
     pub(super) streamed: Option<StreamedCall>,
     /// Calls that the upstream ran itself.
     pub(super) server_calls: u32,
+    /// The client asked for one candidate.
+    merges: bool,
     grounding: Grounding,
     plain: Learnt<Plain>,
     /// The last frame with token counts, or the counts alone.
@@ -75,6 +77,7 @@ impl ResponseState for AnswerState {
     fn expect(&mut self, asked: Asked) {
         self.limits = asked.limits;
         self.calls.expect(&asked);
+        self.merges = !asked.several;
     }
 
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
@@ -156,7 +159,7 @@ impl AnswerState {
         }
         if !chunk.is_part() {
             self.skipped.add(Skip::NotAChunk);
-            return Ok(());
+            return told(frame).map_or(Ok(()), Err);
         }
         self.start(chunk, out);
         if let Some(usage) = chunk.usage {
@@ -167,6 +170,12 @@ impl AnswerState {
             return self.blocked(reason);
         }
         let (candidate, others) = chunk.candidate();
+        if others > 0 && self.merges {
+            // Only one was asked for: together they are the response.
+            return chunk
+                .all_candidates()
+                .try_for_each(|candidate| self.candidate(chunk, &candidate, frame, out));
+        }
         self.skipped.add_many(Skip::OtherChoice, others);
         match candidate {
             Some(candidate) => self.candidate(chunk, &candidate, frame, out),
@@ -251,11 +260,12 @@ impl AnswerState {
 
     /// A piece of text or thought. The fast and the slow path both end here.
     pub(super) fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
-        let Self { text, thought, scratch, grounding, .. } = self;
+        let Self { text, thought, scratch, grounding, calls, .. } = self;
         match channel {
             Channel::Text => {
                 let text = text.decode(body, scratch);
                 if !text.is_empty() {
+                    calls.release(out);
                     grounding.said(text);
                     out.event(Event::Text(text.into()));
                 }
@@ -263,6 +273,7 @@ impl AnswerState {
             Channel::Thought => {
                 let text = thought.decode(body, scratch);
                 if !text.is_empty() {
+                    calls.release(out);
                     out.event(Event::Reasoning(Reasoning::text(text)));
                 }
             }
@@ -282,6 +293,7 @@ impl AnswerState {
             out.event(Event::Text(half.to_string().into()));
         }
         self.end_streamed_call(true, out)?;
+        self.calls.release(out);
         self.grounding.cite(out);
         out.event(Event::Finish(finish.of_calls(self.calls.any())));
         if let Some(usage) =
@@ -319,7 +331,7 @@ fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
 
 /// The counts of a `usageMetadata`. The candidates' tokens do not include those of the thoughts.
 fn usage_of(usage: Json<'_>) -> Usage {
-    let count = |key: &str| usage.get(key)?.as_u64();
+    let count = |key: &str| usage::count(usage.get(key)?);
     let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),
         (one, other) => one.or(other),

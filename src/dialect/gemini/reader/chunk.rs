@@ -53,6 +53,12 @@ impl<'a> Chunk<'a> {
         (first, others)
     }
 
+    /// All candidates, in order.
+    pub(super) fn all_candidates(&self) -> impl Iterator<Item = Candidate<'a>> + use<'a> {
+        let candidates = self.candidates.into_iter().flat_map(|candidates| candidates.elements());
+        candidates.filter(|candidate| candidate.kind() == Kind::Object).map(Candidate::read)
+    }
+
     /// Why the prompt was blocked, if it was.
     pub(super) fn block_reason(&self) -> Option<Json<'a>> {
         self.feedback?.get("blockReason").filter(|reason| is_word(*reason))

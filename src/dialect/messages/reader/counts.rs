@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    dialect::{Dialect, usage::raw_usage},
+    dialect::{
+        Dialect,
+        usage::{self, raw_usage},
+    },
     event::Usage,
     wire::json::Json,
 };
@@ -34,22 +37,23 @@ impl Counts {
 
     /// The API counts tokens of the cache separately; here they are part of the input.
     fn usage(&self) -> Usage {
-        let count = |key: &str| self.object.get(key).and_then(Value::as_u64);
+        let raw = Value::from(self.object.clone()).to_string();
+        let object = Json::parse(&raw).unwrap_or_default();
+        let count = |key: &str| object.get(key).and_then(usage::count);
         let (cached, cache_written) =
             (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
         let cache = cached.unwrap_or(0).saturating_add(cache_written.unwrap_or(0));
         let input = count("input_tokens").map(|input| input.saturating_add(cache));
         let output = count("output_tokens");
-        let details = self.object.get("output_tokens_details");
-        let raw = Value::from(self.object.clone()).to_string();
+        let thinking = || object.get("output_tokens_details")?.get("thinking_tokens");
         Usage {
             input,
             output,
-            reasoning: details.and_then(|details| details.get("thinking_tokens")?.as_u64()),
+            reasoning: thinking().and_then(usage::count),
             total: input.and_then(|input| input.checked_add(output?)),
             cached,
             cache_written,
-            raw: Json::parse(&raw).ok().and_then(|raw| raw_usage(raw, Dialect::Messages)),
+            raw: raw_usage(object, Dialect::Messages),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         channel::{Channel, cuts_pair, emit},
         learnt::Learnt,
         objects::{Found, ReadObjects},
-        refusal::reported_json,
+        refusal::{reported_json, told},
         tool_calls::NamedCalls,
     },
     event::{Event, Reasoning, Sink, Start},
@@ -186,7 +186,10 @@ impl ResponseReader {
             "message" => self.whole(event, frame, out)?,
             // An event of a later version of the API.
             kind if !kind.is_empty() => self.skipped.add(Skip::UnknownPart),
-            _ => self.skipped.add(Skip::NotAChunk),
+            _ => {
+                self.skipped.add(Skip::NotAChunk);
+                return told(frame).map_or(Ok(()), Err);
+            }
         }
         Ok(())
     }

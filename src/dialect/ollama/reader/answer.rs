@@ -12,7 +12,8 @@ use crate::{
         media::mime_of_base64,
         objects::{Found, ReadObjects},
         progress::truncated,
-        refusal::reported_json,
+        refusal::{reported_json, told},
+        usage::count,
         whole_calls::{WholeCall, WholeCalls},
     },
     event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
@@ -125,7 +126,7 @@ impl AnswerState {
         }
         if !line.is_part() {
             self.skipped.add(Skip::NotAChunk);
-            return Ok(());
+            return told(text).map_or(Ok(()), Err);
         }
         self.start(line, out);
         self.progress.has_choice = true;
@@ -187,6 +188,7 @@ impl AnswerState {
         };
         let text = unescaper.decode(body, &mut self.scratch);
         if !text.is_empty() {
+            self.calls.release(out);
             out.event(piece(channel, text));
         }
     }
@@ -205,6 +207,7 @@ impl AnswerState {
                 out.event(piece(channel, half.encode_utf8(&mut [0; 4])));
             }
         }
+        self.calls.release(out);
         out.event(Event::Finish(finish));
         if let Some(usage) = last.and_then(usage_of) {
             out.event(Event::Usage(usage));
@@ -259,7 +262,7 @@ fn piece(channel: Channel, text: &str) -> Event<'_> {
 }
 
 fn usage_of(line: &Line<'_>) -> Option<Usage> {
-    let [input, output] = [line.input, line.output].map(|count| count?.as_u64());
+    let [input, output] = [line.input, line.output].map(|tokens| count(tokens?));
     let total = input.zip(output).and_then(|(input, output)| input.checked_add(output));
     (input.is_some() || output.is_some()).then(|| Usage { input, output, total, ..Usage::default() })
 }

@@ -18,6 +18,9 @@ use crate::{
 impl AnswerState {
     /// The response has ended. Without a finish reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if let Some(finish) = self.merged_finish() {
+            self.finish_merged(finish, out);
+        }
         self.progress.close()?;
         if !self.progress.is_finished {
             self.end_calls(false, out);
@@ -30,7 +33,9 @@ impl AnswerState {
 
     /// The body has ended without an end mark.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.ends_with_body(self.blank_finish || self.settings.tolerate_truncation) {
+        let may_end =
+            self.blank_finish || self.settings.tolerate_truncation || self.merged_finish().is_some();
+        if self.progress.ends_with_body(may_end) {
             return self.close(out);
         }
         self.tell_usage(out);
@@ -62,6 +67,12 @@ impl AnswerState {
         let canonical = canonical.filter(|_| says_finish_only && word == finish_word(self.promoted(finish)));
         self.finish(finish, canonical, out);
         Ok(())
+    }
+
+    /// All choices of the response have ended.
+    pub(super) fn finish_merged(&mut self, finish: Finish, out: &mut impl Sink) {
+        self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
+        self.finish(finish, None, out);
     }
 
     /// `stop` after calls means `tool_calls`, and `tool_calls` without a call means `stop`.

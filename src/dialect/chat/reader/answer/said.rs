@@ -37,11 +37,14 @@ impl AnswerState {
         self.say_each(delta.images, image, frame, out);
         if let Some(calls) = delta.calls {
             self.say_custom(calls, frame, out);
-            let piece = frame.zip(arguments_only(calls)).filter(|(_, (_, body))| !cuts_pair(body));
+            self.calls.goes_on(|held| calls.elements().any(|call| index_of(call) == Some(held)));
+            let is_holding = self.deltas.is_holding();
+            let piece = frame.zip(arguments_only(calls));
+            let piece = piece.filter(|(_, (_, body))| !cuts_pair(body) && !is_holding);
             let piece = piece.map(|(frame, (index, _))| (frame, index));
             let mut listening = self.calls.listen_for_head(frame, calls, piece, out);
             let read = self.deltas.delta(calls, &mut listening);
-            listening.keep_head();
+            listening.keep(self.deltas.is_holding());
             read?;
         }
         if let Some(call) = delta.legacy_call {
@@ -138,6 +141,9 @@ impl AnswerState {
         if text.is_empty() {
             return Ok(());
         }
+        if self.deltas.is_holding() {
+            self.deltas.release(&mut self.calls.listen(None, out));
+        }
         let text = Cow::Borrowed(text);
         emit(
             out,
@@ -158,9 +164,12 @@ impl AnswerState {
         frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        let frame = frame.filter(|_| !cuts_pair(body));
-        let mut out = self.calls.listen(frame.map(|frame| (frame, index)), out);
-        self.deltas.arguments_delta(index, body, &mut out)
+        let frame = frame.filter(|_| !cuts_pair(body) && !self.deltas.is_holding());
+        self.calls.goes_on(|held| held == index);
+        let mut listening = self.calls.listen(frame.map(|frame| (frame, index)), out);
+        let read = self.deltas.arguments_delta(index, body, &mut listening);
+        listening.keep(self.deltas.is_holding());
+        read
     }
 
     /// Emits each element of a list. One without an event is forwarded as it is, if its frame may be.
@@ -226,6 +235,10 @@ impl AnswerState {
 
 pub(super) fn reasoning(text: Cow<'_, str>) -> Event<'_> {
     Event::Reasoning(Reasoning::text(text))
+}
+
+fn index_of(call: Json<'_>) -> Option<u64> {
+    call.get("index")?.as_u64()
 }
 
 fn elements<'a>(list: Option<Json<'a>>) -> impl Iterator<Item = Json<'a>> {

@@ -69,6 +69,11 @@ impl ResponseReader {
         frame: Option<&str>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
+        let repeats = || self.calls.repeats(index, &text(block, "id"), &text(block, "name"));
+        if self.blocks.iter().any(|open| open.index == index && open.kind == BlockKind::Call) && repeats() {
+            // The same call again, perhaps with more of its arguments.
+            return self.give_input(index, block);
+        }
         if self.blocks.iter().any(|open| open.index == index) {
             self.block_stop(Some(index), None, out);
         }
@@ -199,20 +204,23 @@ impl ResponseReader {
         if let (Runner::Upstream, Some(number)) = (runner, self.calls.index(index)) {
             self.hosted.push(HostedCall { id: id.into_owned(), block: index, number });
         }
+        self.give_input(index, block)?;
+        Ok(BlockKind::Call)
+    }
+
+    /// The arguments that the beginning of a call has.
+    fn give_input(&mut self, index: u64, block: Json<'_>) -> Result<(), Failure> {
         // In a stream the API writes an empty object here, and the arguments as deltas.
         match block.get("input") {
             Some(input)
                 if input.kind() == JsonKind::Object
                     && (self.is_whole || input.members().next().is_some()) =>
             {
-                self.calls.give(index, input.raw())?;
+                self.calls.give(index, input.raw())
             }
-            Some(input) => {
-                self.calls.give(index, &input.as_str().unwrap_or_default())?;
-            }
-            None => {}
+            Some(input) => self.calls.give(index, &input.as_str().unwrap_or_default()),
+            None => Ok(()),
         }
-        Ok(BlockKind::Call)
     }
 
     /// The result of a call that the upstream ran.

@@ -1,0 +1,187 @@
+//! [`Arguments`]: the arguments of a call as they arrive, and what a server says of them more than once.
+//!
+//! Some servers send complete arguments a second time, whole or in pieces. Others begin with `{}`, or send the object as far as
+//! they have it again and again. What has been passed on cannot be taken back. So an object that arrives whole, before anything
+//! else of the arguments, is held until something else follows it (other content, another call, the end of the response), and the last such
+//! object counts. Arguments that arrive in pieces are never held; an object behind them that has the same value is a repetition.
+
+use super::call::Extent;
+use crate::wire::json::{continues, is_same};
+
+/// The arguments of one call.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    pub(super) extent: Extent,
+    /// What has been passed on, until the call ends.
+    sent: String,
+    /// A whole object that has not been passed on.
+    held: String,
+    /// What follows a whole object, as long as it may say the same again.
+    again: Option<Box<Again>>,
+    max_depth: usize,
+    /// The most bytes of arguments.
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Again {
+    text: String,
+    extent: Extent,
+    /// It came with the call's id or name, so that it may be another call's.
+    is_named: bool,
+}
+
+impl Arguments {
+    pub(super) fn new(max_depth: usize, limit: usize) -> Self {
+        let extent = Extent::new(max_depth);
+        Self { extent, sent: String::new(), held: String::new(), again: None, max_depth, limit }
+    }
+
+    /// Takes a piece; `give` gets what is certain. Returns text that is not of this call but of the next one, which is only possible
+    /// if the pieces of it were named.
+    pub(super) fn push(&mut self, text: &str, is_named: bool, give: impl FnMut(&str)) -> Option<String> {
+        if text.is_empty() {
+            return None;
+        }
+        if self.extent.is_whole() {
+            return self.behind(text, is_named, give);
+        }
+        self.extent.push(text);
+        self.pass(text, give);
+        None
+    }
+
+    /// Passes on a piece that `extent` has seen.
+    pub(super) fn pass(&mut self, text: &str, mut give: impl FnMut(&str)) {
+        if text.is_empty() {
+        } else if self.extent.is_whole() && self.sent.is_empty() {
+            self.held.push_str(text);
+        } else {
+            self.sent.push_str(text);
+            give(text);
+        }
+    }
+
+    /// Takes a piece of an input that is plain text.
+    pub(super) fn text(&mut self, text: &str, mut give: impl FnMut(&str)) {
+        if !text.is_empty() {
+            self.sent.push_str(text);
+            give(text);
+        }
+    }
+
+    /// What a whole input of plain text adds to its pieces; `None` if it does not begin with them.
+    pub(super) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
+        whole.strip_prefix(self.sent.as_str())
+    }
+
+    /// Passes on a piece without delay.
+    pub(super) fn force(&mut self, text: &str, mut give: impl FnMut(&str)) {
+        self.extent.push(text);
+        self.sent.push_str(text);
+        give(text);
+    }
+
+    /// Takes all of the arguments, of which the pieces are a part. Returns whether the text says the same as the pieces.
+    pub(super) fn complete(&mut self, whole: &str, give: impl FnMut(&str)) -> bool {
+        self.again = None;
+        if !self.held.is_empty() {
+            whole.clone_into(&mut self.held);
+            self.extent = Extent::new(self.max_depth);
+            self.extent.push(whole);
+            return true;
+        }
+        match self.rest_of(whole) {
+            Some(rest) => {
+                self.extent.push(rest);
+                self.pass(rest, give);
+                true
+            }
+            None => is_same(&self.sent, whole),
+        }
+    }
+
+    /// A piece behind a whole object.
+    fn behind(&mut self, text: &str, is_named: bool, give: impl FnMut(&str)) -> Option<String> {
+        if self.again.is_none() && text.trim_ascii().is_empty() {
+            self.pass(text, give);
+            return None;
+        }
+        if self.is_placeholder() && text.trim_ascii_start().starts_with('{') {
+            self.held.clear();
+            self.extent = Extent::new(self.max_depth);
+            return self.push(text, is_named, give);
+        }
+        let new = || Again { text: String::new(), extent: Extent::new(self.max_depth), is_named };
+        let again = self.again.get_or_insert_with(|| Box::new(new()));
+        again.text.push_str(text);
+        again.extent.push(text);
+        again.is_named |= is_named;
+        if again.extent.is_open() && again.text.len() <= self.limit {
+            return None;
+        }
+        let again = self.again.take()?;
+        if again.extent.is_whole() {
+            if self.held.is_empty() && is_same(&self.sent, &again.text) {
+                return None;
+            }
+            if !self.held.is_empty() && (!again.is_named || continues(&self.held, &again.text)) {
+                self.held = again.text;
+                return None;
+            }
+        }
+        if again.is_named {
+            return Some(again.text);
+        }
+        self.append(&again.text, give);
+        None
+    }
+
+    /// More than one object: the arguments are broken.
+    fn append(&mut self, text: &str, mut give: impl FnMut(&str)) {
+        self.release(&mut give);
+        self.extent.push(text);
+        self.pass(text, give);
+    }
+
+    /// It is `{}`, before anything has been passed on.
+    pub(super) fn is_placeholder(&self) -> bool {
+        let inner = self.held.trim_ascii().strip_prefix('{').and_then(|held| held.strip_suffix('}'));
+        inner.is_some_and(|inner| inner.trim_ascii().is_empty())
+    }
+
+    /// Whether something is held.
+    pub(super) fn is_holding(&self) -> bool {
+        !self.held.is_empty() || self.again.is_some()
+    }
+
+    /// Whether nothing has arrived.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.held.is_empty()
+    }
+
+    /// What follows is something else: the object that is held is certain.
+    pub(super) fn release(&mut self, mut give: impl FnMut(&str)) {
+        if !self.held.is_empty() {
+            self.sent = std::mem::take(&mut self.held);
+            give(&self.sent);
+        }
+    }
+
+    /// The arguments have ended: passes on what is held. Half a repetition is one.
+    pub(super) fn settle(&mut self, mut give: impl FnMut(&str)) {
+        let again = self.again.take();
+        let repeats =
+            |again: &Again| [&self.held, &self.sent].iter().any(|text| text.starts_with(&again.text));
+        let other = again.filter(|again| !repeats(again));
+        self.release(&mut give);
+        if let Some(again) = other {
+            self.append(&again.text, give);
+        }
+    }
+
+    /// The call has ended: nothing is compared with its arguments any more.
+    pub(super) fn forget(&mut self) {
+        self.sent = String::new();
+    }
+}
