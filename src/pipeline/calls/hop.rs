@@ -3,6 +3,7 @@
 use super::{
     super::hops::{FollowUp, Reason},
     Calls, Entry, Fate,
+    doubles::Doubles,
     hosted::After,
     misrouted::{self, Incomplete},
     send, send_whole,
@@ -52,6 +53,7 @@ impl Calls {
         };
         self.corrections.next_hop();
         self.entries.clear();
+        self.doubles = Doubles::default();
         self.apologises = false;
         self.said = String::new();
         self.said_is_cut = false;

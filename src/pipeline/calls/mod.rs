@@ -13,6 +13,7 @@
 //! Limits apply to every call, whether it is sent or not. Nothing of an omitted call is kept.
 
 mod begin;
+mod doubles;
 mod hop;
 mod hosted;
 mod misrouted;
@@ -22,6 +23,7 @@ use std::borrow::Cow;
 
 pub use self::hosted::DeferredTurn;
 use self::{
+    doubles::{Doubles, Held},
     hop::{Checkpoint, Pending},
     hosted::Hosted,
     misrouted::Incomplete,
@@ -74,6 +76,8 @@ pub(super) struct Calls {
     ids: Ids,
     /// Calls in order of appearance.
     entries: Vec<Entry>,
+    /// Calls that may have come twice.
+    doubles: Doubles,
     /// Number of calls begun, including omitted ones: each of them is remembered.
     begun: usize,
     sent_ids: Vec<String>,
@@ -172,6 +176,7 @@ impl Calls {
             parallel: conversation.parallel_calls,
             ids: Ids::new(stamp.seed, 1),
             entries: Vec::new(),
+            doubles: Doubles::default(),
             begun: 0,
             sent_ids: Vec::new(),
             annotated_ids: Vec::new(),
@@ -254,12 +259,30 @@ impl Calls {
     fn take(&mut self, event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
         match event {
             Event::Text(text) => self.text(text, frame, out),
-            Event::CallStart(start) => self.start(start, frame, out),
-            Event::CallArguments { index, piece } => self.arguments(index, piece, frame, out),
-            Event::CallEnd { index, end } => self.end(index, end, frame, out),
+            Event::CallStart(start) => {
+                if !self.is_held_double(&start) {
+                    self.start(start, frame, out);
+                }
+            }
+            Event::CallArguments { index, piece } => {
+                if !self.doubles.piece(index, &piece, &self.settings.limits) {
+                    self.arguments(index, piece, frame, out);
+                } else {
+                    self.settle_doubles(false, out);
+                }
+            }
+            Event::CallEnd { index, end } => {
+                if !self.doubles.ends(index, end) {
+                    self.end(index, end, frame, out);
+                }
+                self.settle_doubles(false, out);
+            }
             Event::CallResult(result) => self.result(result, out),
             Event::ServerCall(_) if self.settings.server_calls == ServerCalls::Hide => {}
-            Event::Finish(finish) => self.finish(finish, frame, out),
+            Event::Finish(finish) => {
+                self.settle_doubles(true, out);
+                self.finish(finish, frame, out);
+            }
             Event::Usage(usage) => self.usage(usage, frame, out),
             Event::Start(_) if self.hop > 0 => {}
             Event::Reasoning(reasoning) => {
@@ -279,6 +302,29 @@ impl Calls {
                 out.event(Event::Annotation(Annotation { span, ..annotation }));
             }
             event => send(event, frame, out),
+        }
+    }
+
+    /// Whether a call that begins is held, because it may be one that there was.
+    fn is_held_double(&mut self, start: &CallStart<'_>) -> bool {
+        let declared = self.tools.resolve(&start.name).map(|name| self.tools.declared(name));
+        self.doubles.begins(start, declared.unwrap_or(&start.name))
+    }
+
+    /// Lets the held calls go on that are no doubles. `is_last`: the hop ends.
+    fn settle_doubles(&mut self, is_last: bool, out: &mut impl Sink) {
+        if !self.doubles.is_holding() {
+            return;
+        }
+        for Held { start, arguments, end, .. } in self.doubles.settled(is_last, &self.settings.limits) {
+            let source = start.index;
+            self.start(start, None, out);
+            if !arguments.is_empty() && self.failure.is_none() {
+                self.arguments(source, Cow::Owned(arguments), None, out);
+            }
+            if let (Some(end), true) = (end, self.failure.is_none()) {
+                self.end(source, end, None, out);
+            }
         }
     }
 
