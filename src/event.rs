@@ -70,6 +70,14 @@ pub enum Event<'a> {
     Annotation(Annotation<'a>),
     /// An image or file made by the upstream or by a hosted call.
     Media(Media<'a>),
+    /// The phase of the turn that a message of the response belongs to, for clients of Responses. The message begins with it, or is the
+    /// one whose text came last.
+    Phase {
+        /// The upstream's word for it; empty if it has none.
+        phase: Cow<'a, str>,
+        /// The message begins.
+        begins: bool,
+    },
     /// Token counts. Later ones replace earlier ones.
     Usage(Usage),
     /// Something that the client should know about the response, before its finish.
@@ -395,6 +403,7 @@ impl Event<'_> {
             Event::Media(Media { id, mime, data }) => {
                 Event::Media(Media { id: own(id), mime: own(mime), data: own(data) })
             }
+            Event::Phase { phase, begins } => Event::Phase { phase: own(phase), begins },
             Event::Usage(usage) => Event::Usage(usage),
             Event::Warning(Warning { code, message }) => {
                 Event::Warning(Warning { code, message: own(message) })

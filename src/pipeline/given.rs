@@ -72,6 +72,7 @@ impl GivenEvent {
             Event::ServerCall(call) => ("server_call", None, Some(call.name.to_string()), 0),
             Event::Annotation(_) => ("annotation", None, None, 0),
             Event::Media(media) => ("media", None, None, media.data.len()),
+            Event::Phase { .. } => ("phase", None, None, 0),
             Event::Usage(_) => ("usage", None, None, 0),
             Event::Warning(_) => ("warning", None, None, 0),
             Event::Finish(_) => ("finish", None, None, 0),

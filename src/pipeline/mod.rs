@@ -631,7 +631,7 @@ fn is_finish(event: &Event<'_>) -> bool {
 
 fn is_content(event: &Event<'_>) -> bool {
     match event {
-        Event::Start(_) | Event::Ping(_) | Event::Usage(_) | Event::Warning(_) => false,
+        Event::Start(_) | Event::Ping(_) | Event::Phase { .. } | Event::Usage(_) | Event::Warning(_) => false,
         Event::Verbatim { means: None, .. } => false,
         Event::Verbatim { means: Some(means), .. } => is_content(means),
         _ => true,

@@ -91,6 +91,7 @@ impl Inline {
             Event::Start(_)
             | Event::CallArguments { .. }
             | Event::CallEnd { .. }
+            | Event::Phase { .. }
             | Event::Usage(_)
             | Event::Warning(_)
             | Event::Ping(_)

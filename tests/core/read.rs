@@ -149,7 +149,7 @@ impl Sink for Read {
                 }
                 .to_owned(),
             ),
-            Event::Usage(_) | Event::Ping(_) | Event::Verbatim { .. } => {}
+            Event::Phase { .. } | Event::Usage(_) | Event::Ping(_) | Event::Verbatim { .. } => {}
         }
     }
 }

@@ -246,6 +246,7 @@ impl Sink for Told<'_> {
             | Event::Annotation(_)
             | Event::Media(_)
             | Event::Ping(_)
+            | Event::Phase { .. }
             | Event::Verbatim { means: None, .. } => {}
         }
     }

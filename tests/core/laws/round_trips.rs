@@ -306,7 +306,7 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
                 said.push(("start".to_owned(), start.model.to_string()));
                 continue;
             }
-            Event::Ping(_) => continue,
+            Event::Ping(_) | Event::Phase { .. } => continue,
             other => panic!("nobody wrote {other:?}"),
         };
         match said.last_mut() {

@@ -84,6 +84,7 @@ impl Assembled {
                 self.finish = Some(finish);
             }
             Event::Ping(_) => self.pings += 1,
+            Event::Phase { .. } => panic!("a phase"),
             Event::Refusal(_) | Event::ServerCall(_) | Event::Annotation(_) | Event::Verbatim { .. } => {
                 panic!("{event:?}")
             }

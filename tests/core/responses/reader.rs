@@ -123,9 +123,52 @@ fn ends_of_items_complete_what_deltas_lacked() {
 
 #[test]
 fn contradicting_arguments_are_an_error() {
-    let events =
-        [added(0, call("c1", "")), piece(0, "{\"x\":1}"), done(0, call("c1", "{\"x\":2}")), completed()];
+    let [left, right] = [piece(0, "{\"x\":"), piece(0, "1}")];
+    let other = done(0, call("c1", "{\"x\":2}"));
+    let events = [added(0, call("c1", "")), left.clone(), right.clone(), other, completed()];
     means(&stream(&events), r#"c1 f {"x":1} open | error Protocol upstream_protocol"#);
+    let spaced = done(0, call("c1", "{ \"x\": 1 }"));
+    let events = [added(0, call("c1", "")), left, right, spaced, completed()];
+    means(&stream(&events), r#"c1 f {"x":1} | calls"#);
+}
+
+#[test]
+fn items_with_the_same_index_are_told_apart_by_their_ids() {
+    let of = |id: &str, mut event: Value| {
+        let place =
+            if event.get("item").is_some() { &mut event["item"]["id"] } else { &mut event["item_id"] };
+        *place = id.into();
+        event
+    };
+    let call_at_0 = |id: &str, call_id: &str, arguments: &str| {
+        [
+            of(id, added(0, call(call_id, ""))),
+            of(id, piece(0, arguments)),
+            of(id, done(0, call(call_id, arguments))),
+        ]
+    };
+    let text_at_0 = [of("m", added(0, message(""))), of("m", text(0, "A")), of("m", done(0, message("A")))];
+    let [one, two] = [call_at_0("f1", "c1", "{\"x\":1}"), call_at_0("f2", "c2", "{\"x\":2}")];
+    let named = |id: &str, mut item: Value| {
+        item["id"] = id.into();
+        item
+    };
+    let whole =
+        json!({"output": [named("f1", call("c1", "{\"x\":1}")), named("f2", call("c2", "{\"x\":2}"))]});
+    for last in [completed(), end("completed", whole)] {
+        let events = [one.to_vec(), two.to_vec(), vec![last]].concat();
+        means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
+    }
+    let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
+    means(&stream(&events), r#"c1 f {"x":1} | A | calls"#);
+    // The first is still open when the second begins.
+    let [first, args, done] = one;
+    let events = [vec![first], text_at_0.to_vec(), vec![args, done, completed()]].concat();
+    means(&stream(&events), r#"c1 f {"x":1} | A | calls"#);
+    // Without a beginning of its own.
+    let [_, delta, done] = text_at_0;
+    let events = [two.to_vec(), vec![delta, done, completed()]].concat();
+    means(&stream(&events), r#"c2 f {"x":2} | A | calls"#);
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl StreamForm for Stream {
             Event::Warning(warning) => {
                 self.notes.get_or_insert_default().warnings.push(delta::warning(warning));
             }
-            Event::Ping(_) => {}
+            Event::Ping(_) | Event::Phase { .. } => {}
             Event::Verbatim { frame, means } => self.verbatim(frame, *means, out),
         }
     }

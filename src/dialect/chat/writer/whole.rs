@@ -106,7 +106,7 @@ impl WholeForm for Whole {
                 None => self.arguments(*index, piece),
             },
             Event::CallEnd { index, end } => self.call_end(*index, *end),
-            Event::Ping(_) => {}
+            Event::Ping(_) | Event::Phase { .. } => {}
             Event::CallResult(result) => self.results.push(delta::result(result)),
             Event::ServerCall(call) => {
                 if let Some(call) = self.running.whole(call) {

@@ -104,7 +104,7 @@ impl StreamForm for Stream {
                 put_delta(index, &delta, out);
             }
             // Messages of the assistant have no images in this API.
-            Event::Media(_) => {}
+            Event::Media(_) | Event::Phase { .. } => {}
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
             Event::Finish(finish) => {

@@ -96,7 +96,7 @@ impl WholeForm for Whole {
                     citations.push(block::citation(annotation));
                 }
             }
-            Event::Media(_) => {}
+            Event::Media(_) | Event::Phase { .. } => {}
             Event::Usage(usage) => self.usage = Some(usage.clone()),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
             Event::Finish(finish) => self.finish = Some(*finish),

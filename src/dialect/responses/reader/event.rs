@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::items::item_id;
 use crate::wire::json::{Invalid, Json};
 
 /// The members of an event that are read. Each is its first occurrence.
@@ -10,6 +11,7 @@ pub(super) struct StreamEvent<'a> {
     /// `type`
     pub(super) kind: Cow<'a, str>,
     pub(super) output_index: Option<Json<'a>>,
+    pub(super) item_id: Option<Json<'a>>,
     /// `content_index` or `summary_index`.
     pub(super) part_index: Option<Json<'a>>,
     pub(super) sequence: Option<Json<'a>>,
@@ -35,6 +37,7 @@ impl<'a> StreamEvent<'a> {
                     return;
                 }
                 "output_index" => &mut event.output_index,
+                "item_id" => &mut event.item_id,
                 "content_index" | "summary_index" => &mut event.part_index,
                 "sequence_number" => &mut event.sequence,
                 "delta" => &mut event.delta,
@@ -54,6 +57,12 @@ impl<'a> StreamEvent<'a> {
     /// The number of the item.
     pub(super) fn output_index(&self) -> Option<u64> {
         self.output_index.and_then(|index| index.as_u64())
+    }
+
+    /// The id of the item; empty without one.
+    pub(super) fn item_id(&self) -> Cow<'a, str> {
+        let id = self.item_id.and_then(|id| id.as_str()).filter(|id| !id.is_empty());
+        id.unwrap_or_else(|| self.item.map(item_id).unwrap_or_default())
     }
 
     /// The number of the part of the item.

@@ -16,10 +16,42 @@ use crate::{
 /// An item that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenItem {
+    /// Its number among the items of the response, as they began.
     output: u64,
+    name: ItemName,
+    /// The phase that has been told.
+    phase: String,
     parts: Vec<(PartKey, Streamed)>,
     /// How many annotations have been passed on.
     annotations: usize,
+}
+
+/// What an upstream calls an item.
+#[derive(Debug)]
+pub(super) struct ItemName {
+    /// `output_index`, which some servers use twice.
+    index: Option<u64>,
+    /// Empty if it has none.
+    id: String,
+}
+
+impl ItemName {
+    /// Whether an event with this index and id may be about it.
+    fn is(&self, index: Option<u64>, id: &str) -> bool {
+        let same_id = self.id == id;
+        match index {
+            Some(_) => self.index == index && (same_id || self.id.is_empty() || id.is_empty()),
+            None => same_id && !id.is_empty(),
+        }
+    }
+}
+
+/// The id of an item; a call without one has that of the call.
+pub(super) fn item_id(item: Json<'_>) -> Cow<'_, str> {
+    match text(item, "id") {
+        id if id.is_empty() => text(item, "call_id"),
+        id => id,
+    }
 }
 
 /// A part of an item.
@@ -50,24 +82,79 @@ impl PartKey {
 }
 
 impl ResponseReader {
-    /// The number of the item that an event is about; without one, it is the last that is open.
-    pub(super) fn addressed(&self, event: &StreamEvent<'_>) -> Option<u64> {
-        event.output_index().or_else(|| self.open.last().map(|item| item.output))
+    /// The open item that an event is about, which may begin with it: that with its `output_index` and `item_id`, otherwise the last
+    /// one with its index, without an index that with its id, and without both the last one. `None`: there is none, or it has ended.
+    pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {
+        let (index, id) = (event.output_index(), event.item_id());
+        let has_ended = self.ended.iter().any(|ended| ended.is(index, &id));
+        let open = self.open_item(index, &id).filter(|open| !has_ended || open.name.id == id);
+        if let Some(item) = open {
+            return Ok(Some(item.output));
+        }
+        if self.progress.is_finished || has_ended {
+            self.skipped.add(Skip::LateContent);
+            return Ok(None);
+        }
+        if index.is_none() {
+            self.skipped.add(Skip::NotAChunk);
+            return Ok(None);
+        }
+        self.begin_item(index, id.into_owned()).map(Some)
+    }
+
+    fn open_item(&self, index: Option<u64>, id: &str) -> Option<&OpenItem> {
+        let last = |wanted: &dyn Fn(&ItemName) -> bool| self.open.iter().rfind(|item| wanted(&item.name));
+        let has_id = |name: &ItemName| !id.is_empty() && name.id == id;
+        match index {
+            Some(_) => last(&|name| name.index == index && has_id(name))
+                .or_else(|| last(&|name| name.index == index)),
+            None => last(&has_id).or_else(|| self.open.last()),
+        }
     }
 
     pub(super) fn item_added(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(item) = event.item else { return self.not_a_chunk() };
         self.progress.has_choice = true;
-        let next = || u64::try_from(self.open.len() + self.ended.len()).unwrap_or(u64::MAX);
-        let output = event.output_index().unwrap_or_else(next);
-        if self.progress.is_finished {
+        let index = event.output_index().or_else(|| u64::try_from(self.begun()).ok());
+        let id = event.item_id();
+        let is_late = !id.is_empty() && self.ended.iter().any(|ended| ended.index == index && ended.id == id);
+        if self.progress.is_finished || is_late {
             self.skipped.add(Skip::LateContent);
             return Ok(());
         }
         self.calls.settle(out);
-        self.item(output)?;
+        let is_again = |name: &ItemName| name.index == index;
+        let known = self.open.iter().rfind(|open| is_again(&open.name) && open.name.id == id);
+        let output = match known.filter(|open| !id.is_empty() || open.parts.is_empty()) {
+            Some(open) => open.output,
+            None => {
+                if self.open.iter().map(|open| &open.name).chain(&self.ended).any(is_again) {
+                    // Deltas without an id would go to the item before.
+                    self.forget_template();
+                    self.has_index_twice = true;
+                }
+                self.begin_item(index, id.into_owned())?
+            }
+        };
+        self.phase(output, item, out)?;
         if self.begin_call(output, item, out)? {
             self.calls.give(output, &arguments(item))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the phase of a message, unless that has been told.
+    fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let phase = text(item, "phase");
+        if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
+            return Ok(());
+        }
+        self.has_phases = true;
+        let item = self.item(output)?;
+        if item.phase != phase || (phase.is_empty() && item.parts.is_empty()) {
+            item.phase = phase.to_string();
+            let begins = item.parts.is_empty();
+            out.event(Event::Phase { phase, begins });
         }
         Ok(())
     }
@@ -75,12 +162,60 @@ impl ResponseReader {
     pub(super) fn item_done(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(item) = event.item else { return self.not_a_chunk() };
         self.progress.has_choice = true;
-        let Some(output) = self.addressed(event) else { return self.not_a_chunk() };
-        if self.progress.is_finished || self.ended.contains(&output) {
-            self.skipped.add(Skip::LateContent);
-            return Ok(());
+        match self.addressed(event)? {
+            Some(output) => self.end_item(output, item, out),
+            None => Ok(()),
         }
-        self.end_item(output, item, out)
+    }
+
+    /// Takes the items of the whole response that have not ended yet.
+    pub(super) fn end_items(&mut self, output: Option<Json<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
+        let items = || output.into_iter().flat_map(|output| output.elements());
+        let ended = self.ended.len();
+        // Some servers give the items of the whole response other ids, or all items one.
+        let has = |ended: &[ItemName], id: &str| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
+        let are_unique = (1..ended).all(|place| {
+            let (before, name) = (self.ended.get(..place), self.ended.get(place));
+            !before.zip(name).is_some_and(|(before, name)| has(before, &name.id))
+        });
+        let has_known_ids = are_unique && items().any(|item| has(&self.ended, &item_id(item)));
+        for (place, item) in (0_u64..).zip(items()) {
+            let id = item_id(item);
+            let before = self.ended.get(..ended).unwrap_or_default();
+            let is_known = match (has_known_ids && !id.is_empty(), self.has_index_twice) {
+                (true, _) => has(before, &id),
+                (false, true) => usize::try_from(place).is_ok_and(|place| place < ended),
+                (false, false) => before.iter().any(|ended| ended.index == Some(place)),
+            };
+            if is_known {
+                continue;
+            }
+            let by_id = || self.open_item(None, &id).filter(|open| has_known_ids && open.name.id == id);
+            let open = by_id().or_else(|| self.open_item(Some(place), &id)).map(|open| open.output);
+            let output = match open {
+                Some(output) => output,
+                None => self.begin_item(Some(place), id.into_owned())?,
+            };
+            self.end_item(output, item, out)?;
+        }
+        Ok(())
+    }
+
+    /// How many items there have been.
+    fn begun(&self) -> usize {
+        self.open.len() + self.ended.len()
+    }
+
+    /// Begins an item. Returns its number.
+    fn begin_item(&mut self, index: Option<u64>, id: String) -> Result<u64, Failure> {
+        if self.begun() >= MAX_ITEMS {
+            let message = format!("the upstream's response has more than {MAX_ITEMS} items");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        let output = u64::try_from(self.begun()).unwrap_or(u64::MAX);
+        let name = ItemName { index, id };
+        self.open.push(OpenItem { output, name, phase: String::new(), parts: Vec::new(), annotations: 0 });
+        Ok(output)
     }
 
     fn not_a_chunk(&mut self) -> Result<(), Failure> {
@@ -88,21 +223,10 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The state of an item, which begins if it is new.
+    /// The state of an open item.
     fn item(&mut self, output: u64) -> Result<&mut OpenItem, Failure> {
-        let place = match self.open.iter().rposition(|item| item.output == output) {
-            Some(place) => place,
-            None if self.open.len() + self.ended.len() >= MAX_ITEMS => {
-                let message = format!("the upstream's response has more than {MAX_ITEMS} items");
-                return Err(Failure::new(Kind::Protocol, message));
-            }
-            None => {
-                self.open.push(OpenItem { output, parts: Vec::new(), annotations: 0 });
-                self.open.len() - 1
-            }
-        };
         let gone = || Failure::new(Kind::Internal, "an open item is missing");
-        self.open.get_mut(place).ok_or_else(gone)
+        self.open.iter_mut().rfind(|item| item.output == output).ok_or_else(gone)
     }
 
     /// Begins the call that `item` is, unless it has begun. Returns whether it is a call.
@@ -134,7 +258,7 @@ impl ResponseReader {
         body: &str,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        if self.ended.contains(&output) {
+        if !self.open.iter().any(|item| item.output == output) {
             self.skipped.add(Skip::LateContent);
             return Ok(());
         }
@@ -180,16 +304,18 @@ impl ResponseReader {
     }
 
     /// Takes the whole text of a part.
-    pub(super) fn part_done(&mut self, event: &StreamEvent<'_>, section: Section, out: &mut impl Sink) {
-        let (Some(output), Some(whole)) =
-            (self.addressed(event), event.whole.and_then(|whole| whole.as_str()))
-        else {
-            return;
-        };
-        if !self.progress.is_finished && !self.ended.contains(&output) {
+    pub(super) fn part_done(
+        &mut self,
+        event: &StreamEvent<'_>,
+        section: Section,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let Some(whole) = event.whole.and_then(|whole| whole.as_str()) else { return Ok(()) };
+        if let (false, Some(output)) = (self.progress.is_finished, self.addressed(event)?) {
             // The item's end says it again, and fails if that must fail.
             let _ = self.complete(output, PartKey::of(section, event), &whole, out);
         }
+        Ok(())
     }
 
     /// Passes on what the pieces of a part lacked of its whole text. Other text than the pieces is left out.
@@ -247,12 +373,18 @@ impl ResponseReader {
             kind if kind.ends_with("_call") => self.server_call(kind, item, out),
             _ => self.skipped.add(Skip::UnknownPart),
         }
-        self.open.retain(|open| open.output != output);
-        self.ended.push(output);
+        if let Some(place) = self.open.iter().rposition(|open| open.output == output) {
+            let mut name = self.open.remove(place).name;
+            if name.id.is_empty() {
+                name.id = item_id(item).into_owned();
+            }
+            self.ended.push(name);
+        }
         Ok(())
     }
 
     fn end_message(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.phase(output, item, out)?;
         let parts = item.get("content").into_iter().flat_map(|content| content.elements());
         let mut annotations = Vec::new();
         for (index, part) in (0..).zip(parts) {
@@ -288,15 +420,12 @@ impl ResponseReader {
         Ok(())
     }
 
-    pub(super) fn annotated(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) {
-        let (Some(output), Some(annotation)) = (self.addressed(event), event.annotation) else { return };
-        if self.progress.is_finished || self.ended.contains(&output) {
-            return self.skipped.add(Skip::LateContent);
-        }
-        if let Ok(item) = self.item(output) {
-            item.annotations += 1;
-        }
+    pub(super) fn annotated(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(annotation) = event.annotation else { return Ok(()) };
+        let Some(output) = self.addressed(event)? else { return Ok(()) };
+        self.item(output)?.annotations += 1;
         self.annotation(annotation, out);
+        Ok(())
     }
 
     fn annotation(&mut self, annotation: Json<'_>, out: &mut impl Sink) {

@@ -3,7 +3,7 @@
 use super::{
     ReaderSettings,
     event::{StreamEvent, text},
-    items::{OpenItem, PartKey, Section},
+    items::{ItemName, OpenItem, PartKey, Section},
 };
 use crate::{
     dialect::{
@@ -13,7 +13,7 @@ use crate::{
         learnt::Learnt,
         objects::{Found, ReadObjects},
         progress::truncated,
-        refusal::reported_json,
+        refusal::{reported_json, told},
         tool_calls::NamedCalls,
         usage::{raw_usage, usage_of},
     },
@@ -34,8 +34,12 @@ pub struct ResponseReader {
     pub(super) calls: NamedCalls,
     /// Items that have not ended.
     pub(super) open: Vec<OpenItem>,
-    /// The numbers of those that have.
-    pub(super) ended: Vec<u64>,
+    /// Those that have, in order.
+    pub(super) ended: Vec<ItemName>,
+    /// Two items had the same `output_index`.
+    pub(super) has_index_twice: bool,
+    /// A message had a phase.
+    pub(super) has_phases: bool,
     plain: Learnt<Plain>,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
@@ -136,6 +140,8 @@ impl ResponseReader {
             calls: NamedCalls::default(),
             open: Vec::new(),
             ended: Vec::new(),
+            has_index_twice: false,
+            has_phases: false,
             plain: Learnt::default(),
             progress: Progress::default(),
             skipped: Skipped::default(),
@@ -172,16 +178,16 @@ impl ResponseReader {
             "function_call_arguments.delta" | "custom_tool_call_input.delta" => {
                 self.delta(event, Target::Arguments, frame, out)?;
             }
-            "output_text.done" => self.part_done(event, Section::Text, out),
-            "refusal.done" => self.part_done(event, Section::Refusal, out),
-            "reasoning_summary_text.done" => self.part_done(event, Section::Summary, out),
-            "reasoning_text.done" => self.part_done(event, Section::Thought, out),
+            "output_text.done" => self.part_done(event, Section::Text, out)?,
+            "refusal.done" => self.part_done(event, Section::Refusal, out)?,
+            "reasoning_summary_text.done" => self.part_done(event, Section::Summary, out)?,
+            "reasoning_text.done" => self.part_done(event, Section::Thought, out)?,
             "function_call_arguments.done" | "custom_tool_call_input.done" => {
-                if let (Some(output), Some(whole)) = (self.addressed(event), event.whole) {
+                if let (Some(whole), Some(output)) = (event.whole, self.addressed(event)?) {
                     self.calls.complete(output, &whole.as_str().unwrap_or_default(), out)?;
                 }
             }
-            "output_text.annotation.added" => self.annotated(event, out),
+            "output_text.annotation.added" => self.annotated(event, out)?,
             "error" => {
                 return Err(reported_json(event.error.filter(|error| !error.is_null()).unwrap_or(json)));
             }
@@ -194,7 +200,10 @@ impl ResponseReader {
             }
             // Steps of hosted tools, and whatever the API adds: the item's end says what came of them.
             _ if event.kind.starts_with("response.") || kind == "keepalive" => {}
-            _ => self.skipped.add(Skip::NotAChunk),
+            _ => {
+                self.skipped.add(Skip::NotAChunk);
+                return told(frame).map_or(Ok(()), Err);
+            }
         }
         Ok(())
     }
@@ -222,10 +231,7 @@ impl ResponseReader {
             self.skipped.add(Skip::NotAChunk);
             return Ok(());
         };
-        let Some(output) = self.addressed(event) else {
-            self.skipped.add(Skip::NotAChunk);
-            return Ok(());
-        };
+        let Some(output) = self.addressed(event)? else { return Ok(()) };
         if self.plain.may_learn() && event.output_index().is_some() {
             let template = FrameTemplate::learn(frame, body, event.sequence);
             self.plain.learn(template.map(|template| Plain { template, output, target }));
@@ -264,12 +270,7 @@ impl ResponseReader {
             let message = format!("the upstream reports that the response has {status}");
             return Err(Failure::new(Kind::Upstream, message));
         }
-        let items = response.get("output").into_iter().flat_map(|output| output.elements());
-        for (output, item) in (0..).zip(items) {
-            if !self.ended.contains(&output) {
-                self.end_item(output, item, out)?;
-            }
-        }
+        self.end_items(response.get("output"), out)?;
         let finish = match &*status {
             "incomplete" => self.incomplete(response)?,
             _ => Finish::Stop,
@@ -294,6 +295,11 @@ impl ResponseReader {
                 Ok(Finish::Length)
             }
         }
+    }
+
+    /// Deltas of another item may look the same.
+    pub(super) fn forget_template(&mut self) {
+        self.plain.forget();
     }
 
     /// The response has its finish: whatever is open has ended.

@@ -34,6 +34,8 @@ pub(super) struct Assembly {
     image_calls: Vec<String>,
     /// Citations that wait for the text that they belong to.
     citations: Vec<Annotation<'static>>,
+    /// The phase of the message that begins next.
+    phase: String,
     /// Characters of text so far.
     characters: u64,
     finish: Option<Finish>,
@@ -63,6 +65,7 @@ impl Assembly {
             hosted: Vec::new(),
             image_calls: Vec::new(),
             citations: Vec::new(),
+            phase: String::new(),
             characters: 0,
             finish: None,
             usage: None,
@@ -100,6 +103,7 @@ impl Assembly {
             Event::ServerCall(call) => self.server_call(call, events),
             Event::Annotation(annotation) => self.annotation(annotation, events),
             Event::Media(media) => self.media(media, events),
+            Event::Phase { phase, begins } => self.phase(phase, *begins, events),
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
             Event::Warning(warning) => {
                 self.warnings.push(json!({"code": warning.code, "message": warning.message}));
@@ -227,7 +231,8 @@ impl Assembly {
     fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
         if !matches!(self.open, Some(Open::Message(_))) {
             self.close(true, events);
-            let message = Message::begin(self.next_place("msg", events), events);
+            let place = self.next_place("msg", events);
+            let message = Message::begin(place, std::mem::take(&mut self.phase), events);
             self.open = Some(Open::Message(message));
         }
         let Some(Open::Message(message)) = &mut self.open else { return };
@@ -240,6 +245,18 @@ impl Assembly {
         }
         if !text.is_empty() {
             self.kept += message.push(kind, text, at, events);
+        }
+    }
+
+    /// A message of a phase begins, or the open one has turned out to be of that.
+    fn phase(&mut self, phase: &str, begins: bool, events: &mut Events<'_>) {
+        match &mut self.open {
+            Some(Open::Message(message)) if !begins => message.set_phase(phase),
+            Some(Open::Message(_)) => {
+                self.close_said(true, events);
+                phase.clone_into(&mut self.phase);
+            }
+            _ => phase.clone_into(&mut self.phase),
         }
     }
 

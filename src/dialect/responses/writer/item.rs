@@ -71,6 +71,8 @@ impl Streamed {
 #[derive(Debug)]
 pub(super) struct Message {
     place: Place,
+    /// Empty if it has none.
+    phase: String,
     /// The parts that are done.
     parts: Vec<String>,
     part: Option<Part>,
@@ -94,13 +96,18 @@ pub(super) enum PartKind {
 }
 
 impl Message {
-    pub(super) fn begin(place: Place, events: &mut Events<'_>) -> Self {
+    pub(super) fn begin(place: Place, phase: String, events: &mut Events<'_>) -> Self {
         let item = format!(
-            "{{\"id\":\"{}\",\"type\":\"message\",\"status\":\"in_progress\",\"role\":\"assistant\",\"content\":[]}}",
-            place.id
+            "{{\"id\":\"{}\",\"type\":\"message\",\"status\":\"in_progress\",\"role\":\"assistant\",\"content\":[]{}}}",
+            place.id,
+            phase_member(&phase)
         );
         place.put_item(ADDED, &item, events);
-        Self { place, parts: Vec::new(), part: None }
+        Self { place, phase, parts: Vec::new(), part: None }
+    }
+
+    pub(super) fn set_phase(&mut self, phase: &str) {
+        phase.clone_into(&mut self.phase);
     }
 
     /// Adds a piece of text. Returns the bytes that are kept of it.
@@ -136,7 +143,7 @@ impl Message {
         if self.part.as_ref().is_some_and(|part| part.kind != kind) {
             self.end_part(events);
         }
-        let Self { place, parts, part } = self;
+        let Self { place, parts, part, .. } = self;
         part.get_or_insert_with(|| Part::begin(kind, &part_members(place, parts), at, events))
     }
 
@@ -152,10 +159,16 @@ impl Message {
         self.end_part(events);
         let (id, status, parts) = (&self.place.id, status(is_whole), self.parts.join(","));
         let item = format!(
-            "{{\"id\":\"{id}\",\"type\":\"message\",\"status\":\"{status}\",\"role\":\"assistant\",\"content\":[{parts}]}}"
+            "{{\"id\":\"{id}\",\"type\":\"message\",\"status\":\"{status}\",\"role\":\"assistant\",\"content\":[{parts}]{}}}",
+            phase_member(&self.phase)
         );
         (self.place, item)
     }
+}
+
+/// The member of a message that names its phase, if it has one.
+fn phase_member(phase: &str) -> String {
+    if phase.is_empty() { String::new() } else { format!(",\"phase\":{}", quoted(phase)) }
 }
 
 /// The members by which events name the part of a message behind `parts`.
