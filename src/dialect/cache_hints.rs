@@ -21,11 +21,14 @@ impl<'t> CacheHints<'t> {
     /// Those in `turn`, if its client speaks `dialect`.
     pub(super) fn of(turn: &'t Turn, dialect: &str) -> Self {
         let Some(rest) = turn.rest.from_dialect(dialect) else { return Self::default() };
-        let list = |key: &str| rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let list = |key: &str| {
+            let list = rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            if list.iter().any(has_hint) { list } else { &[] }
+        };
         Self { content: list("content"), calls: list("tool_calls"), message: hint(rest.get(CACHE_CONTROL)) }
     }
 
-    /// Whether there are none. If this is `false`, there may be some.
+    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.content.is_empty() && self.calls.is_empty() && self.message.is_none()
     }
@@ -49,11 +52,7 @@ impl<'t> CacheHints<'t> {
 
     /// The hint at a result, or at a part of it.
     pub(super) fn of_result(&self) -> Option<&'t Value> {
-        let own = |element: &'t Value| {
-            let inner = element.get("content").and_then(Value::as_array).into_iter().flatten();
-            let inner = inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)));
-            hint(element.get(CACHE_CONTROL)).or(inner)
-        };
+        let own = |element: &'t Value| hint(element.get(CACHE_CONTROL)).or_else(|| inner_hint(element));
         self.message.or_else(|| self.content.iter().rev().find_map(own))
     }
 }
@@ -68,6 +67,16 @@ pub(super) fn of_tool(tool: &Tool, dialect: &str) -> Option<Value> {
     let nested = || declared.get("function")?.get(CACHE_CONTROL);
     let found = declared.get(CACHE_CONTROL).or_else(nested)?.to_value();
     hint(Some(&found)).is_some().then_some(found)
+}
+
+fn has_hint(element: &Value) -> bool {
+    element.get(CACHE_CONTROL).is_some() || inner_hint(element).is_some()
+}
+
+/// The hint at a part of a result.
+fn inner_hint(element: &Value) -> Option<&Value> {
+    let inner = element.get("content").and_then(Value::as_array).into_iter().flatten();
+    inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)))
 }
 
 /// The same value, if it is a hint.

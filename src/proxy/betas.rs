@@ -20,14 +20,14 @@ impl Betas {
     pub(super) fn of_request(headers: &HeaderMap) -> Option<Self> {
         let given = headers.get_all(BETA);
         let names = given.iter().flat_map(names).filter(|name| is_name(name));
-        joined(names).map(Self)
+        joined(names, MAX_BETAS).map(Self)
     }
 
     /// Adds them to those in `headers`.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         let configured: Vec<String> =
             headers.get_all(BETA).iter().flat_map(names).map(str::to_owned).collect();
-        let all = joined(configured.iter().map(String::as_str).chain(self.0.split(',')));
+        let all = joined(configured.iter().map(String::as_str).chain(self.0.split(',')), usize::MAX);
         if let Some(value) = all.and_then(|all| HeaderValue::try_from(&*all).ok()) {
             headers.insert(BETA, value);
         }
@@ -46,11 +46,11 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_BETA && name.bytes().all(is_token)
 }
 
-/// `names` as a list, each once, and not too many.
-fn joined<'n>(names: impl Iterator<Item = &'n str>) -> Option<Box<str>> {
+/// `names` as a list, each once, and at most that many.
+fn joined<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> Option<Box<str>> {
     let mut known: Vec<&str> = Vec::new();
     for name in names {
-        if known.len() == MAX_BETAS {
+        if known.len() == most {
             break;
         }
         if !known.contains(&name) {

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Conversation, Part, Turn},
-    dialect::{ClientDialect, Dialect, UpstreamDialect},
+    dialect::{
+        ClientDialect, Dialect, UpstreamDialect,
+        chat::{Options, PastReasoning, Server},
+    },
 };
 
 const UPSTREAMS: [Dialect; 5] =
@@ -204,4 +207,192 @@ fn other_models_get_only_adjacent_system_messages_at_the_beginning_as_one() {
     let body: Value = serde_json::from_slice(&local.side().encode(&conversation, "m").body).unwrap();
     assert_eq!(roles(&body), ["system", "user", "system", "system"]);
     assert_eq!(body["messages"][0]["content"], "A\n\nB");
+}
+
+/// What `upstream` gets with these settings changed, from a conversation that was decoded.
+fn sent_with(mut upstream: UpstreamDialect, host: &str, conversation: &Conversation, model: &str) -> Value {
+    upstream.adapt_to_host(host);
+    serde_json::from_slice(&upstream.side().encode(conversation, model).body).unwrap()
+}
+
+fn upstream(dialect: Dialect) -> UpstreamDialect {
+    UpstreamDialect::try_from(dialect).unwrap()
+}
+
+#[test]
+fn cache_control_of_chat_goes_to_messages_from_each_place() {
+    let (five, hour) = (json!({"type": "ephemeral"}), json!({"type": "ephemeral", "ttl": "1h"}));
+    let body = json!({"model": "m", "cache_control": five,
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}, "cache_control": hour},
+            {"type": "function", "function": {"name": "g", "cache_control": five}}],
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "S", "cache_control": hour}, {"type": "text", "text": "T"}]},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "a", "cache_control": five},
+                {"type": "image_url", "image_url": {"url": "https://x/y.png"}, "cache_control": five}]},
+            {"role": "assistant", "content": "x", "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "cache_control": five}]},
+            {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "R", "cache_control": hour}]},
+            {"role": "user", "content": "plain", "cache_control": five}]});
+    let body = sent(Dialect::Messages, &decoded(ClientDialect::Chat, &body), "m");
+    let image =
+        json!({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}, "cache_control": five});
+    assert_eq!(body["cache_control"], five);
+    assert_eq!((&body["tools"][0]["cache_control"], &body["tools"][1]["cache_control"]), (&hour, &five));
+    assert_eq!(
+        body["system"],
+        json!([{"type": "text", "text": "S", "cache_control": hour}, {"type": "text", "text": "T"}])
+    );
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "a", "cache_control": five}, image]},
+            {"role": "assistant", "content": [{"type": "text", "text": "x"},
+                {"type": "tool_use", "id": "c", "name": "f", "input": {}, "cache_control": five}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "R", "cache_control": hour},
+                {"type": "text", "text": "plain", "cache_control": five}]},
+        ])
+    );
+}
+
+#[test]
+fn cache_control_of_messages_goes_to_openrouter_only() {
+    let hour = json!({"type": "ephemeral", "ttl": "1h"});
+    let body = json!({"model": "m", "max_tokens": 9,
+        "system": [{"type": "text", "text": "S", "cache_control": hour}],
+        "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}, "cache_control": hour}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "cache_control": hour}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "R", "cache_control": hour}]}]});
+    let conversation = decoded(ClientDialect::Messages, &body);
+    let body = sent_with(upstream(Dialect::Chat), "openrouter.ai", &conversation, "m");
+    let hinted = |text: &str| json!({"type": "text", "text": text, "cache_control": hour});
+    assert_eq!(body["tools"][0]["cache_control"], hour);
+    let content = |place: usize| body["messages"][place]["content"].clone();
+    assert_eq!(content(0), json!([hinted("S")]));
+    assert_eq!(content(1), json!([{"type": "text", "text": "a"}, hinted("b")]));
+    assert_eq!(content(3), json!([hinted("R")]));
+    for host in ["localhost", "api.openai.com", "api.groq.com"] {
+        let body = sent_with(upstream(Dialect::Chat), host, &conversation, "m");
+        assert!(!body.to_string().contains("cache_control"), "{host}: {body}");
+    }
+}
+
+#[test]
+fn white_space_of_an_indented_body_is_not_part_of_arguments() {
+    let written = "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\
+        \"content\":[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{\n   \"command\" : \"a  b\\n\",\n\t\"n\": [ 1.50 , 1e2 ] }}]}]}";
+    let conversation = ClientDialect::Messages.side().decode(written.as_bytes()).unwrap();
+    let body = sent(Dialect::Chat, &conversation, "m");
+    let arguments = &body["messages"][1]["tool_calls"][0]["function"]["arguments"];
+    assert_eq!(arguments, "{\"command\":\"a  b\\n\",\"n\":[1.50,1e2]}");
+    let text = json!({"model": "m", "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": [
+        {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{ \"a\": 1 }"}}]}]});
+    let body = sent(Dialect::Responses, &decoded(ClientDialect::Chat, &text), "m");
+    assert_eq!(body["input"][1]["arguments"], "{ \"a\": 1 }", "text stays as it is");
+}
+
+/// Two turns with two steps each; the second step of each turn has two calls.
+fn steps() -> Value {
+    let calls = |ids: &[&str]| {
+        let call =
+            |id: &&str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        json!({"role": "assistant", "content": null, "tool_calls": ids.iter().map(call).collect::<Vec<_>>()})
+    };
+    let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "R"});
+    json!({"model": "m", "messages": [{"role": "user", "content": "1"}, calls(&["a"]), result("a"), calls(&["b", "c"]), result("b"),
+        result("c"), {"role": "assistant", "content": "done"}, {"role": "user", "content": "2"}, calls(&["d"]), result("d"),
+        {"role": "user", "content": "(a reminder)"}, calls(&["e", "f"]), result("e"), result("f")]})
+}
+
+#[test]
+fn first_call_of_each_step_of_the_turn_is_signed_for_gemini_3() {
+    let conversation = decoded(ClientDialect::Chat, &steps());
+    for model in ["gemini-3-flash", "models/gemini-3.1-pro-preview", "gemini-pro-latest"] {
+        let body = sent(Dialect::Gemini, &conversation, model);
+        let signed: Vec<&Value> = objects(&body)
+            .into_iter()
+            .filter(|object| object.get("thoughtSignature").is_some())
+            .map(|part| {
+                assert_eq!(part["thoughtSignature"], "skip_thought_signature_validator");
+                &part["functionCall"]["id"]
+            })
+            .collect();
+        assert_eq!(signed, ["d", "e"], "{model}: {body}");
+    }
+    for model in ["gemini-2.5-pro", "gemma-3-27b-it", "m"] {
+        assert!(
+            !sent(Dialect::Gemini, &conversation, model).to_string().contains("thoughtSignature"),
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn result_with_a_reference_is_text_for_gemini() {
+    let response = |content: &str| {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": content}]});
+        let body = sent(Dialect::Gemini, &decoded(ClientDialect::Chat, &body), "m");
+        body["contents"][2]["parts"][0]["functionResponse"]["response"].clone()
+    };
+    for content in [r##"{"$ref":"#/$defs/x"}"##, r##"{"a":[{"b":{"\u0024ref":1}}]}"##, r##"[{"$ref":"x"}]"##]
+    {
+        assert_eq!(response(content), json!({"output": content}));
+    }
+    for content in [r#"{"price":"$5","note":"see $ref"}"#, r##"{"$refs":1}"##] {
+        assert_eq!(response(content), serde_json::from_str::<Value>(content).unwrap());
+    }
+}
+
+#[test]
+fn schemas_with_alternatives_keep_all_parameters() {
+    let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
+    let schema = json!({"type": "object", "description": "D", "anyOf": [
+        {"type": "object", "properties": {"a": text, "k": text}, "required": ["k", "a"]},
+        {"type": "object", "properties": {"b": number, "k": text}, "required": ["k", "b"]}]});
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}],
+        "tools": [{"type": "function", "function": {"name": "t", "parameters": schema, "strict": false}, "x": 1}]});
+    let conversation = decoded(ClientDialect::Chat, &body);
+    let expected = json!({"type": "object", "description": "D", "properties": {"a": text, "k": text, "b": number}, "required": ["k"]});
+    assert_eq!(sent(Dialect::Messages, &conversation, "m")["tools"][0]["input_schema"], expected);
+    assert_eq!(sent(Dialect::Responses, &conversation, "m")["tools"][0]["parameters"], expected);
+    let openai = sent_with(upstream(Dialect::Chat), "api.openai.com", &conversation, "m");
+    assert_eq!(
+        (&openai["tools"][0]["function"]["parameters"], &openai["tools"][0]["x"]),
+        (&expected, &json!(1))
+    );
+    let other = sent_with(upstream(Dialect::Chat), "localhost", &conversation, "m");
+    assert_eq!(other["tools"], body["tools"], "what other servers take is not changed");
+}
+
+#[test]
+fn schema_that_is_null_is_that_of_a_tool_without_parameters() {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}],
+        "tools": [{"type": "function", "function": {"name": "t", "description": "D", "parameters": null}}]});
+    let body = sent(Dialect::Chat, &decoded(ClientDialect::Chat, &body), "m");
+    let function =
+        json!({"name": "t", "description": "D", "parameters": {"type": "object", "properties": {}}});
+    assert_eq!(body["tools"][0]["function"], function);
+}
+
+#[test]
+fn past_reasoning_goes_back_under_the_name_that_the_server_reads() {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": "x", "reasoning_content": "PLAN"}, {"role": "user", "content": "b"}]});
+    let conversation = decoded(ClientDialect::Chat, &body);
+    for (server, past_reasoning, key) in [
+        (Server::Vllm, PastReasoning::Auto, "reasoning"),
+        (Server::Ollama, PastReasoning::Auto, "reasoning"),
+        (Server::Unknown, PastReasoning::Auto, "reasoning_content"),
+        (Server::LlamaCpp, PastReasoning::Auto, "reasoning_content"),
+        (Server::Vllm, PastReasoning::ReasoningContent, "reasoning_content"),
+        (Server::Unknown, PastReasoning::Reasoning, "reasoning"),
+    ] {
+        let options = Options { server, past_reasoning, ..Options::default() };
+        let request = UpstreamDialect::Chat(options).side().encode(&conversation, "m");
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!(body["messages"][1][key], "PLAN", "{server:?}: {body}");
+    }
 }

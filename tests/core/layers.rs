@@ -63,6 +63,7 @@ fn architecture_lists_the_modules_in_this_order() {
 /// What `dialect/` has besides the dialects: all of them may import it.
 const SHARED_BY_DIALECTS: &[&str] = &[
     "body",
+    "cache_hints",
     "channel",
     "custom_tools",
     "field_case",
@@ -77,10 +78,12 @@ const SHARED_BY_DIALECTS: &[&str] = &[
     "probe",
     "progress",
     "refusal",
+    "schemas",
     "search_results",
     "server",
     "skipped",
     "status",
+    "system_messages",
     "tool_calls",
     "upstream",
     "usage",

@@ -118,7 +118,7 @@ fn turns_of_one_role_are_one_content_and_instructions_are_apart() {
         {"role": "user", "parts": [{"text": "a"}, {"text": "b"}, {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
             {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://x/y.jpg"}}]},
         {"role": "model", "parts": [{"text": "c"},
-            {"functionCall": {"id": "1", "name": "f", "args": {"b": 1.0}}},
+            {"functionCall": {"id": "1", "name": "f", "args": {"b": 1.0}}, "thoughtSignature": "skip_thought_signature_validator"},
             {"functionCall": {"id": "2", "name": "g", "args": {}}},
             {"functionCall": {"id": "3", "name": "h", "args": {"arguments": "broken"}}}]},
         {"role": "user", "parts": [
