@@ -15,13 +15,15 @@ mod text;
 mod turn_state;
 mod unique_ids;
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 pub(crate) use self::{
     arguments::Arguments,
     arrange::{
-        CallsById, joined_system_turns, joined_user_turns, media_behind_results, results_in_call_order,
-        take_media,
+        CallsById, is_empty_turn, joined_system_turns, joined_user_turns, media_behind_results,
+        results_in_call_order, take_media,
     },
     forms::names_at_upstreams,
     own_calls::{is_own, is_own_id, own_id},
@@ -47,6 +49,8 @@ pub struct Conversation {
     pub turns: Vec<Turn>,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
+    /// Names of the tools that a part of the conversation declares. An upstream that gets that part does not get them again.
+    pub late_tools: HashSet<String>,
     /// Names of the tools declared as custom tools, whose input is plain text. Everywhere except in the
     /// dialects' encoders and decoders they are functions with one argument, [`CUSTOM_INPUT`].
     pub custom_tools: Vec<String>,

@@ -67,6 +67,7 @@ struct Inner {
     status: Option<u16>,
     retry_after: Option<String>,
     is_unasked: bool,
+    unsupported: Option<&'static str>,
 }
 
 impl Failure {
@@ -80,6 +81,7 @@ impl Failure {
             status: None,
             retry_after: None,
             is_unasked: false,
+            unsupported: None,
         }))
     }
 
@@ -111,6 +113,13 @@ impl Failure {
         self
     }
 
+    /// Names the member of the request that cannot be served at all, for APIs whose errors say so to programs.
+    #[must_use]
+    pub fn with_unsupported(mut self, member: &'static str) -> Self {
+        self.0.unsupported = Some(member);
+        self
+    }
+
     /// Says that toolwire itself did not ask the upstream, so that the failure says nothing of that.
     #[must_use]
     pub fn unasked(mut self) -> Self {
@@ -123,7 +132,8 @@ impl Failure {
     #[must_use]
     pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
         let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
-        let Inner { kind: _, message, code, param, status: _, retry_after, is_unasked: _ } = &mut *self.0;
+        let Inner { kind: _, message, code, param, status: _, retry_after, is_unasked: _, unsupported: _ } =
+            &mut *self.0;
         cover(message);
         [code, param, retry_after].into_iter().flatten().for_each(cover);
         self
@@ -147,6 +157,11 @@ impl Failure {
     /// The value for a `Retry-After` header, if the upstream gave one.
     pub fn retry_after(&self) -> Option<&str> {
         self.0.retry_after.as_deref()
+    }
+
+    /// The member of the request that cannot be served at all, if there is one.
+    pub fn unsupported(&self) -> Option<&'static str> {
+        self.0.unsupported
     }
 
     /// Whether the upstream was not asked; see [`Failure::unasked`].

@@ -100,6 +100,20 @@ pub(crate) fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
     arranged
 }
 
+/// Whether nothing of a turn is left to say to an upstream of `dialect`. Reasoning alone says something only where `reasoning_counts`,
+/// and if that upstream gave its state.
+pub(crate) fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool {
+    turn.parts.iter().all(|part| match part {
+        Part::Text(text) => text.is_empty(),
+        Part::Reasoning { signature, .. } => {
+            let state = signature.as_ref().and_then(|state| state.from_dialect(dialect));
+            !reasoning_counts || state.is_none_or(str::is_empty)
+        }
+        Part::Other(other) => other.from_dialect(dialect).is_none(),
+        Part::Image { .. } | Part::Call(_) | Part::Result(_) => false,
+    })
+}
+
 /// Joins adjacent turns of the user, for chat templates in which user and assistant alternate.
 pub(crate) fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let are_joined = |pair: &[Turn]| pair.iter().all(is_users);

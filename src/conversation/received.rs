@@ -1,7 +1,7 @@
 //! Parts of a client's request that only its own dialect can express, kept as they were received.
 //!
 //! Each such value carries the name of its dialect, and can only be read under that name: an encoder gets the
-//! values of its own dialect and no others. Fields, declarations and content parts therefore never reach an
+//! values of its own dialect and no others. Only `dialect::fit` reads all of them: it translates them. Fields, declarations and content parts therefore never reach an
 //! upstream that would misinterpret them.
 
 use serde_json::{Map, Value};
@@ -22,6 +22,11 @@ impl<T> Received<T> {
     /// The value, if it came from `dialect`.
     pub fn from_dialect(&self, dialect: &str) -> Option<&T> {
         (self.dialect == dialect).then_some(&self.value)
+    }
+
+    /// The name of its dialect, and the value, for what translates it.
+    pub(crate) fn parts(&self) -> (&'static str, &T) {
+        (self.dialect, &self.value)
     }
 }
 

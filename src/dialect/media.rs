@@ -1,5 +1,7 @@
 //! Images and files as dialects carry them: `data:` URLs, and base64 with or without a type.
 
+use std::borrow::Cow;
+
 /// The type and the base64 of a `data:` URL; `None` for any other URL.
 pub(super) fn data_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
@@ -8,13 +10,56 @@ pub(super) fn data_url(url: &str) -> Option<(&str, &str)> {
     Some((mime.split(';').next().unwrap_or(mime), data))
 }
 
-/// The type of an image, by the first bytes of its base64; empty if it is of another kind.
+/// A type in the form in which all APIs know it: in lower case, without parameters, and `image/jpeg` for what some call `image/jpg`.
+pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
+    let plain = mime.split(';').next().unwrap_or(mime).trim();
+    if plain.eq_ignore_ascii_case("image/jpg") {
+        Cow::Borrowed("image/jpeg")
+    } else if plain.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(plain.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(plain)
+    }
+}
+
+/// The text in base64, of either alphabet. `None`: it is no base64, or no text.
+pub(super) fn decoded_text(data: &str) -> Option<String> {
+    let digits = data.trim_ascii().trim_end_matches('=').bytes().filter(|byte| !byte.is_ascii_whitespace());
+    let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from(bits >> count).ok()?);
+            bits &= (1 << count) - 1;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Whether a URL names something that no server can load: a file of the client's machine, or data without base64.
+pub(super) fn is_local(url: &str) -> bool {
+    let scheme = url.split(':').next().unwrap_or_default();
+    scheme.eq_ignore_ascii_case("file") || (scheme.eq_ignore_ascii_case("data") && data_url(url).is_none())
+}
+
+/// The type of an image or a PDF, by the first bytes of its base64; empty if it is of another kind.
 pub(super) fn mime_of_base64(data: &str) -> &'static str {
-    const KNOWN: [(&str, &str); 4] = [
+    const KNOWN: [(&str, &str); 5] = [
         ("iVBORw0KGgo", "image/png"),
         ("/9j/", "image/jpeg"),
         ("R0lGOD", "image/gif"),
         ("UklGR", "image/webp"),
+        ("JVBERi0", "application/pdf"),
     ];
     KNOWN.iter().find(|(start, _)| data.starts_with(start)).map_or("", |(_, mime)| mime)
 }
@@ -22,7 +67,12 @@ pub(super) fn mime_of_base64(data: &str) -> &'static str {
 /// The type of an image or file, by the ending of its URL's path; `None` if it is not known.
 pub(super) fn mime_of_url(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next()?;
-    let (_, ending) = path.rsplit_once('.')?;
+    mime_of_name(path)
+}
+
+/// The type of a file, by the ending of its name; `None` if it is not known.
+pub(super) fn mime_of_name(name: &str) -> Option<&'static str> {
+    let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",
@@ -30,6 +80,12 @@ pub(super) fn mime_of_url(url: &str) -> Option<&'static str> {
         "webp" => "image/webp",
         "heic" => "image/heic",
         "pdf" => "application/pdf",
+        "txt" | "log" => "text/plain",
+        "md" => "text/markdown",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "json" => "application/json",
+        "xml" => "application/xml",
         "mp3" => "audio/mpeg",
         "wav" => "audio/wav",
         "mp4" => "video/mp4",
@@ -48,6 +104,23 @@ mod tests {
         for other in ["https://x/y.png", "data:text/plain,hello", "data:", ""] {
             assert_eq!(data_url(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn base64_of_either_alphabet_is_decoded_as_text() {
+        let text = "é~?>\u{fffd}";
+        for data in ["w6l-Pz7vv70", "w6l+Pz7vv70=", " w6l+\nPz7vv70= "] {
+            assert_eq!(decoded_text(data).as_deref(), Some(text), "{data}");
+        }
+        assert_eq!(decoded_text("NDI=").as_deref(), Some("42"));
+        assert_eq!((decoded_text("*"), decoded_text("/w==")), (None, None));
+        assert_eq!(decoded_text("").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn types_are_written_in_one_form() {
+        let plain = ["image/JPG", "Image/PNG", "text/plain; charset=utf-8", "image/webp"].map(plain_mime);
+        assert_eq!(plain, ["image/jpeg", "image/png", "text/plain", "image/webp"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod custom_tools;
 mod field_case;
 mod fields;
 pub(crate) mod finish;
+mod fit;
 pub mod gemini;
 mod json_array;
 mod learnt;
@@ -61,6 +62,7 @@ use self::{
 };
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
+    fit::{File, Source, Unfit, fit},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},

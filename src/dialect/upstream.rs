@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Dialect, Probe, Reader};
+use super::{Dialect, File, Probe, Reader};
 use crate::{
-    conversation::{Conversation, IdForm, NameForm, Prefill, Prompt, WantsBack},
+    conversation::{Conversation, IdForm, NameForm, Part, Prefill, Prompt, WantsBack},
     enforce::Means,
     failure::Failure,
     rules::Limits,
@@ -68,6 +68,26 @@ pub trait UpstreamSide {
 
     /// The request for `conversation`, to an upstream that knows the model as `model`.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest;
+
+    /// The part that carries a file or a recording, if requests can have it.
+    fn file_part(&self, _file: &File) -> Option<Part> {
+        None
+    }
+
+    /// Whether requests can have an image of this URL.
+    fn takes_image(&self, _url: &str) -> bool {
+        true
+    }
+
+    /// Whether instructions may have images and files.
+    fn instructions_take_media(&self) -> bool {
+        false
+    }
+
+    /// Whether a message of the assistant may be reasoning alone, with state that the upstream gave.
+    fn takes_reasoning_alone(&self) -> bool {
+        false
+    }
 
     /// Encrypts a request that [`UpstreamSide::encode`] gave, in dialects with encryption. `random` fills bytes with randomness that
     /// nobody can guess.

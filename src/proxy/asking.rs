@@ -87,7 +87,7 @@ impl ConfiguredModels {
         };
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
-        let mut sent = exchange::sent(model, &conversation, (&means, now))?;
+        let mut sent = exchange::sent(model, &conversation, DIALECT.dialect(), (&means, now))?;
         let (request, starts_in_reasoning) = exchange::encode((model, &options), &mut sent, now)?;
         let request = exchange::encrypted(&options, request)?;
         drop(sent);

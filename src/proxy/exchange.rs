@@ -18,7 +18,7 @@ use crate::{
     conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice, joined_system_turns},
     dialect::{
         Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
-        check_choice,
+        check_choice, fit,
     },
     enforce::{Enforced, Means},
     execute::{Asker, ExchangeId, Execution, HostedTurn},
@@ -154,7 +154,8 @@ pub(super) fn prepare<'c>(
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
     answering.left_out = left_out_tools(model, &conversation);
-    let (mut sent, left_out) = taught(model, &conversation, (&means, now))?;
+    let asked = (dialect.dialect(), body.map(|body| &**body));
+    let (mut sent, left_out) = taught(model, &conversation, asked, (&means, now))?;
     let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
     let request = encrypted(options, request)?;
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
@@ -331,20 +332,38 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
 /// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
 /// model is configured so.
 ///
-/// `means` are what the upstream can enforce, `now` is the time in seconds of Unix time.
+/// `client` is the client's dialect, `means` are what the upstream can enforce, `now` is the time in seconds of Unix time.
 ///
 /// # Errors
-/// The model's chat template cannot give the instructions.
+/// The upstream's API cannot express a part of it, or the model's chat template cannot give the instructions.
 pub(super) fn sent<'a>(
     model: &Model,
     conversation: &'a Conversation,
+    client: Dialect,
     means: (&Means, u64),
 ) -> Result<Cow<'a, Conversation>, Failure> {
-    Ok(taught(model, conversation, means)?.0)
+    Ok(taught(model, conversation, (client, None), means)?.0)
 }
 
-/// As [`sent`], with the names of the tools that `max_instructions` left no room for.
+/// As [`sent`], with the names of the tools that `max_instructions` left no room for. Errors name places in the client's `body`.
 fn taught<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    (client, body): (Dialect, Option<&[u8]>),
+    means: (&Means, u64),
+) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
+    let fitted = fit(conversation, client, model.upstream.options.side());
+    match fitted.map_err(|unfit| unfit.failure(body))? {
+        Cow::Borrowed(conversation) => taught_in_prompt(model, conversation, means),
+        Cow::Owned(fitted) => {
+            let (sent, left_out) = taught_in_prompt(model, &fitted, means)?;
+            Ok((Cow::Owned(sent.into_owned()), left_out))
+        }
+    }
+}
+
+/// The conversation with its tools in the prompt, if the model's are taught, and the names of those without room there.
+fn taught_in_prompt<'a>(
     model: &Model,
     conversation: &'a Conversation,
     (means, now): (&Means, u64),

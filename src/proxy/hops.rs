@@ -197,7 +197,7 @@ impl AskAgain {
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
         let (options, left) = self.learned.about(model, &conversation.model);
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
-        let mut sent = exchange::sent(model, &conversation, (&means, self.now))?;
+        let mut sent = exchange::sent(model, &conversation, self.dialect.dialect(), (&means, self.now))?;
         if !repeated.is_empty() {
             sent.to_mut().turns.extend(repeated.iter().cloned());
         }

@@ -43,10 +43,10 @@ pub(crate) fn preview(
     let model = exchange::model(config, dialect, &conversation)?;
     exchange::settle_choice(model, &mut conversation)?;
     let means = model.upstream.options.side().means();
-    let mut sent = exchange::sent(model, &conversation, (&means, NOW))?;
+    let mut sent = exchange::sent(model, &conversation, dialect.dialect(), (&means, NOW))?;
     let (request, _) = exchange::encode((model, &model.upstream.options), &mut sent, NOW)?;
     let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
-    let without = tokens(&*exchange::sent(model, &untaught, (&means, NOW))?);
+    let without = tokens(&*exchange::sent(model, &untaught, dialect.dialect(), (&means, NOW))?);
     let tool_tokens = tokens(&sent).saturating_sub(without);
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
 }

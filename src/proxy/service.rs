@@ -587,7 +587,9 @@ impl Service {
             }
             exchange::settle_choice(model, &mut conversation)?;
             let (_, means) = self.learned.about(model, &conversation.model);
-            let tokens = count::tokens(&*exchange::sent(model, &conversation, (&means, unix_time()))?);
+            let client = dialect.dialect();
+            let sent = exchange::sent(model, &conversation, client, (&means, unix_time()))?;
+            let tokens = count::tokens(&sent);
             Ok::<_, Refused>((tokens, allowance))
         };
         match counted.await {

@@ -69,6 +69,7 @@ const SHARED_BY_DIALECTS: &[&str] = &[
     "field_case",
     "fields",
     "finish",
+    "fit",
     "json_array",
     "learnt",
     "media",

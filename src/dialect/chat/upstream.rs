@@ -7,10 +7,10 @@ use super::{
     profile::PROFILES, refusal, request,
 };
 use crate::{
-    conversation::{Conversation, IdForm, NameForm, WantsBack},
+    conversation::{Conversation, IdForm, NameForm, Part, WantsBack},
     dialect::{
-        Dialect, KeyHeader, Probe, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide,
-        server::SERVERS, upstream::include_usage,
+        Dialect, File, KeyHeader, Probe, Reader, ReaderRules, Source, SystemMessages, UpstreamRequest,
+        UpstreamSide, fit::part_of, server::SERVERS, upstream::include_usage,
     },
     enforce::Means,
     failure::Failure,
@@ -320,6 +320,26 @@ impl UpstreamSide for Options {
 
     fn path(&self) -> &'static str {
         PATH
+    }
+
+    /// By reference only what OpenAI's servers store: the API has no URLs of files.
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let is_image = file.mime.starts_with("image/");
+        let value = match &file.source {
+            Source::Data(_) => file.recording().or_else(|| {
+                let data = file.data_url()?;
+                Some(json!({"type": "file", "file": {"filename": file.name_or_kind(), "file_data": data}}))
+            })?,
+            Source::Id { id, owner: Dialect::Chat | Dialect::Responses } if !is_image => {
+                json!({"type": "file", "file": {"file_id": id}})
+            }
+            _ => return None,
+        };
+        Some(part_of(Dialect::Chat, value))
+    }
+
+    fn instructions_take_media(&self) -> bool {
+        true
     }
 
     fn key_header(&self) -> KeyHeader {

@@ -136,6 +136,10 @@ impl UpstreamSide for Options {
         );
     }
 
+    fn takes_image(&self, _url: &str) -> bool {
+        false
+    }
+
     fn path(&self) -> &'static str {
         match self.form() {
             Form::OpenAi => "completions",

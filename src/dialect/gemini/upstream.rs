@@ -2,8 +2,10 @@
 
 use super::{ReaderSettings, refusal::refusal, request};
 use crate::{
-    conversation::{Conversation, NameForm, WantsBack},
-    dialect::{Dialect, KeyHeader, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
+    conversation::{Conversation, NameForm, Part, WantsBack},
+    dialect::{
+        Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide, media::is_local,
+    },
     enforce::{Means, Subset},
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
@@ -120,6 +122,24 @@ impl UpstreamSide for Options {
     /// Each request has its own path, below this one, with the model's name.
     fn path(&self) -> &'static str {
         request::MODELS
+    }
+
+    /// The API has one form for all files, which is that of images, too.
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let url = match &file.source {
+            Source::Data(_) => file.data_url()?,
+            Source::Url(url) if !is_local(url) => url.clone(),
+            _ => return None,
+        };
+        Some(Part::Image { url, detail: None })
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        !is_local(url)
+    }
+
+    fn takes_reasoning_alone(&self) -> bool {
+        true
     }
 
     fn key_header(&self) -> KeyHeader {

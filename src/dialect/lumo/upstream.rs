@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Options, ReaderSettings, Version, encode, refusal};
 use crate::{
     conversation::Conversation,
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide},
+    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, media::data_url},
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
 };
@@ -43,6 +43,10 @@ impl UpstreamSide for Options {
     #[cfg(feature = "proxy")]
     fn account(&self) -> Option<&super::AccountSettings> {
         Some(&*self.account)
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        self.version == Version::V2 || data_url(url).is_some()
     }
 
     fn path(&self) -> &'static str {

@@ -14,11 +14,13 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
         Kind::ContextLength => too_long(failure.message()),
         _ => failure.message().into(),
     };
-    let error = json!({
-        "type": "error",
-        "error": {"type": error_type(failure.kind()), "message": message},
-    });
-    error.to_string().into_bytes()
+    let mut error = json!({"type": error_type(failure.kind()), "message": message});
+    if let (Some(member), Some(error)) = (failure.unsupported(), error.as_object_mut()) {
+        // SDKs read this, and send the whole conversation instead (docs/protocols/messages.md#errors).
+        let details = json!({"error_code": format!("{member}_unsupported_request"), "unsupported": [member]});
+        error.insert("details".to_owned(), details);
+    }
+    json!({"type": "error", "error": error}).to_string().into_bytes()
 }
 
 /// The API's `type` of an error.

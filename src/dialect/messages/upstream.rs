@@ -4,8 +4,13 @@ use serde_json::json;
 
 use super::{ReaderSettings, request};
 use crate::{
-    conversation::{Conversation, WantsBack},
-    dialect::{Dialect, KeyHeader, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
+    conversation::{Conversation, Part, WantsBack},
+    dialect::{
+        Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+        fit::{is_http, part_of},
+        media::data_url,
+        refusal::refusal,
+    },
     enforce::Means,
     failure::Failure,
     settings::{Field, Key, OneOf, Settings},
@@ -98,6 +103,29 @@ impl UpstreamSide for Options {
 
     fn path(&self) -> &'static str {
         "messages"
+    }
+
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let source = match (&file.source, file.mime.as_str()) {
+            (Source::Data(data), "application/pdf") => {
+                json!({"type": "base64", "media_type": file.mime, "data": data})
+            }
+            (Source::Url(_), "application/pdf" | "") => json!({"type": "url", "url": file.http_url()?}),
+            _ => return None,
+        };
+        let mut block = json!({"type": "document", "source": source});
+        if let Some(block) = block.as_object_mut().filter(|_| !file.name.is_empty()) {
+            block.insert("title".to_owned(), file.name.as_str().into());
+        }
+        Some(part_of(Dialect::Messages, block))
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        is_http(url) || data_url(url).is_some()
+    }
+
+    fn takes_reasoning_alone(&self) -> bool {
+        true
     }
 
     fn key_header(&self) -> KeyHeader {

@@ -4,7 +4,8 @@ use super::{ReaderSettings, request};
 use crate::{
     conversation::Conversation,
     dialect::{
-        Dialect, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide, refusal::refusal,
+        Dialect, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide, media::data_url,
+        refusal::refusal,
         server::Server,
     },
     enforce::Means,
@@ -93,6 +94,15 @@ impl UpstreamSide for Options {
 
     fn path(&self) -> &'static str {
         "api/chat"
+    }
+
+    /// The server loads no images by their URL.
+    fn takes_image(&self, url: &str) -> bool {
+        data_url(url).is_some()
+    }
+
+    fn instructions_take_media(&self) -> bool {
+        true
     }
 
     fn openai_base(&self) -> Option<&'static str> {

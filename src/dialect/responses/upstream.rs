@@ -4,8 +4,13 @@ use serde_json::json;
 
 use super::{ReaderSettings, request};
 use crate::{
-    conversation::{Conversation, WantsBack},
-    dialect::{Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, refusal::refusal},
+    conversation::{Conversation, Part, WantsBack},
+    dialect::{
+        Dialect, File, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+        fit::{is_http, part_of},
+        media::data_url,
+        refusal::refusal,
+    },
     failure::Failure,
     settings::{Field, Key, Settings},
 };
@@ -50,6 +55,30 @@ impl UpstreamSide for Options {
 
     fn path(&self) -> &'static str {
         "responses"
+    }
+
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let is_image = file.mime.starts_with("image/");
+        let value = match &file.source {
+            Source::Data(_) => file.recording().or_else(|| {
+                let data = file.data_url()?;
+                Some(json!({"type": "input_file", "filename": file.name_or_kind(), "file_data": data}))
+            })?,
+            Source::Url(_) => json!({"type": "input_file", "file_url": file.http_url()?}),
+            Source::Id { id, owner: Dialect::Chat | Dialect::Responses } => {
+                json!({"type": if is_image { "input_image" } else { "input_file" }, "file_id": id})
+            }
+            Source::Id { .. } => return None,
+        };
+        Some(part_of(Dialect::Responses, value))
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        is_http(url) || data_url(url).is_some()
+    }
+
+    fn takes_reasoning_alone(&self) -> bool {
+        true
     }
 
     fn openai_base(&self) -> Option<&'static str> {

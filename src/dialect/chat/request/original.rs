@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     conversation::{Call, Part, Received, Text},
-    dialect::{Dialect, chat::extra, custom_tools::input_arguments},
+    dialect::{Dialect, chat::extra, custom_tools::input_arguments, fit::adopted},
     wire::json::Json,
 };
 
@@ -43,6 +43,14 @@ pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
             Some(Part::Image { url: url?.as_str()?.into_owned(), detail })
         }
         _ => Some(other(element.to_value())),
+    }
+}
+
+/// What `part` plainly is, if its type is that of another API.
+pub(super) fn adopted_part(part: Part) -> Part {
+    match part {
+        Part::Other(other) => adopted(Dialect::Chat, other.parts().1).unwrap_or(Part::Other(other)),
+        part => part,
     }
 }
 
@@ -105,7 +113,7 @@ pub(super) fn result_text(content: &Value) -> String {
 pub(super) fn result_media(content: &Value) -> Vec<Part> {
     let elements = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let media = elements.iter().filter(|element| is_media(element));
-    media.map(|element| part(element).unwrap_or_else(|| other(element.clone()))).collect()
+    media.map(|element| adopted_part(part(element).unwrap_or_else(|| other(element.clone())))).collect()
 }
 
 fn is_media(element: &Value) -> bool {

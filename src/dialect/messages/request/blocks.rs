@@ -8,6 +8,7 @@ use crate::{
     dialect::{
         Dialect,
         fields::{Fields, Path, wrong_type},
+        fit::adopted,
         opaque::carried_back,
     },
     failure::Failure,
@@ -138,6 +139,10 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
         }
         "image" => image(&mut fields)?.unwrap_or_else(|| other(element)),
         _ => other(element),
+    };
+    let part = match part {
+        Part::Other(other) => adopted(Dialect::Messages, other.parts().1).unwrap_or(Part::Other(other)),
+        part => part,
     };
     let is_other = matches!(part, Part::Other(_));
     // The parts of a result do not say where its texts begin and end.

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    conversation::{Conversation, Part, Rest, Role, Sampling, Turn},
+    conversation::{Conversation, Part, Rest, Role, Sampling, Tool, Turn},
     dialect::{
         Dialect,
         fields::{self, Fields, Path, missing, wrong_type, wrong_value},
@@ -37,14 +37,17 @@ pub(super) fn read(body: &Bytes) -> Result<Conversation, Failure> {
 
 fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     let mut turns = system(&mut fields)?;
-    turns.extend(messages(&mut fields)?);
-    let toolbox = tools::take(&mut fields)?;
+    let (history, late) = messages(&mut fields)?;
+    turns.extend(history);
+    let mut toolbox = tools::take(&mut fields)?;
+    let late_tools = toolbox.add_late(late);
     let sampling = sampling(&mut fields)?;
     let stream = fields.boolean("stream")?.unwrap_or(false);
     Ok(Conversation {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
         tools: toolbox.tools,
+        late_tools,
         server_tools: toolbox.server,
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
@@ -68,22 +71,27 @@ fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     Ok(Vec::from_iter((!blocks.parts.is_empty()).then(|| blocks.into_turn(Role::System, Map::new()))))
 }
 
-fn messages(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
+/// The turns, and the tools that are added between them.
+fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failure> {
     let messages = fields.list("messages")?;
     let path = fields.at("messages");
-    let mut turns = Vec::new();
+    let (mut turns, mut late) = (Vec::new(), Vec::new());
     for (place, message) in messages.enumerate() {
-        message_turns(Fields::new(Path::Element(&path, place), message)?, &mut turns)?;
+        message_turns(Fields::new(Path::Element(&path, place), message)?, &mut turns, &mut late)?;
     }
     if turns.is_empty() {
         let message = "`messages` is missing or empty; it must be an array of at least one message";
         return Err(Failure::new(Kind::Request, message).with_param("messages"));
     }
-    Ok(turns)
+    Ok((turns, late))
 }
 
-/// The turns of one message.
-fn message_turns(mut message: Fields<'_, '_>, turns: &mut Vec<Turn>) -> Result<(), Failure> {
+/// The turns of one message. Tools that it adds go to `late`.
+fn message_turns(
+    mut message: Fields<'_, '_>,
+    turns: &mut Vec<Turn>,
+    late: &mut Vec<Tool>,
+) -> Result<(), Failure> {
     let role = message.needed_string("role")?;
     let role = match &*role {
         "user" => Role::User,
@@ -100,6 +108,7 @@ fn message_turns(mut message: Fields<'_, '_>, turns: &mut Vec<Turn>) -> Result<(
     };
     let blocks = Blocks::read(message.at("content"), content)?;
     if role == Role::System {
+        late.extend(tools::added(message.at("content"), content)?);
         turns.push(blocks.into_turn(role, message.into_rest()));
     } else {
         blocks.into_turns(role, message.into_rest(), turns);

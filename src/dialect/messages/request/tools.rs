@@ -1,5 +1,7 @@
 //! `tools` and `tool_choice`.
 
+use std::collections::HashSet;
+
 use crate::{
     conversation::{Received, ServerTool, Tool, ToolChoice},
     dialect::{
@@ -40,6 +42,40 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
         request.keep("tools", unknown);
     }
     Ok(Toolbox { tools, server, choice, parallel })
+}
+
+/// The tools that the blocks of a system message add.
+pub(super) fn added(path: Path<'_>, content: Json<'_>) -> Result<Vec<Tool>, Failure> {
+    let mut tools = Vec::new();
+    for (place, block) in content.elements().enumerate() {
+        let is_addition =
+            block.get("type").and_then(|kind| kind.as_str()).as_deref() == Some("tool_addition");
+        let definition = block.get("tool").filter(|_| is_addition).and_then(|tool| tool.get("definition"));
+        if let Some(definition) = definition
+            && let Declared::Client(tool) = declared(Path::Element(&path, place), definition)?
+        {
+            tools.push(tool);
+        }
+    }
+    Ok(tools)
+}
+
+impl Toolbox {
+    /// Adds the tools that messages declare. Returns the names of those that `tools` did not.
+    pub(super) fn add_late(&mut self, late: Vec<Tool>) -> HashSet<String> {
+        let mut added = HashSet::new();
+        if late.is_empty() {
+            return added;
+        }
+        let mut known: HashSet<_> = self.tools.iter().map(|tool| tool.name.clone()).collect();
+        for tool in late {
+            if known.insert(tool.name.clone()) {
+                added.insert(tool.name.clone());
+                self.tools.push(tool);
+            }
+        }
+        added
+    }
 }
 
 /// One element of `tools`.

@@ -2,10 +2,14 @@
 
 use serde_json::Value;
 
-use super::DIALECT;
+use super::{DIALECT, items::clip};
 use crate::{
     conversation::{Part, Received, Text},
-    dialect::fields::{Fields, Path, wrong_type},
+    dialect::{
+        Dialect,
+        fields::{Fields, Path, wrong_type, wrong_value},
+        fit::adopted,
+    },
     failure::Failure,
     wire::json::{Json, Kind as JsonKind},
 };
@@ -16,8 +20,23 @@ pub(super) struct Content {
     pub(super) has_more: bool,
 }
 
-/// Reads `content`; a string is one text.
+/// Reads the `content` of a message; a string is one text.
 pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure> {
+    read_parts(path, content, &|path, kind, _| {
+        let why = format_args!("is of the type `{}`, which is no content of a message", clip(kind));
+        Err(wrong_value(path, why))
+    })
+}
+
+/// Reads the `output` of a call. What is no content of a message is shown as it is.
+pub(super) fn read_output(path: Path<'_>, output: Json<'_>) -> Result<Content, Failure> {
+    read_parts(path, output, &|_, _, element| Ok((Part::Text(element.raw().into()), true)))
+}
+
+/// What is made of a part whose type is not known.
+type Unknown<'f> = &'f dyn Fn(Path<'_>, &str, Json<'_>) -> Result<(Part, bool), Failure>;
+
+fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result<Content, Failure> {
     if let Some(text) = Text::received(content) {
         return Ok(Content { parts: vec![Part::Text(text)], has_more: false });
     }
@@ -26,7 +45,7 @@ pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure
     }
     let mut read = Content { parts: Vec::new(), has_more: false };
     for (place, element) in content.elements().enumerate() {
-        let (part, has_more) = part(Path::Element(&path, place), element)?;
+        let (part, has_more) = part(Path::Element(&path, place), element, unknown)?;
         read.has_more |= has_more;
         read.parts.push(part);
     }
@@ -34,7 +53,7 @@ pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure
 }
 
 /// One part, and whether it was received with more than it contains. Refusals are text: what the model said.
-fn part(path: Path<'_>, element: Json<'_>) -> Result<(Part, bool), Failure> {
+fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part, bool), Failure> {
     if let Some(text) = Text::received(element) {
         return Ok((Part::Text(text), false));
     }
@@ -49,7 +68,13 @@ fn part(path: Path<'_>, element: Json<'_>) -> Result<(Part, bool), Failure> {
             Some(image) => image,
             None => return Ok((other(element), false)),
         },
-        _ => return Ok((other(element), false)),
+        kind if kind.starts_with("input_") => return Ok((other(element), false)),
+        kind => {
+            return match adopted(Dialect::Responses, &element.to_value()) {
+                Some(part) => Ok((part, false)),
+                None => unknown(path, kind, element),
+            };
+        }
     };
     let has_more = fields.into_rest().into_iter().any(|(_, value)| !is_empty(&value));
     Ok((part, has_more))

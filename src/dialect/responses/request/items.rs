@@ -1,5 +1,7 @@
 //! `input`: its items, and the turns made of them.
 
+use std::mem;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -24,27 +26,38 @@ use crate::{
 };
 
 /// Takes `input` out of the request.
-pub(super) fn take(request: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<Vec<Turn>, Failure> {
+///
+/// Gives the turns, and the items that declare tools, with their places.
+pub(super) fn take<'a>(
+    request: &mut Fields<'a, '_>,
+    toolbox: &Toolbox,
+) -> Result<(Vec<Turn>, Vec<(usize, Json<'a>)>), Failure> {
     let Some(input) = request.any("input") else { return Err(no_input(request)) };
     let path = request.at("input");
-    let mut history = History { toolbox, runs: Vec::new() };
+    let mut history = History { toolbox, runs: Vec::new(), declares: false };
+    let mut late = Vec::new();
     match (input.as_str(), input.kind()) {
-        (Some(text), _) => return Ok(vec![Turn::text(Role::User, text)]),
+        (Some(text), _) => return Ok((vec![Turn::text(Role::User, text)], late)),
         (None, JsonKind::Array) => {
             for (place, item) in input.elements().enumerate() {
                 history.item(Path::Element(&path, place), item)?;
+                if mem::take(&mut history.declares) {
+                    late.push((place, item));
+                }
             }
         }
         (None, _) => return Err(wrong_type(path, "a string or an array of items", input)),
     }
     let turns: Vec<_> = history.runs.into_iter().map(Run::into_turn).collect();
-    if turns.is_empty() { Err(no_input(request)) } else { Ok(turns) }
+    if turns.is_empty() { Err(no_input(request)) } else { Ok((turns, late)) }
 }
 
 /// The turns so far.
 struct History<'a, 't> {
     toolbox: &'t Toolbox,
     runs: Vec<Run<'a>>,
+    /// The last item declares tools.
+    declares: bool,
 }
 
 /// A turn and the items of which it is made.
@@ -90,7 +103,7 @@ pub(super) const ITEMS: &str = "items";
 pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     let toolbox = Toolbox::default();
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
-    let mut history = History { toolbox: &toolbox, runs: Vec::new() };
+    let mut history = History { toolbox: &toolbox, runs: Vec::new(), declares: false };
     for (item, text) in items.iter().zip(&texts) {
         if item.get("namespace").is_some() {
             return None;
@@ -131,8 +144,9 @@ impl<'a> History<'a, '_> {
             }
             // toolwire replaces those that it has stored before.
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
-            // Calls that servers ran, and whatever else the API adds: nothing that another API could express.
+            // Calls of other tools, and whatever else the API adds. For another API they are translated, by `dialect::fit`.
             _ => {
+                self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
                 self.assistant(vec![content::other(item)], item, false);
                 Ok(())
             }
@@ -180,10 +194,14 @@ impl<'a> History<'a, '_> {
     /// A result: its texts, and its other parts behind it.
     fn output(&mut self, mut fields: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {
         let id = fields.needed_string("call_id")?.into_owned();
-        let (mut texts, mut parts) = (Vec::new(), Vec::new());
+        let (mut texts, mut parts, mut more_content) = (Vec::new(), Vec::new(), false);
         if let Some(output) = fields.any("output") {
             let read = match output.kind() {
-                JsonKind::String | JsonKind::Array => content::read(fields.at("output"), output)?.parts,
+                JsonKind::String | JsonKind::Array => {
+                    let read = content::read_output(fields.at("output"), output)?;
+                    more_content = read.has_more;
+                    read.parts
+                }
                 _ => vec![Part::Text(output.raw().into())],
             };
             for part in read {
@@ -195,7 +213,7 @@ impl<'a> History<'a, '_> {
         }
         let output = CallOutput { id, name: String::new(), content: texts.join("\n"), is_error: false };
         parts.insert(0, Part::Result(output));
-        let has_more = texts.len() > 1 || has_more(fields, &["id", "status"]);
+        let has_more = texts.len() > 1 || more_content || has_more(fields, &["id", "status"]);
         self.begin(Role::Tool, parts, item, has_more);
         Ok(())
     }

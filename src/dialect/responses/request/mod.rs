@@ -20,10 +20,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::{
-    conversation::{Conversation, Rest, Role, Sampling, Turn},
+    conversation::{Conversation, Part, Rest, Role, Sampling, Turn},
     dialect::{
         Dialect,
-        fields::{self, Fields, missing, wrong_type, wrong_value},
+        fields::{self, Fields, Path, missing, wrong_type, wrong_value},
     },
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
@@ -46,9 +46,11 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         return Err(unknown_response(&id));
     }
     let repeated = repeated(&mut fields);
-    let toolbox = tools::take(&mut fields)?;
+    let mut toolbox = tools::take(&mut fields)?;
     let mut turns = Vec::from_iter(instructions(&mut fields)?);
-    turns.extend(items::take(&mut fields, &toolbox)?);
+    let (history, late) = items::take(&mut fields, &toolbox)?;
+    turns.extend(history);
+    let late_tools = toolbox.add_late(fields.at("input"), &late)?;
     let sampling = sampling(&mut fields)?;
     let stored = fields.boolean("store")?.unwrap_or(true);
     let stream = fields.boolean("stream")?.unwrap_or(false);
@@ -56,6 +58,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         model: fields.string("model")?.unwrap_or_default().into_owned(),
         turns,
         tools: toolbox.tools,
+        late_tools,
         custom_tools: toolbox.custom,
         namespaced: toolbox.namespaced,
         server_tools: toolbox.server,
@@ -143,12 +146,30 @@ fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     let text = match (value.as_str(), value.kind()) {
         (Some(text), _) => text.into_owned(),
         (None, JsonKind::Array) => {
-            let texts = value.elements().flat_map(|item| content::texts(item.get("content")));
-            texts.collect::<Vec<_>>().join("\n")
+            let path = fields.at("instructions");
+            let mut texts = Vec::new();
+            for (place, item) in value.elements().enumerate() {
+                texts.extend(instruction(Path::Element(&path, place), item)?);
+            }
+            texts.join("\n")
         }
         (None, _) => return Err(wrong_type(fields.at("instructions"), "a string", value)),
     };
     Ok((!text.is_empty()).then(|| Turn::text(Role::System, text)))
+}
+
+/// The texts of one item of `instructions`. They go to upstreams as a text.
+fn instruction(path: Path<'_>, item: Json<'_>) -> Result<Vec<String>, Failure> {
+    let Some(content) = item.get("content") else {
+        return Err(missing(Path::Member(&path, "content"), "a string or an array of content parts"));
+    };
+    let path = Path::Member(&path, "content");
+    let parts = content::read(path, content)?.parts.into_iter().enumerate();
+    let text = |(place, part)| match part {
+        Part::Text(text) => Ok(String::from(text)),
+        _ => Err(wrong_value(Path::Element(&path, place), "is no text; `instructions` take text only")),
+    };
+    parts.map(text).collect()
 }
 
 fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {

@@ -72,6 +72,43 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
 }
 
 impl Toolbox {
+    /// Adds the tools that items of `input` declare: found by a search for tools, or added later. Returns their names.
+    pub(super) fn add_late(
+        &mut self,
+        input: Path<'_>,
+        items: &[(usize, Json<'_>)],
+    ) -> Result<HashSet<String>, Failure> {
+        let mut late = HashSet::new();
+        if items.is_empty() {
+            return Ok(late);
+        }
+        let mut known: HashSet<_> = self.tools.iter().map(|tool| tool.name.clone()).collect();
+        for (place, item) in items {
+            let item_path = Path::Element(&input, *place);
+            let path = Path::Member(&item_path, "tools");
+            let declarations = item.get("tools").into_iter().flat_map(|tools| tools.elements());
+            for (place, declaration) in declarations.enumerate() {
+                let text = |key: &str| Some(declaration.get(key)?.as_str()?.into_owned());
+                let (kind, name) = (text("type").unwrap_or_default(), text("name").unwrap_or_default());
+                let path = Path::Element(&path, place);
+                match kind.as_str() {
+                    // One that was declared but not shown to the model before.
+                    "function" | "custom" if known.contains(&name) => {}
+                    "function" | "custom" => {
+                        self.add(path, declaration)?;
+                        known.insert(name.clone());
+                        late.insert(name);
+                    }
+                    "namespace" if !self.namespaced.iter().any(|known| known.namespace == name) => {
+                        self.add_namespace(path, declaration, &mut known)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(late)
+    }
+
     fn add(&mut self, path: Path<'_>, declaration: Json<'_>) -> Result<(), Failure> {
         let (tool, is_custom) = tool(path, declaration)?;
         check_name(Path::Member(&path, "name"), &tool.name)?;

@@ -114,8 +114,8 @@ fn content(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
 
 /// Content parts. If one contains more than a [`Part`] can hold, the whole list is kept.
 fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
-    if let Some(parts) = content.elements().map(original::plain_part).collect() {
-        return Ok(parts);
+    if let Some(parts) = content.elements().map(original::plain_part).collect::<Option<Vec<_>>>() {
+        return Ok(parts.into_iter().map(original::adopted_part).collect());
     }
     let path = message.at("content");
     let part = |(place, element)| part(Path::Element(&path, place), element);
@@ -127,7 +127,7 @@ fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, F
 /// One content part. It is checked field by field, so that an error names the field at fault.
 fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     if let Some(part) = original::part(&element.to_value()) {
-        return Ok(part);
+        return Ok(original::adopted_part(part));
     }
     let mut fields = Fields::new(path, element)?;
     match &*fields.needed_string("type")? {

@@ -27,7 +27,12 @@ pub(super) fn put(
         ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
         _ => true,
     };
-    let declared: Vec<&Tool> = conversation.tools.iter().filter(is_allowed).collect();
+    let is_in_messages = |tool: &&Tool| {
+        conversation.late_tools.contains(&tool.name)
+            && tool.declared.as_ref().is_some_and(|declared| declared.from_dialect(DIALECT).is_some())
+    };
+    let declared = conversation.tools.iter().filter(is_allowed).filter(|tool| !is_in_messages(tool));
+    let declared: Vec<&Tool> = declared.collect();
     if declared.is_empty() && own.is_empty() {
         return put_past(body, conversation);
     }

@@ -12,11 +12,13 @@ use crate::{
 /// Writes tools and choice. The upstream's own tools that the client requested are kept.
 pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
     let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if conversation.tools.is_empty() && own.is_empty() {
+    let is_in_input = |tool: &&Tool| conversation.late_tools.contains(&tool.name) && original(tool).is_some();
+    let mut declared = conversation.tools.iter().filter(|tool| !is_in_input(tool)).peekable();
+    if declared.peek().is_none() && own.is_empty() {
         return;
     }
     body.key("tools").array(|body| {
-        conversation.tools.iter().for_each(|tool| declaration(body, tool));
+        declared.for_each(|tool| declaration(body, tool));
         own.iter().for_each(|tool| body.value(tool));
     });
     put_choice(body, conversation, rest.get("tool_choice"));

@@ -1,0 +1,62 @@
+//! What a client sent in the form of one API, as an upstream of another one gets it: nothing is lost without a word.
+
+mod calls;
+mod files;
+mod parts;
+mod tools;
+
+use serde_json::{Value, json};
+use toolwire::{
+    dialect::{ClientDialect, Dialect, UpstreamDialect, fit},
+    failure::Failure,
+};
+
+/// All dialects of upstreams that take messages.
+const UPSTREAMS: [Dialect; 6] =
+    [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama, Dialect::Lumo];
+
+/// The request that an upstream of `upstream` gets for the fields of a request of `client`.
+fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value, Failure> {
+    let mut request = json!({"model": "m", "max_tokens": 100});
+    request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let body = request.to_string();
+    let conversation = client.side().decode(body.as_bytes())?;
+    let upstream = UpstreamDialect::try_from(upstream).unwrap();
+    let fitted = fit(&conversation, client.dialect(), upstream.side())
+        .map_err(|unfit| unfit.failure(Some(body.as_bytes())))?;
+    Ok(serde_json::from_slice(&upstream.side().encode(&fitted, "m").body).unwrap())
+}
+
+/// The message of the failure with which a request is refused, and the place that it names.
+fn refused(client: ClientDialect, fields: Value, upstream: Dialect) -> (String, String) {
+    let failure = sent(client, fields, upstream).expect_err("a failure");
+    assert_eq!(failure.status(), 400);
+    (failure.message().to_owned(), failure.param().unwrap_or_default().to_owned())
+}
+
+/// A user's message with these parts, for a client of Chat or Messages.
+fn user(parts: Value) -> Value {
+    json!({"messages": [{"role": "user", "content": parts}]})
+}
+
+/// A user's message with these parts, for a client of Responses.
+fn input(parts: Value) -> Value {
+    json!({"input": [{"role": "user", "content": parts}]})
+}
+
+/// A call of `f` and its result with these blocks, for a client of Messages.
+fn result(blocks: Value) -> Value {
+    json!({"messages": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": blocks}]},
+    ]})
+}
+
+/// Items between two messages of the user, for a client of Responses.
+fn between(items: Value) -> Value {
+    let mut input = vec![json!({"role": "user", "content": "q"})];
+    input.extend(items.as_array().unwrap().iter().cloned());
+    input.push(json!({"role": "user", "content": "r"}));
+    json!({ "input": input })
+}

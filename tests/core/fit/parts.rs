@@ -1,0 +1,216 @@
+//! Parts of messages and results, and turns of which nothing is left.
+
+use super::*;
+
+#[test]
+fn turn_of_which_nothing_is_left_is_not_sent() {
+    let items = [
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "E"}),
+        json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "I think"}]}),
+        json!({"type": "message", "role": "assistant", "content": []}),
+        json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]}),
+    ];
+    for item in items {
+        for upstream in UPSTREAMS {
+            if upstream == Dialect::Responses {
+                continue;
+            }
+            let sent = sent(ClientDialect::Responses, between(json!([item])), upstream).unwrap();
+            let plain =
+                json!({"input": [{"role": "user", "content": "q"}, {"role": "user", "content": "r"}]});
+            assert_eq!(
+                sent,
+                super::sent(ClientDialect::Responses, plain, upstream).unwrap(),
+                "{upstream} {item}"
+            );
+        }
+    }
+}
+
+#[test]
+fn reasoning_with_the_upstreams_own_state_is_kept() {
+    let thinking = json!({"type": "thinking", "thinking": "t", "signature": "S"});
+    let fields = json!({"messages": [
+        {"role": "user", "content": "q"}, {"role": "assistant", "content": [thinking]}, {"role": "user", "content": "r"},
+    ]});
+    let sent = sent(ClientDialect::Messages, fields, Dialect::Messages).unwrap();
+    assert_eq!(sent["messages"][1]["content"][0], thinking);
+}
+
+#[test]
+fn empty_instructions_are_not_sent() {
+    let fields = json!({"messages": [{"role": "system", "content": ""}, {"role": "user", "content": "q"}]});
+    for upstream in [Dialect::Gemini, Dialect::Ollama, Dialect::Messages, Dialect::Responses] {
+        let sent = sent(ClientDialect::Chat, fields.clone(), upstream).unwrap();
+        assert_eq!(sent, super::sent(ClientDialect::Chat, user(json!("q")), upstream).unwrap(), "{upstream}");
+    }
+}
+
+#[test]
+fn request_of_which_no_message_is_left_is_refused() {
+    let fields = json!({"instructions": "i", "input": [{"type": "reasoning", "summary": [], "encrypted_content": "E"}]});
+    for upstream in [Dialect::Chat, Dialect::Gemini, Dialect::Messages] {
+        let (message, _) = refused(ClientDialect::Responses, fields.clone(), upstream);
+        assert!(message.contains("no message is left"), "{message}");
+    }
+}
+
+#[test]
+fn text_in_a_result_of_any_form_reaches_the_model() {
+    let document = json!({"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "SAID"}});
+    let content = json!({"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "SAID"}]}});
+    let found = json!({"type": "search_result", "source": "https://a", "title": "T", "content": [{"type": "text", "text": "SAID"}]});
+    let blocks = [
+        json!({"type": "tool_reference", "tool_name": "SAID"}),
+        document,
+        content,
+        found,
+        json!({"type": "new_kind", "text": "SAID"}),
+        json!({"type": "new_kind", "content": [{"type": "text", "text": "SAID"}]}),
+        json!({"type": "new_kind", "other": "SAID"}),
+        json!({"type": "resource", "resource": {"uri": "a://b", "text": "SAID"}}),
+        json!({"type": "input_text", "text": "SAID"}),
+    ];
+    for block in blocks {
+        for upstream in UPSTREAMS {
+            if upstream == Dialect::Messages {
+                continue;
+            }
+            let sent = sent(
+                ClientDialect::Messages,
+                result(json!([{"type": "text", "text": "a"}, block])),
+                upstream,
+            );
+            let sent = sent.unwrap().to_string();
+            assert!(sent.contains("SAID"), "{upstream} {block}: {sent}");
+            assert!(!sent.contains("Attached to the result"), "{upstream} {block}: {sent}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_text_are_written_with_their_titles() {
+    let text = |block: Value| {
+        let sent = sent(ClientDialect::Messages, result(json!([block])), Dialect::Chat).unwrap();
+        sent["messages"][2]["content"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(text(json!({"type": "tool_reference", "tool_name": "CronList"})), "Loaded: CronList");
+    let found = json!({"type": "search_result", "source": "u", "title": "t", "content": [{"type": "text", "text": "x"}]});
+    assert_eq!(text(found), "t (u):\nx");
+    let source = json!({"type": "text", "media_type": "text/plain", "data": "x"});
+    assert_eq!(text(json!({"type": "document", "source": source, "title": "t", "context": "c"})), "t:\nc\nx");
+    assert_eq!(text(json!({"type": "document", "source": source})), "x");
+}
+
+#[test]
+fn blocks_of_a_result_stay_as_they_are_for_their_own_api() {
+    let blocks = json!([{"type": "tool_reference", "tool_name": "g"}, {"type": "new_kind", "x": 1}]);
+    let sent = sent(ClientDialect::Messages, result(blocks.clone()), Dialect::Messages).unwrap();
+    assert_eq!(sent["messages"][2]["content"][0]["content"], blocks);
+}
+
+#[test]
+fn part_of_another_api_is_read_as_what_it_plainly_is() {
+    const IMAGE: &str = "data:image/png;base64,iVBORw0KGgo=";
+    let texts = [
+        json!({"type": "input_text", "text": "SAID"}),
+        json!({"type": "output_text", "text": "SAID"}),
+        json!({"type": "text", "text": "SAID"}),
+    ];
+    let images = [
+        json!({"type": "image_url", "image_url": {"url": IMAGE}}),
+        json!({"type": "input_image", "image_url": IMAGE}),
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}),
+    ];
+    for client in ClientDialect::all() {
+        let fields = |part: &Value| match client {
+            ClientDialect::Responses => input(json!([part])),
+            _ => user(json!([part])),
+        };
+        for upstream in UPSTREAMS {
+            for part in &texts {
+                let sent = sent(client, fields(part), upstream).unwrap();
+                let plain =
+                    super::sent(client, fields(&json!({"type": "text", "text": "SAID"})), upstream).unwrap();
+                assert_eq!(sent, plain, "{client:?} {upstream} {part}");
+                assert!(sent.to_string().contains("SAID"), "{client:?} {upstream} {part}");
+            }
+            for part in &images {
+                let sent = sent(client, fields(part), upstream).unwrap().to_string();
+                assert!(sent.contains("iVBORw0KGgo="), "{client:?} {upstream} {part}: {sent}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_part_of_a_users_message_is_refused_by_its_place() {
+    let part = json!([{"type": "text", "text": "x"}, {"type": "hologram", "hologram": {}}]);
+    let (message, param) = refused(ClientDialect::Chat, user(part.clone()), Dialect::Gemini);
+    assert_eq!(param, "messages[0].content[1]");
+    assert!(message.contains("`messages[0].content[1]`") && message.contains("`hologram`"), "{message}");
+    assert_eq!(
+        refused(ClientDialect::Messages, user(part.clone()), Dialect::Chat).1,
+        "messages[0].content[1]"
+    );
+    assert_eq!(
+        refused(ClientDialect::Responses, input(part.clone()), Dialect::Responses).1,
+        "input[0].content[1]"
+    );
+    // A server of the client's own API may know it.
+    let sent = sent(ClientDialect::Chat, user(part.clone()), Dialect::Chat).unwrap();
+    assert_eq!(sent["messages"][0]["content"], part);
+}
+
+#[test]
+fn image_in_instructions_is_refused_where_they_are_text() {
+    let image = json!([{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]);
+    let fields =
+        json!({"messages": [{"role": "system", "content": image}, {"role": "user", "content": "q"}]});
+    for upstream in [Dialect::Gemini, Dialect::Messages, Dialect::Responses, Dialect::Lumo] {
+        assert_eq!(
+            refused(ClientDialect::Chat, fields.clone(), upstream).1,
+            "messages[0].content[0].image_url.url"
+        );
+    }
+}
+
+#[test]
+fn summary_of_a_compaction_is_text_and_a_sealed_one_is_refused() {
+    let block = json!({"type": "compaction", "content": "SUMMARY"});
+    let fields = json!({"messages": [
+        {"role": "user", "content": "q"}, {"role": "assistant", "content": [block]}, {"role": "user", "content": "r"},
+    ]});
+    let sent = sent(ClientDialect::Messages, fields, Dialect::Chat).unwrap();
+    assert_eq!(sent["messages"][1], json!({"role": "assistant", "content": "SUMMARY"}));
+    let sealed = between(json!([{"type": "compaction", "id": "cmp_1", "encrypted_content": "A"}]));
+    let (message, param) = refused(ClientDialect::Responses, sealed.clone(), Dialect::Chat);
+    assert_eq!(param, "input[1]");
+    assert!(message.contains("compaction"), "{message}");
+    assert!(super::sent(ClientDialect::Responses, sealed, Dialect::Responses).is_ok());
+    let trigger = between(json!([{"type": "compaction_trigger"}]));
+    assert!(refused(ClientDialect::Responses, trigger, Dialect::Gemini).0.contains("[model_providers]"));
+}
+
+#[test]
+fn request_whose_conversation_is_elsewhere_is_refused() {
+    for (key, value) in [
+        ("thread", json!({"type": "create"})),
+        ("container", json!("container_1")),
+        ("mcp_servers", json!([{"type": "url", "url": "https://a", "name": "a"}])),
+    ] {
+        let mut fields = user(json!("q"));
+        fields[key] = value.clone();
+        let failure = sent(ClientDialect::Messages, fields.clone(), Dialect::Chat).unwrap_err();
+        assert_eq!((failure.status(), failure.param()), (400, Some(key)));
+        let body: Value =
+            serde_json::from_slice(&ClientDialect::Messages.side().error_body(&failure)).unwrap();
+        let details = json!({"error_code": format!("{key}_unsupported_request"), "unsupported": [key]});
+        assert_eq!(body["error"]["details"], details);
+        assert_eq!(sent(ClientDialect::Messages, fields, Dialect::Messages).unwrap()[key], value);
+        // Nothing is there.
+        let mut fields = user(json!("q"));
+        fields[key] = if key == "mcp_servers" { json!([]) } else { Value::Null };
+        assert!(sent(ClientDialect::Messages, fields, Dialect::Chat).is_ok());
+    }
+}
