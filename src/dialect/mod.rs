@@ -62,7 +62,7 @@ use self::{
 };
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
-    fit::{File, Source, Unfit, fit},
+    fit::{File, Source, Unfit, fitted},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},

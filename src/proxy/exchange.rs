@@ -18,7 +18,7 @@ use crate::{
     conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice, joined_system_turns},
     dialect::{
         Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
-        check_choice, fit,
+        check_choice, fitted,
     },
     enforce::{Enforced, Means},
     execute::{Asker, ExchangeId, Execution, HostedTurn},
@@ -352,8 +352,8 @@ fn taught<'a>(
     (client, body): (Dialect, Option<&[u8]>),
     means: (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
-    let fitted = fit(conversation, client, model.upstream.options.side());
-    match fitted.map_err(|unfit| unfit.failure(body))? {
+    let fitting = fitted(conversation, client, model.upstream.options.side());
+    match fitting.map_err(|unfit| unfit.failure(body))? {
         Cow::Borrowed(conversation) => taught_in_prompt(model, conversation, means),
         Cow::Owned(fitted) => {
             let (sent, left_out) = taught_in_prompt(model, &fitted, means)?;

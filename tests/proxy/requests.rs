@@ -118,6 +118,34 @@ async fn clients_of_messages_get_their_own_form() {
     }
 }
 
+/// Anthropic's SDKs read the details, and send the whole conversation.
+#[tokio::test]
+async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
+    let upstream = answering().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let client = Client::new();
+    let post = |path: &str, body: Value| {
+        let mut post = request(&proxy, Method::POST, path);
+        *post.body_mut() = Full::new(Bytes::from(body.to_string()));
+        client.send(post)
+    };
+    let hi = json!([{"role": "user", "content": "hi"}]);
+    let thread = json!({"model": "m", "max_tokens": 9, "thread": {"type": "create"}, "messages": hi});
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        let reply = post(path, thread.clone()).await.unwrap();
+        assert_eq!(reply.status(), 400, "{path}");
+        let error = reply.json().await["error"].take();
+        assert_eq!(error["type"], "invalid_request_error");
+        let details = json!({"error_code": "thread_unsupported_request", "unsupported": ["thread"]});
+        assert_eq!(error["details"], details);
+    }
+    let item = json!([{"role": "user", "content": "hi"}, {"type": "compaction", "encrypted_content": "A"}]);
+    let reply = post("/v1/responses", json!({"model": "m", "input": item})).await.unwrap();
+    assert_eq!(reply.status(), 400);
+    assert_eq!(reply.json().await["error"]["param"], "input[1]");
+    assert_eq!(upstream.requests(), 0);
+}
+
 /// The header counts for one request; the model's setting for the others.
 #[tokio::test]
 async fn request_chooses_how_reasoning_is_passed_on() {

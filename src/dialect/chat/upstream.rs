@@ -324,13 +324,12 @@ impl UpstreamSide for Options {
 
     /// By reference only what OpenAI's servers store: the API has no URLs of files.
     fn file_part(&self, file: &File) -> Option<Part> {
-        let is_image = file.mime.starts_with("image/");
         let value = match &file.source {
             Source::Data(_) => file.recording().or_else(|| {
                 let data = file.data_url()?;
                 Some(json!({"type": "file", "file": {"filename": file.name_or_kind(), "file_data": data}}))
             })?,
-            Source::Id { id, owner: Dialect::Chat | Dialect::Responses } if !is_image => {
+            Source::Id { id, owner: Dialect::Chat | Dialect::Responses } if file.mime.is_empty() => {
                 json!({"type": "file", "file": {"file_id": id}})
             }
             _ => return None,

@@ -1,4 +1,4 @@
-//! [`fit`]: a conversation in the parts that its upstream's API has.
+//! [`fitted`]: a conversation in the parts that its upstream's API has.
 //!
 //! What a client of another API sent, and only that API can express, becomes what it plainly is: text, an image, a file, a call and
 //! its result. What cannot be sent is said to the model as text where a program wrote it (results, what the model did), and is
@@ -8,19 +8,26 @@ mod adopt;
 mod calls;
 mod file;
 mod pieces;
+mod said;
+mod unfit;
 
-use std::{borrow::Cow, collections::HashSet, mem};
+use std::{borrow::Cow, collections::HashSet};
 
 use serde_json::Value;
 
-pub use self::file::{File, Source};
 pub(super) use self::{
     adopt::adopted,
     file::{is_http, part_of},
 };
 use self::{
     calls::{CallIndex, Shown},
-    pieces::{Piece, kind_of, read, readable, shown, text},
+    pieces::{Piece, kind_of, read, read_all, readable, shown, text},
+    said::Said,
+    unfit::{refuse_elsewhere, unfit},
+};
+pub use self::{
+    file::{File, Source},
+    unfit::Unfit,
 };
 use super::{
     Dialect, UpstreamSide,
@@ -28,72 +35,15 @@ use super::{
 };
 use crate::{
     conversation::{CallOutput, Conversation, Part, Role, Turn, is_empty_turn},
-    failure::{Failure, Kind},
     wire::text::{boundary_upto, head},
 };
-
-/// What cannot be sent to an upstream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Unfit {
-    /// The part, as the client wrote it, or the URL of an image; null if it is no part.
-    value: Value,
-    /// Continues a sentence after the part's place.
-    why: String,
-    /// The member of the request, if it is no part.
-    member: Option<&'static str>,
-}
-
-impl Unfit {
-    /// The failure of the request `body`, which names the place of the part in it.
-    pub fn failure(&self, body: Option<&[u8]>) -> Failure {
-        if let Some(member) = self.member {
-            let message = format!("`{member}` {}", self.why);
-            let failure = Failure::new(Kind::Request, message).with_param(member);
-            return failure.with_code("unsupported_parameter").with_unsupported(member);
-        }
-        let body = body.and_then(|body| serde_json::from_slice::<Value>(body).ok());
-        let place = body.filter(|_| !self.value.is_null()).and_then(|body| {
-            let places = ["messages", "input", "system", "instructions"].into_iter();
-            places
-                .filter_map(|key| Some((key, body.get(key)?)))
-                .find_map(|(key, list)| place_of(list, &self.value).map(|inner| format!("{key}{inner}")))
-        });
-        let message = match &place {
-            Some(place) => format!("`{place}` {}", self.why),
-            None if self.value.is_null() => self.why.clone(),
-            None => format!("a part of the conversation {}", self.why),
-        };
-        let failure = Failure::new(Kind::Request, message).with_code("unsupported_content");
-        match place {
-            Some(place) => failure.with_param(place),
-            None => failure,
-        }
-    }
-}
-
-/// The path from `value` to the first value in it that equals `wanted`.
-fn place_of(value: &Value, wanted: &Value) -> Option<String> {
-    if value == wanted {
-        return Some(String::new());
-    }
-    match value {
-        Value::Array(list) => list
-            .iter()
-            .enumerate()
-            .find_map(|(place, element)| Some(format!("[{place}]{}", place_of(element, wanted)?))),
-        Value::Object(members) => {
-            members.iter().find_map(|(key, member)| Some(format!(".{key}{}", place_of(member, wanted)?)))
-        }
-        _ => None,
-    }
-}
 
 /// The conversation of a client that speaks `client`, as an upstream with this `side` can take it. Empty turns of the assistant and
 /// empty instructions are left out if the two differ.
 ///
 /// # Errors
 /// A part that cannot be sent, or nothing is left to send.
-pub fn fit<'c>(
+pub fn fitted<'c>(
     conversation: &'c Conversation,
     client: Dialect,
     side: &dyn UpstreamSide,
@@ -124,36 +74,9 @@ pub fn fit<'c>(
             "no message is left to send: none of them has content that the model's API can take".to_owned();
         return Err(Unfit { value: Value::Null, why, member: None });
     }
-    let mut fitted = conversation.clone();
-    fitted.tools.retain(|tool| !removed.contains(tool.name.as_str()));
-    Ok(Cow::Owned(Conversation { turns, ..fitted }))
-}
-
-/// Members of a Messages request that say that a part of the conversation, or of what it works with, is on Anthropic's servers.
-const ELSEWHERE: [(&str, &str); 3] = [
-    (
-        "thread",
-        "is not supported for this model: nobody holds the thread; send the whole conversation as `messages`",
-    ),
-    ("container", "is not supported for this model, whose API has no containers; leave it out"),
-    (
-        "mcp_servers",
-        "is not supported for this model, whose API calls no MCP servers; leave it out, or declare their tools",
-    ),
-];
-
-/// Refuses a request of which a part is elsewhere: leaving that out would change what the model sees.
-fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit> {
-    let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name()) else { return Ok(()) };
-    let is_given = |key: &str| match rest.get(key) {
-        None | Some(Value::Null) => false,
-        Some(Value::Array(list)) => !list.is_empty(),
-        Some(_) => true,
-    };
-    match ELSEWHERE.into_iter().find(|(key, _)| is_given(key)) {
-        Some((key, why)) => Err(Unfit { value: Value::Null, why: why.to_owned(), member: Some(key) }),
-        None => Ok(()),
-    }
+    let mut new = conversation.clone();
+    new.tools.retain(|tool| !removed.contains(tool.name.as_str()));
+    Ok(Cow::Owned(Conversation { turns, ..new }))
 }
 
 /// What fitting depends on.
@@ -178,11 +101,23 @@ impl Fitting<'_> {
 
     fn must_change(&self, turn: &Turn) -> bool {
         let takes_media = !is_instruction(turn.role) || self.side.instructions_take_media();
-        turn.parts.iter().any(|part| match part {
-            Part::Other(_) => self.foreign(part).is_some(),
-            Part::Image { url, .. } => self.translates && !(takes_media && self.is_ready(url)),
-            _ => false,
-        })
+        self.beside(turn).next().is_some()
+            || turn.parts.iter().any(|part| match part {
+                Part::Other(_) => self.foreign(part).is_some(),
+                Part::Image { url, .. } => self.translates && !(takes_media && self.is_ready(url)),
+                _ => false,
+            })
+    }
+
+    /// What a client of Chat Completions sent of a turn of the assistant beside its content.
+    fn beside<'t>(&self, turn: &'t Turn) -> impl Iterator<Item = (&'static str, &'t Value)> {
+        let rest = turn.rest.from_dialect(Dialect::Chat.name());
+        let rest = rest.filter(|_| self.translates && turn.role == Role::Assistant);
+        let given = move |key: &'static str| {
+            let value = rest?.get(key)?;
+            (!value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())).then_some((key, value))
+        };
+        ["refusal", "images", "audio"].into_iter().filter_map(given)
     }
 
     /// Whether an image can be sent as it is.
@@ -222,8 +157,6 @@ impl Fitting<'_> {
     /// Adds what becomes of a turn.
     fn turn(&self, turn: &Turn, index: &CallIndex<'_>, turns: &mut Vec<Turn>) -> Result<(), Unfit> {
         let mut said = Said { turn, first: turns.len(), parts: Vec::new(), calls: Vec::new(), turns };
-        let moves =
-            turn.parts.iter().filter_map(|part| self.foreign(part)).any(|value| Shown::of(value).is_some());
         for part in &turn.parts {
             match (part, self.foreign(part)) {
                 (_, Some(value)) => self.part(value, index, &mut said)?,
@@ -239,9 +172,22 @@ impl Fitting<'_> {
                     self.pieces(pieces, &url.as_str().into(), &mut said)?;
                 }
                 // Their results are in turns after this one, with nothing between.
-                (Part::Call(_), _) if moves => said.calls.push(part.clone()),
+                (Part::Call(_), _) => said.calls.push(part.clone()),
                 _ => said.parts.push(part.clone()),
             }
+        }
+        for (key, value) in self.beside(turn) {
+            let mut pieces = Vec::new();
+            match (key, value) {
+                ("refusal", Value::String(text)) => pieces.push(Piece::Text(text.clone())),
+                ("audio", audio) => {
+                    let mut audio = audio.clone();
+                    audio.as_object_mut().map(|audio| audio.insert("type".to_owned(), "audio".into()));
+                    read_all(&audio, &mut pieces);
+                }
+                (_, other) => read_all(other, &mut pieces),
+            }
+            self.pieces(pieces, value, &mut said)?;
         }
         said.end();
         Ok(())
@@ -249,7 +195,11 @@ impl Fitting<'_> {
 
     /// Adds what a part of another API says.
     fn part(&self, value: &Value, index: &CallIndex<'_>, said: &mut Said<'_>) -> Result<(), Unfit> {
-        match Shown::of(value) {
+        let role = said.turn.role;
+        match Shown::of(value).filter(|_| role != Role::Tool) {
+            Some(Shown::Call { .. }) if role != Role::Assistant => {
+                return Err(unfit(value, "is a call; only messages of the assistant have calls"));
+            }
             Some(Shown::Call { id, tool, value }) => {
                 said.parts.push(Part::Call(calls::call(id, tool, value)));
                 if !index.is_answered(id) {
@@ -277,7 +227,7 @@ impl Fitting<'_> {
             return self.pieces(pieces, value, said);
         }
         let kind = kind_of(value);
-        match (said.turn.role, kind) {
+        match (role, kind) {
             (_, "compaction" | "compaction_trigger" | "context_compaction") => Err(unfit(
                 value,
                 match kind {
@@ -303,7 +253,7 @@ impl Fitting<'_> {
             }
             _ => Err(unfit(
                 value,
-                &format!("is of the type `{}`, which this model's API does not have", clip(kind)),
+                &format!("has the type `{}` and a form that this model's API cannot express", clip(kind)),
             )),
         }
     }
@@ -324,6 +274,11 @@ impl Fitting<'_> {
 
     /// Adds pieces of a part, which is `whole`, to a turn.
     fn pieces(&self, pieces: Vec<Piece>, whole: &Value, said: &mut Said<'_>) -> Result<(), Unfit> {
+        let is_models = said.turn.role == Role::Assistant;
+        let pieces = pieces.into_iter().map(|piece| match piece {
+            Piece::Reasoning(text) if !is_models => Piece::Text(text),
+            piece => piece,
+        });
         match said.turn.role {
             Role::Tool | Role::Assistant => {
                 let is_tool = said.turn.role == Role::Tool;
@@ -388,76 +343,8 @@ impl Fitting<'_> {
     }
 }
 
-/// What becomes of a turn.
-struct Said<'t> {
-    turn: &'t Turn,
-    /// The number of turns before it.
-    first: usize,
-    parts: Vec<Part>,
-    /// Calls that the client runs, which come last.
-    calls: Vec<Part>,
-    turns: &'t mut Vec<Turn>,
-}
-
-impl Said<'_> {
-    /// Ends the turn so far.
-    fn flush(&mut self) {
-        let mut parts = mem::take(&mut self.parts);
-        if self.turn.role == Role::Tool {
-            join_result(&mut parts);
-        }
-        if !parts.is_empty() {
-            // The other fields of the message belong to the first of its turns.
-            let rest =
-                if self.turns.len() == self.first { self.turn.rest.clone() } else { Default::default() };
-            self.turns.push(Turn { role: self.turn.role, parts, rest });
-        }
-    }
-
-    /// Adds a turn of another author.
-    fn apart(&mut self, turn: Turn) {
-        self.flush();
-        self.turns.push(turn);
-    }
-
-    /// Adds what a turn of the assistant cannot hold, as the user's.
-    fn aside(&mut self, parts: Vec<Part>) {
-        if self.turn.role == Role::User {
-            return self.parts.extend(parts);
-        }
-        self.apart(Turn::of(Role::User, parts));
-    }
-
-    fn end(mut self) {
-        let calls = mem::take(&mut self.calls);
-        self.parts.extend(calls);
-        self.flush();
-    }
-}
-
-/// Adds the texts behind a result to it.
-fn join_result(parts: &mut Vec<Part>) {
-    let Some(Part::Result(_)) = parts.first() else { return };
-    let (texts, mut others): (Vec<_>, Vec<_>) =
-        mem::take(parts).into_iter().partition(|part| matches!(part, Part::Text(_)));
-    if let Some(Part::Result(output)) = others.first_mut() {
-        for text in texts {
-            let Part::Text(text) = text else { continue };
-            if !output.content.is_empty() {
-                output.content.push('\n');
-            }
-            output.content.push_str(&text);
-        }
-    }
-    *parts = others;
-}
-
 fn is_instruction(role: Role) -> bool {
     matches!(role, Role::System | Role::Developer)
-}
-
-fn unfit(value: &Value, why: &str) -> Unfit {
-    Unfit { value: value.clone(), why: why.to_owned(), member: None }
 }
 
 /// The text in place of what cannot be sent.

@@ -65,7 +65,9 @@ impl UpstreamSide for Options {
                 Some(json!({"type": "input_file", "filename": file.name_or_kind(), "file_data": data}))
             })?,
             Source::Url(_) => json!({"type": "input_file", "file_url": file.http_url()?}),
-            Source::Id { id, owner: Dialect::Chat | Dialect::Responses } => {
+            Source::Id { id, owner: Dialect::Chat | Dialect::Responses }
+                if is_image || file.mime.is_empty() =>
+            {
                 json!({"type": if is_image { "input_image" } else { "input_file" }, "file_id": id})
             }
             Source::Id { .. } => return None,

@@ -7,7 +7,7 @@ mod tools;
 
 use serde_json::{Value, json};
 use toolwire::{
-    dialect::{ClientDialect, Dialect, UpstreamDialect, fit},
+    dialect::{ClientDialect, Dialect, UpstreamDialect, fitted},
     failure::Failure,
 };
 
@@ -22,7 +22,7 @@ fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value
     let body = request.to_string();
     let conversation = client.side().decode(body.as_bytes())?;
     let upstream = UpstreamDialect::try_from(upstream).unwrap();
-    let fitted = fit(&conversation, client.dialect(), upstream.side())
+    let fitted = fitted(&conversation, client.dialect(), upstream.side())
         .map_err(|unfit| unfit.failure(Some(body.as_bytes())))?;
     Ok(serde_json::from_slice(&upstream.side().encode(&fitted, "m").body).unwrap())
 }

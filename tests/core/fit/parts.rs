@@ -176,6 +176,55 @@ fn image_in_instructions_is_refused_where_they_are_text() {
 }
 
 #[test]
+fn what_is_beside_the_content_of_an_assistants_message_is_sent() {
+    let fields = json!({"messages": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": null, "refusal": "I will not"},
+        {"role": "assistant", "content": "", "images":
+            [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]},
+        {"role": "assistant", "content": "spoken", "audio": {"id": "audio_1"}},
+        {"role": "user", "content": "r"},
+    ]});
+    for upstream in [Dialect::Messages, Dialect::Gemini, Dialect::Ollama, Dialect::Responses] {
+        let sent = sent(ClientDialect::Chat, fields.clone(), upstream).unwrap().to_string();
+        for part in ["I will not", "iVBORw0KGgo=", "[a recording, audio_1, was left out"] {
+            assert!(sent.contains(part), "{upstream} {part}: {sent}");
+        }
+    }
+}
+
+#[test]
+fn call_in_a_users_message_is_refused() {
+    let call = json!([{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}]);
+    assert_eq!(
+        refused(ClientDialect::Messages, user(call.clone()), Dialect::Chat).1,
+        "messages[0].content[0]"
+    );
+    let sent = sent(ClientDialect::Messages, result(call), Dialect::Chat).unwrap();
+    assert!(sent["messages"][2]["content"].as_str().unwrap().contains("web_search"), "{sent}");
+}
+
+#[test]
+fn calls_of_the_client_stay_beside_their_results() {
+    let fields = json!({"messages": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
+            {"type": "fallback", "from": "a"},
+            {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"},
+            {"type": "tool_result", "tool_use_id": "toolu_2", "content": "2"},
+        ]},
+    ]});
+    let sent = sent(ClientDialect::Messages, fields, Dialect::Chat).unwrap();
+    let roles: Vec<_> = sent["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["user", "user", "assistant", "tool", "tool"], "{sent}");
+    assert_eq!(sent["messages"][1]["content"], r#"[fallback: {"from":"a"}]"#);
+}
+
+#[test]
 fn summary_of_a_compaction_is_text_and_a_sealed_one_is_refused() {
     let block = json!({"type": "compaction", "content": "SUMMARY"});
     let fields = json!({"messages": [
