@@ -352,7 +352,13 @@ fn taught<'a>(
     (client, body): (Dialect, Option<&[u8]>),
     means: (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
-    let fitting = fitted(conversation, client, model.upstream.options.side());
+    let side = model.upstream.options.side();
+    if side.dialect() != Dialect::Messages && conversation.has_client_headers() {
+        let without = conversation.without_client_headers();
+        let (sent, left_out) = taught(model, &without, (client, body), means)?;
+        return Ok((Cow::Owned(sent.into_owned()), left_out));
+    }
+    let fitting = fitted(conversation, client, side);
     match fitting.map_err(|unfit| unfit.failure(body))? {
         Cow::Borrowed(conversation) => taught_in_prompt(model, conversation, means),
         Cow::Owned(fitted) => {
@@ -369,11 +375,6 @@ fn taught_in_prompt<'a>(
     (means, now): (&Means, u64),
 ) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
     let side = model.upstream.options.side();
-    if side.dialect() != Dialect::Messages && conversation.has_client_headers() {
-        let without = conversation.without_client_headers();
-        let (sent, left_out) = taught(model, &without, (means, now))?;
-        return Ok((Cow::Owned(sent.into_owned()), left_out));
-    }
     let ToolStyle::Format(taught) = model.tools else {
         let sent = conversation.in_forms(side.name_form(), side.id_form());
         return Ok((rendered(model, sent, means), Vec::new()));

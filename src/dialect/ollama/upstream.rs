@@ -5,8 +5,7 @@ use crate::{
     conversation::Conversation,
     dialect::{
         Dialect, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide, media::data_url,
-        refusal::refusal,
-        server::Server,
+        refusal::refusal, server::Server,
     },
     enforce::Means,
     failure::{Failure, Kind},
