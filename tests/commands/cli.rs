@@ -91,7 +91,7 @@ fn check_reports_all_errors_and_exits_with_status_2() {
     assert_eq!((status, stdout.as_str()), (2, ""));
     let lines: Vec<_> = stderr.lines().collect();
     let at = |place: &str, what: &str| format!("{}:{place}: error: {what}", file.display());
-    let nearest = "did you mean `listen`? also known: `admin`, `limits`; `toolwire check --keys` lists all";
+    let nearest = "did you mean `listen`? also known: `admin`, `hosts`; `toolwire check --keys` lists all";
     assert_eq!(lines[0], at("2:1", &format!("unknown key `lisen`; {nearest}")));
     assert_eq!(lines[1], at("3:1", "missing key `base_url`"));
     assert!(lines[2].starts_with(&at("6:1", "unknown key `bas_url`; did you mean `base_url`?")), "{stderr}");

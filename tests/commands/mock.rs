@@ -1,5 +1,10 @@
 //! `toolwire mock` and `toolwire demo`.
 
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
 use serde_json::Value;
 
 use crate::support::{Server, ask, fixture_path, run, toolwire, upstream_bytes};
@@ -24,6 +29,28 @@ fn mock_serves_the_requested_fixture() {
     let (_, models) = ask(&mock, "/v1/models", "", "");
     let models: Value = serde_json::from_slice(&models).unwrap();
     assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "v1-text"));
+}
+
+#[test]
+fn mock_serves_no_pages_of_other_sites() {
+    let mock =
+        Server::start(&mut toolwire(&["mock", "--generate", "--listen", "127.0.0.1:0", "--pace", "none"]));
+    for headers in [
+        "origin: https://evil.example\r\n",
+        "sec-fetch-site: cross-site\r\n",
+        "sec-fetch-site: same-site\r\n",
+        "origin: null\r\n",
+    ] {
+        for (path, body) in [("/v1/chat/completions", r#"{"model":"mock"}"#), ("/v1/models", "")] {
+            assert!(ask(&mock, path, headers, body).0.contains(" 403 "), "{headers} {path}");
+        }
+    }
+    let mut rebound = TcpStream::connect(&mock.address).unwrap();
+    rebound.write_all(b"GET /v1/models HTTP/1.0\r\nhost: evil.example\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    rebound.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains(" 403 "), "{reply}");
+    assert!(ask(&mock, "/v1/models", "", "").0.contains(" 200 "));
 }
 
 #[test]

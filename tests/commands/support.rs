@@ -115,9 +115,10 @@ pub(crate) fn request(
 ) -> (String, Vec<u8>) {
     let mut socket = TcpStream::connect(&server.address).unwrap();
     let length = body.len();
+    let kind = if headers.contains("content-type") { "" } else { "content-type: application/json\r\n" };
     write!(
         socket,
-        "{method} {path} HTTP/1.0\r\nhost: mock\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+        "{method} {path} HTTP/1.0\r\nhost: localhost\r\n{kind}content-length: {length}\r\n{headers}\r\n{body}"
     )
     .unwrap();
     let mut reply = Vec::new();
