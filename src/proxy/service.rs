@@ -1,5 +1,6 @@
 //! [`Service`]: the state that requests share, and how each is handled.
 
+mod admission;
 mod assembly;
 mod generate;
 mod management;
@@ -57,7 +58,6 @@ use super::{
     tap::Tap,
     turn_states::TurnStates,
     upstream::Client,
-    web_pages::{self, HostNames},
 };
 
 /// The longest request id that is accepted from a client, in bytes.
@@ -408,28 +408,10 @@ impl Service {
         if !route.allows(&head.method) {
             return Err(method_not_allowed((&route, dialect), &head.method, access));
         }
-        if is_open && route.takes_json() {
-            if let Err(failure) = web_pages::check_json(&head.headers) {
-                return Err(reply::error(failure, dialect, access));
-            }
-        }
-        let session = self.session(&head.headers);
-        let client = match self.keys.identify(&head.headers, session.as_ref(), unix_time()) {
+        let client = match self.identify(is_open, (&route, &head), peer, &mut access).await {
             Ok(client) => client,
-            Err(_) if !route.needs_key() => Caller::default(),
-            Err(failure) if failure.kind() == Kind::Unauthorized => {
-                let shown = (&head.headers, session.is_none());
-                let failure = Box::pin(self.refuse_key(failure, shown, peer, &mut access)).await;
-                return Err(reply::error(failure, dialect, access));
-            }
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        if !is_open && route.needs_key() {
-            self.keys.forget_wrong(peer);
-        }
-        if let Some(account) = &client.account {
-            access.shown_key(Arc::clone(account.name()));
-        }
         // hyper moves the future of a request several times. It stays small since those of the routes are on the heap.
         Err(match route {
             Route::Generate(_) => {
@@ -486,27 +468,6 @@ impl Service {
                 reply::plain(StatusCode::OK, content_type, self.metrics.text(), access)
             }
         })
-    }
-
-    /// Why a request that a web page may have sent is not served, if clients need no key.
-    fn refuse_page(
-        &self,
-        is_open: bool,
-        route: Option<&Route>,
-        head: &request::Parts,
-        grant: &Grant,
-    ) -> Option<Failure> {
-        let is_allowed = match route {
-            // It has checks of its own, and the page needs what the browser says of it.
-            Some(Route::Admin | Route::Console) => return None,
-            // Balancers ask under any name, and learn nothing else.
-            Some(Route::Health | Route::Ready) => return None,
-            _ if !is_open => return None,
-            Some(Route::Image(_)) if images::is_shown(&head.headers) => true,
-            _ => grant.is_some(),
-        };
-        let own = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts);
-        web_pages::check(head, HostNames([&self.config.hosts, own]), is_allowed).err()
     }
 
     /// Whether there is something at the route in this configuration.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Rest, Service, sample, unix_time};
 use crate::{
-    failure::{Failure, Kind},
+    failure::Kind,
     observe::{Access, Outcome},
     proxy::{
         admin::{self, Admin, AdminError, Admitted, Said},
@@ -22,7 +22,6 @@ use crate::{
         programs,
         reply::{self, ReplyBody},
         routes::{self, ProgramPath, Route},
-        tries::PENALTY,
     },
 };
 
@@ -211,27 +210,6 @@ impl Service {
             }
             Err(failure) => fail(failure, access),
         }
-    }
-
-    /// The failure of a request whose key is wrong, which is another one after too many of them. Then it takes a while.
-    /// `may_be_bearer`: `Authorization` has the key.
-    pub(super) async fn refuse_key(
-        &self,
-        failure: Failure,
-        (headers, may_be_bearer): (&HeaderMap, bool),
-        peer: IpAddr,
-        access: &mut Access,
-    ) -> Failure {
-        access.refused(peer);
-        let Err(seconds) = self.keys.count_wrong((headers, may_be_bearer), peer) else { return failure };
-        self.penalty().await;
-        let message = format!("too many wrong API keys from this address; try again in {seconds} s");
-        Failure::new(Kind::RateLimit, message).with_retry_after(seconds.to_string())
-    }
-
-    /// Keeps somebody who guesses keys waiting.
-    async fn penalty(&self) {
-        let _ = tokio::time::timeout(PENALTY, self.drain.when_begun()).await;
     }
 }
 
