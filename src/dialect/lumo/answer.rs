@@ -389,12 +389,18 @@ impl AnswerState {
             &mut self.calls,
             out,
         );
+        if self.calls.is_holding() {
+            self.calls.release(out);
+        }
         out.event(Event::Text(Cow::Borrowed(text)));
     }
 
     fn reason(&mut self, body: &str, out: &mut impl Sink) {
         let text = self.reasoning.decode(body, &mut self.scratch);
         if !text.is_empty() {
+            if self.calls.is_holding() {
+                self.calls.release(out);
+            }
             out.event(Event::Reasoning(Reasoning::text(Cow::Borrowed(text))));
         }
     }
