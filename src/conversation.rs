@@ -17,6 +17,8 @@ mod unique_ids;
 
 use std::collections::HashSet;
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 pub(crate) use self::{
@@ -299,11 +301,16 @@ pub struct Sampling {
 impl Conversation {
     /// The tools that the model may call in this request: none with [`ToolChoice::None`], one if it is named.
     pub fn callable_tools(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.iter().filter(|tool| match &self.tool_choice {
+        // Either may have tens of thousands of names.
+        let allowed: HashSet<&str> = match &self.tool_choice {
+            ToolChoice::Allowed { names, .. } => names.iter().map(String::as_str).collect(),
+            _ => HashSet::new(),
+        };
+        self.tools.iter().filter(move |tool| match &self.tool_choice {
             ToolChoice::None => false,
             ToolChoice::Auto | ToolChoice::Required => true,
             ToolChoice::Named(name) => tool.name == *name,
-            ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
+            ToolChoice::Allowed { .. } => allowed.contains(tool.name.as_str()),
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! All errors are the client's: they name the field by its path and describe a valid value.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use bytes::Bytes;
 use serde_json::{Map, Number, Value};
@@ -294,10 +294,15 @@ pub(crate) fn check_choice(conversation: &Conversation) -> Result<(), Failure> {
         ToolChoice::Named(name) => std::slice::from_ref(name),
         ToolChoice::Allowed { names, .. } => names,
     };
-    let is_declared = |name: &&String| {
-        tools.iter().any(|tool| tool.name == **name) || server_tools.iter().any(|tool| tool.name == **name)
+    let mut declared = tools.iter().map(|tool| &tool.name).chain(server_tools.iter().map(|tool| &tool.name));
+    let unknown = match names {
+        [only] => (!declared.any(|name| name == only)).then_some(only),
+        names => {
+            let declared: HashSet<&String> = declared.collect();
+            names.iter().find(|name| !declared.contains(name))
+        }
     };
-    match names.iter().find(|name| !is_declared(name)) {
+    match unknown {
         Some(name) => {
             Err(wrong_value(path, format_args!("names `{name}`, which is not among the declared tools")))
         }

@@ -322,7 +322,8 @@ fn cost(members: &Map<String, Value>) -> usize {
         }
         (_, Value::Array(values)) => EACH * values.len(),
         (_, Value::String(text)) => text.len(),
-        _ => 0,
+        // Members that are not written are looked at all the same.
+        _ => 1,
     });
     own.fold(4 * EACH, usize::saturating_add)
 }

@@ -50,16 +50,28 @@ impl Place<'_> {
     fn describe(&self) -> String {
         match self {
             Place::Root => "the arguments object".to_owned(),
-            place => format!("`{}`", place.path()),
+            place => {
+                let mut path = String::from("`");
+                place.put_path(&mut path);
+                path.push('`');
+                path
+            }
         }
     }
 
-    fn path(&self) -> String {
+    fn put_path(&self, path: &mut String) {
         match self {
-            Place::Root => String::new(),
-            Place::Member(Place::Root, key) => clipped(key).into_owned(),
-            Place::Member(parent, key) => format!("{}.{}", parent.path(), clipped(key)),
-            Place::Element(parent, index) => format!("{}[{index}]", parent.path()),
+            Place::Root => {}
+            Place::Member(Place::Root, key) => path.push_str(&clipped(key)),
+            Place::Member(parent, key) => {
+                parent.put_path(path);
+                path.push('.');
+                path.push_str(&clipped(key));
+            }
+            Place::Element(parent, index) => {
+                parent.put_path(path);
+                path.push_str(&format!("[{index}]"));
+            }
         }
     }
 }
@@ -95,13 +107,18 @@ impl<'s> Check<'s> {
             return Ok(());
         }
         self.reference(schema, value, place)?;
+        self.burn(list(schema, "type").len())?;
         expect_type(schema, value, place)?;
         self.one_of_values(schema, value, place)?;
         match value {
             Value::Object(members) => self.object(schema, members, place)?,
             Value::Array(elements) => self.array(schema, elements, place)?,
             Value::Number(number) => bounds(schema, number, place)?,
-            Value::String(text) => length(schema, ("minLength", "maxLength"), text.chars().count(), place)?,
+            Value::String(text) if ["minLength", "maxLength"].iter().any(|key| schema.contains_key(*key)) => {
+                self.burn(text.len() / 64)?;
+                length(schema, ("minLength", "maxLength"), text.chars().count(), place)?;
+            }
+            Value::String(_) => {}
             Value::Null | Value::Bool(_) => {}
         }
         self.branches(schema, value, place)
@@ -143,7 +160,10 @@ impl<'s> Check<'s> {
                         break;
                     }
                     Err(None) => return Err(None),
-                    Err(Some(message)) => first = first.or(Some(message)),
+                    Err(Some(message)) => {
+                        self.burn(message.len() / 64)?;
+                        first = first.or(Some(message));
+                    }
                 }
             }
             if let (false, Some(message)) = (is_match, first) {

@@ -5,7 +5,10 @@ mod tools;
 
 use serde_json::{Map, Value};
 
-use super::{Options, Schemas, Thinking, schema::reduced};
+use super::{
+    Options, Schemas, Thinking,
+    schema::{MAX_FOLLOWED, reduced},
+};
 use crate::{
     conversation::{Constraint, Conversation},
     dialect::{Dialect, UpstreamRequest},
@@ -115,7 +118,7 @@ fn generation_config(
             match (schema, options.schemas) {
                 (Value::Null, _) => None,
                 (schema, Schemas::JsonSchema) => put("responseJsonSchema", schema),
-                (schema, Schemas::OpenApi) => put("responseSchema", reduced(&schema)),
+                (schema, Schemas::OpenApi) => put("responseSchema", reduced(&schema, &mut { MAX_FOLLOWED })),
             };
         }
         Err(field) => dropped.push(field.to_owned()),

@@ -7,8 +7,12 @@ use serde_json::{Map, Value, json};
 /// References and containers that are followed: schemas may refer to themselves.
 const MAX_DEPTH: usize = 24;
 
-/// Values that one schema may grow to: references are replaced by what they mean.
+/// Schemas that one schema may grow to: references are replaced by what they mean.
 const MAX_VALUES: usize = 10_000;
+
+/// What the schemas of a request may grow to, about in bytes, beyond what they had without references. Behind further
+/// references, any value is allowed.
+pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
 /// Members whose values are kept as they are.
 const KEPT: [&str; 11] = [
@@ -28,28 +32,43 @@ const KEPT: [&str; 11] = [
 /// Formats of the API.
 const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
 
-/// `schema` in the API's form. What that cannot express is left out, so it accepts more.
-pub(super) fn reduced(schema: &Value) -> Value {
-    Reduction { root: schema, left: MAX_VALUES }.schema(schema, 0)
+/// `schema` in the API's form. What that cannot express is left out, so it accepts more. `follows` is what is left of
+/// [`MAX_FOLLOWED`].
+pub(super) fn reduced(schema: &Value, follows: &mut usize) -> Value {
+    Reduction { root: schema, left: MAX_VALUES, follows, references: 0 }.schema(schema, 0)
 }
 
-struct Reduction<'s> {
+struct Reduction<'s, 'f> {
     /// What references refer to.
     root: &'s Value,
     /// Schemas that may still be written.
     left: usize,
+    /// What may still be written behind references.
+    follows: &'f mut usize,
+    /// References that are being followed.
+    references: usize,
 }
 
-impl<'s> Reduction<'s> {
+impl<'s> Reduction<'s, '_> {
     fn schema(&mut self, schema: &'s Value, depth: usize) -> Value {
         let mut reduced = Map::new();
         let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH && self.left > 0) else {
             return reduced.into();
         };
         self.left -= 1;
+        if self.references > 0 {
+            let left = self.follows.checked_sub(cost(members));
+            *self.follows = left.unwrap_or(0);
+            if left.is_none() {
+                return reduced.into();
+            }
+        }
         if let Some(target) = members.get("$ref").and_then(Value::as_str).and_then(|name| self.referred(name))
         {
-            return self.schema(target, depth + 1);
+            self.references += 1;
+            let reduced = self.schema(target, depth + 1);
+            self.references -= 1;
+            return reduced;
         }
         for key in KEPT {
             if let Some(value) = members.get(key) {
@@ -179,17 +198,34 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
         }
         return reduced;
     }
-    let beside = |mut choice: Map<String, Value>| {
-        for (key, value) in &reduced {
+    // Only the first choice gets what is long, so that many choices do not multiply it.
+    let is_short = |value: &Value| value.as_str().is_none_or(|text| text.len() <= 256) && !value.is_array() && !value.is_object();
+    let beside = |(place, mut choice): (usize, Map<String, Value>)| {
+        for (key, value) in reduced.iter().filter(|(_, value)| place == 0 || is_short(value)) {
             choice.entry(key.clone()).or_insert_with(|| value.clone());
         }
         Value::Object(choice)
     };
-    let choices: Vec<Value> = choices.map(beside).collect();
+    let choices: Vec<Value> = choices.enumerate().map(beside).collect();
     if choices.is_empty() {
         return reduced;
     }
     Map::from_iter([("anyOf".to_owned(), choices.into())])
+}
+
+/// About how many bytes are written and looked at for a schema itself, without the schemas in it.
+fn cost(members: &Map<String, Value>) -> usize {
+    const EACH: usize = 16;
+    let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
+        ("properties", Value::Object(properties)) => properties.keys().map(|key| EACH + key.len()).sum(),
+        ("default" | "const", value) => value.to_string().len(),
+        (_, Value::String(text)) => text.len(),
+        (_, Value::Array(values)) => {
+            values.iter().map(|value| EACH + value.as_str().map_or(0, str::len)).sum()
+        }
+        _ => 1,
+    });
+    own.fold(4 * EACH, usize::saturating_add)
 }
 
 /// `type`: one word. Several become one with `nullable`, or a choice.
@@ -246,7 +282,7 @@ mod tests {
                 "g": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
             },
         });
-        assert_eq!(reduced(&schema), expected);
+        assert_eq!(reduced(&schema, &mut { MAX_FOLLOWED }), expected);
     }
 
     #[test]
@@ -254,8 +290,22 @@ mod tests {
         let node = json!({"$ref": "#/$defs/N"});
         let both = json!({"type": "object", "properties": {"l": node, "r": node}});
         let tree = json!({"$ref": "#/$defs/N", "$defs": {"N": both}});
-        assert!(reduced(&tree).to_string().len() < 2_000_000);
+        assert!(reduced(&tree, &mut { MAX_FOLLOWED }).to_string().len() < 2_000_000);
         let endless = json!({"$ref": "#/$defs/N", "$defs": {"N": node}});
-        assert_eq!(reduced(&endless), json!({}));
+        assert_eq!(reduced(&endless, &mut { MAX_FOLLOWED }), json!({}));
+    }
+
+    /// A schema costs a client a few bytes for each time that it is referred to.
+    #[test]
+    fn references_to_a_large_schema_are_followed_up_to_a_limit() {
+        let large = json!({"type": "string", "description": "d".repeat(1000)});
+        let properties: Map<_, _> =
+            (0..100).map(|number| (format!("p{number}"), json!({"$ref": "#/$defs/large"}))).collect();
+        let schema = json!({"type": "object", "properties": properties, "$defs": {"large": large}});
+        let mut follows = 20_000;
+        let reduced = reduced(&schema, &mut follows);
+        let whole =
+            reduced["properties"].as_object().unwrap().values().filter(|value| !value["type"].is_null());
+        assert_eq!((whole.count(), follows), (18, 0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{guess::words, sample::target};
+use super::{guess::words, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
 /// How deeply a schema is described when it is shortened. What is deeper becomes `{}`.
@@ -50,11 +50,19 @@ impl Detail {
 /// punctuation, more for long words, digits and other scripts. For English and JSON it is between 25 % less and
 /// 35 % more than what common tokenizers count.
 pub fn estimated_tokens(text: &str) -> usize {
+    tokens_upto(text, usize::MAX)
+}
+
+/// As [`estimated_tokens`]. It stops counting when there are more than `most`.
+pub(super) fn tokens_upto(text: &str, most: usize) -> usize {
     let (mut tokens, mut run, mut kind) = (0, 0, CharKind::Space);
     for character in text.chars() {
         let next = CharKind::of(character);
         if next != kind {
             tokens += kind.tokens(run);
+            if tokens > most {
+                return tokens;
+            }
             (run, kind) = (0, next);
         }
         run += 1;
@@ -96,22 +104,23 @@ impl CharKind {
 }
 
 /// Writes the schema of a tool's arguments in this detail.
-pub(super) fn schema(root: Json<'_>, detail: Detail, json: &mut Encoder) {
+pub(super) fn schema(references: &References<'_>, detail: Detail, json: &mut Encoder) {
+    let root = references.root();
     if detail == Detail::Whole {
         json.compact(root);
         return;
     }
-    Shortening { root, detail, references: MAX_REFERENCES }.schema(root, "", 0, json);
+    Shortening { references, detail, left: MAX_REFERENCES }.schema(root, "", 0, json);
 }
 
-struct Shortening<'a> {
-    root: Json<'a>,
+struct Shortening<'r, 'a> {
+    references: &'r References<'a>,
     detail: Detail,
     /// References that may still be replaced.
-    references: usize,
+    left: usize,
 }
 
-impl<'a> Shortening<'a> {
+impl<'a> Shortening<'_, 'a> {
     /// Writes the schema of the argument `key`.
     fn schema(&mut self, schema: Json<'a>, key: &str, depth: usize, json: &mut Encoder) {
         if schema.kind() != Kind::Object {
@@ -132,8 +141,8 @@ impl<'a> Shortening<'a> {
     /// The target of a reference; `None` if it does not exist or there were too many.
     fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
         while let Some(reference) = schema.get("$ref") {
-            self.references = self.references.checked_sub(1)?;
-            schema = target(self.root, &reference.as_str()?)?;
+            self.left = self.left.checked_sub(1)?;
+            schema = self.references.target(&reference.as_str()?)?;
         }
         Some(schema)
     }

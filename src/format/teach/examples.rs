@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use super::{
-    ArgumentForm, Form, Values, estimated_tokens,
-    sample::{ReadBack, arguments, is_plain_name, placeholders},
+    ArgumentForm, Form, Values,
+    described::{Described, VARIANTS},
+    estimated_tokens,
+    sample::{ReadBack, is_plain_name, placeholders},
 };
 use crate::{
-    conversation::{Call, Role, Tool, Turn},
+    conversation::{Call, Role, Turn},
     wire::json::Json,
 };
 
@@ -51,14 +53,15 @@ impl Example {
 /// placeholders.
 pub(super) fn examples(
     form: &Form,
-    tools: &[&Tool],
+    tools: &[&Described<'_>],
     prefix: &str,
     count: usize,
     parallel: bool,
 ) -> Vec<Example> {
     let request = |call: &Call| {
-        let tool = tools.iter().find(|tool| call.name.strip_prefix(prefix) == Some(&tool.name));
-        requested(tool.map_or("", |tool| &tool.description), call)
+        let name = call.name.strip_prefix(prefix);
+        let described = tools.iter().find(|described| name == Some(&described.tool.name));
+        requested(described.map_or("", |described| &described.tool.description), call)
     };
     let example = |calls: &[Call]| Example {
         request: calls.iter().map(request).collect::<Vec<_>>().join("\n"),
@@ -86,20 +89,19 @@ pub(super) fn examples(
 }
 
 /// The calls for the examples: never empty unless `count` is 0.
-fn chosen(form: &Form, tools: &[&Tool], prefix: &str, count: usize) -> Vec<Call> {
+fn chosen(form: &Form, tools: &[&Described<'_>], prefix: &str, count: usize) -> Vec<Call> {
     let read_back = match form.arguments {
         ArgumentForm::Json => ReadBack::Typed,
         ArgumentForm::Each { values: Values::Python | Values::Delimited(_), .. } => ReadBack::Typed,
         ArgumentForm::Each { values: Values::Text, .. } => ReadBack::Text,
         ArgumentForm::Each { values: Values::Elements, .. } => ReadBack::Elements,
     };
-    let call = |tool: &Tool, variant: usize| {
-        let schema = tool.parameters.as_ref().map(|schema| schema.view());
-        let arguments = arguments(schema, read_back, variant)?;
-        Some(Call::new("call_1", format!("{prefix}{}", tool.name), arguments))
+    let call = |described: &Described<'_>, variant: usize| {
+        let arguments = described.arguments(read_back, variant)?;
+        Some(Call::new("call_1", format!("{prefix}{}", described.tool.name), arguments))
     };
-    let plain: Vec<&Tool> =
-        tools.iter().copied().take(MAX_TOOLS).filter(|tool| is_writable(form, &tool.name)).collect();
+    let is_plain = |described: &&Described<'_>| is_writable(form, &described.tool.name);
+    let plain: Vec<&Described<'_>> = tools.iter().copied().take(MAX_TOOLS).filter(is_plain).collect();
     let mut calls: Vec<Call> = Vec::new();
     // Short examples first, then tools without arguments, long examples, and the same tools with other arguments.
     let rank = |call: &Call| match call.arguments.len() {
@@ -107,7 +109,7 @@ fn chosen(form: &Form, tools: &[&Tool], prefix: &str, count: usize) -> Vec<Call>
         length if length > LONG => 2,
         _ => 0,
     };
-    for variant in 0..2 {
+    for variant in 0..VARIANTS {
         let mut made: Vec<Call> = plain.iter().filter_map(|tool| call(tool, variant)).collect();
         made.sort_by_key(rank);
         for call in made {
@@ -118,7 +120,7 @@ fn chosen(form: &Form, tools: &[&Tool], prefix: &str, count: usize) -> Vec<Call>
     }
     if calls.is_empty() && count > 0 {
         // The names are right at least. A name that the notation cannot write is a placeholder, too.
-        let tool = tools.iter().find(|tool| is_writable(form, &tool.name));
+        let tool = tools.iter().find(|described| is_plain(described)).map(|described| described.tool);
         let schema = tool.and_then(|tool| tool.parameters.as_ref()).map(|schema| schema.view());
         let name = tool.map_or("tool_name", |tool| tool.name.as_str());
         calls.push(Call::new("", format!("{prefix}{name}"), placeholders(schema)));

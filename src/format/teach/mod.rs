@@ -16,11 +16,13 @@
 
 mod answer;
 mod budget;
+mod described;
 mod examples;
 mod form;
 mod guess;
 mod history;
 mod prompt;
+mod references;
 mod sample;
 mod signature;
 mod template;

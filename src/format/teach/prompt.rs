@@ -1,9 +1,13 @@
 //! [`prompt`]: the instructions that describe tools and their calls.
 
+use std::{cell::Cell, collections::HashSet};
+
 use super::{
     ArgumentForm, Teach, Teaching,
-    budget::{Detail, estimated_tokens, schema},
+    budget::{Detail, estimated_tokens, schema, tokens_upto},
+    described::Described,
     examples::{Example, examples},
+    references::MAX_FOLLOWED,
     render,
     signature::signature,
 };
@@ -60,14 +64,16 @@ pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teac
     if let Some(text) = &teaching.text {
         return Some(Prompt { instructions: text.clone(), example_turns: Vec::new(), left_out: Vec::new() });
     }
-    let tools: Vec<&Tool> = conversation.tools.iter().collect();
-    let parts = Parts { conversation, teach, teaching };
+    let left = Cell::new(MAX_FOLLOWED);
+    let tools: Vec<_> = conversation.tools.iter().map(|tool| Described::new(tool, &left)).collect();
+    let tools: Vec<&Described<'_>> = tools.iter().collect();
+    let parts = Parts { conversation, teach, teaching, left: &left };
     let Some(limit) = teaching.max_instructions else {
         return Some(parts.prompt(&tools, Detail::Whole, &[]));
     };
     for detail in Detail::ALL {
         let prompt = parts.prompt(&tools, detail, &[]);
-        if prompt.tokens() <= limit {
+        if prompt.fits(limit) {
             return Some(prompt);
         }
     }
@@ -75,9 +81,10 @@ pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teac
 }
 
 impl Prompt {
-    fn tokens(&self) -> usize {
+    fn fits(&self, limit: usize) -> bool {
         let turns = self.example_turns.iter().map(|turn| estimated_tokens(&turn.joined_text()));
-        estimated_tokens(&self.instructions) + turns.sum::<usize>()
+        let turns = turns.sum::<usize>();
+        turns <= limit && tokens_upto(&self.instructions, limit - turns) <= limit - turns
     }
 }
 
@@ -85,52 +92,56 @@ struct Parts<'a> {
     conversation: &'a Conversation,
     teach: &'a Teach,
     teaching: &'a Teaching,
+    /// What is left of [`MAX_FOLLOWED`].
+    left: &'a Cell<usize>,
 }
 
 impl Parts<'_> {
     /// The shortest descriptions of as many tools as there is room for: the named tool, then the others as declared.
     /// At least one tool is described.
-    fn fewer_tools(&self, tools: &[&Tool], limit: usize) -> Prompt {
-        let is_named = |tool: &&Tool| match &self.conversation.tool_choice {
-            ToolChoice::Named(name) => tool.name == *name,
-            ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
-            _ => false,
+    fn fewer_tools(&self, tools: &[&Described<'_>], limit: usize) -> Prompt {
+        let named: HashSet<&str> = match &self.conversation.tool_choice {
+            ToolChoice::Named(name) => HashSet::from([name.as_str()]),
+            ToolChoice::Allowed { names, .. } => names.iter().map(String::as_str).collect(),
+            _ => HashSet::new(),
         };
+        let is_named =
+            |at: &usize| tools.get(*at).is_some_and(|tool| named.contains(tool.tool.name.as_str()));
         let mut order: Vec<usize> = (0..tools.len()).collect();
-        order.sort_by_key(|&at| !tools.get(at).is_some_and(is_named));
+        order.sort_by_cached_key(|at| !is_named(at));
+        let mut ranks = vec![0; tools.len()];
+        for (rank, &at) in order.iter().enumerate() {
+            ranks.get_mut(at).into_iter().for_each(|place| *place = rank);
+        }
         let prompt = |count: usize| {
-            let mut kept: Vec<usize> = order.iter().copied().take(count).collect();
-            kept.sort_unstable();
-            let shown: Vec<&Tool> = kept.iter().filter_map(|&at| tools.get(at).copied()).collect();
-            let left: Vec<&Tool> = tools
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| !kept.contains(at))
-                .map(|(_, tool)| *tool)
-                .collect();
+            let (mut shown, mut left) = (Vec::new(), Vec::new());
+            for (tool, rank) in tools.iter().zip(&ranks) {
+                if *rank < count { shown.push(*tool) } else { left.push(*tool) }
+            }
             self.prompt(&shown, Detail::Names, &left)
         };
         // The largest number that fits, by bisection: rendering is linear in the size of the tools.
         let (mut fits, mut too_many) = (1, tools.len());
         while fits + 1 < too_many {
             let middle = fits.midpoint(too_many);
-            if prompt(middle).tokens() <= limit { fits = middle } else { too_many = middle }
+            if prompt(middle).fits(limit) { fits = middle } else { too_many = middle }
         }
         prompt(fits)
     }
 
-    fn prompt(&self, tools: &[&Tool], detail: Detail, left_out: &[&Tool]) -> Prompt {
+    fn prompt(&self, tools: &[&Described<'_>], detail: Detail, left_out: &[&Described<'_>]) -> Prompt {
+        self.left.set(MAX_FOLLOWED);
         let Teaching { prefix, template, signatures, .. } = self.teaching;
         // Templates of users may say that the tools are JSON.
         let signatures = *signatures && template.is_empty();
         let form = &self.teach.form;
         let parallel = self.conversation.parallel_calls;
         let shown = examples(form, tools, prefix, self.teaching.examples, parallel);
-        let first = examples(form, tools, prefix, 1, false);
+        let first = || examples(form, tools, prefix, 1, false);
         let as_turns = self.teaching.example_turns && template.is_empty();
         let result = CallOutput {
             id: "call_1".to_owned(),
-            name: format!("{prefix}{}", tools.first().map_or("tool_name", |tool| tool.name.as_str())),
+            name: format!("{prefix}{}", tools.first().map_or("tool_name", |first| first.tool.name.as_str())),
             content: "…".to_owned(),
             is_error: false,
         };
@@ -142,10 +153,9 @@ impl Parts<'_> {
         };
         let instructions = render(template, |name| {
             Some(match name {
-                "signatures" => lines(tools.iter().map(|tool| signature(tool, prefix, detail))),
-                "tools" if signatures => lines(tools.iter().map(|tool| signature(tool, prefix, detail))),
-                "tools" => lines(tools.iter().map(|tool| declaration(tool, prefix, detail))),
-                "example" => lines(first.iter().map(|example| example.calls.clone())),
+                "signatures" => lines(tools.iter().map(|tool| line(tool, prefix, detail, true))),
+                "tools" => lines(tools.iter().map(|tool| line(tool, prefix, detail, signatures))),
+                "example" => lines(first().into_iter().map(|example| example.calls)),
                 "examples" => shown.iter().map(|example| example.to_text()).collect::<Vec<_>>().join("\n\n"),
                 "words" => self.teach.words.to_owned(),
                 "prefix" => prefix.clone(),
@@ -161,7 +171,7 @@ impl Parts<'_> {
         });
         let example_turns =
             if as_turns { shown.into_iter().flat_map(Example::turns).collect() } else { Vec::new() };
-        let left_out = left_out.iter().map(|tool| tool.name.clone()).collect();
+        let left_out = left_out.iter().map(|left| left.tool.name.clone()).collect();
         Prompt { instructions, example_turns, left_out }
     }
 
@@ -196,15 +206,25 @@ fn prefix_note(prefix: &str) -> String {
     )
 }
 
-/// A tool in one line.
-fn declaration(tool: &Tool, prefix: &str, detail: Detail) -> String {
+/// A tool in one line. The shortest one is kept: it is needed for each number of tools that is tried.
+fn line(described: &Described<'_>, prefix: &str, detail: Detail, is_signature: bool) -> String {
+    let write = || match is_signature {
+        true => signature(described, prefix, detail),
+        false => declaration(described, prefix, detail),
+    };
+    if detail == Detail::Names { described.shortest(is_signature, write) } else { write() }
+}
+
+/// A tool as JSON, in one line.
+fn declaration(described: &Described<'_>, prefix: &str, detail: Detail) -> String {
+    let Tool { name, description, parameters, .. } = described.tool;
     let mut json = Encoder::default();
     json.object(|json| {
-        json.key("name").string(&format!("{prefix}{}", tool.name));
-        json.key("description").string(&detail.of_tool(&tool.description));
+        json.key("name").string(&format!("{prefix}{name}"));
+        json.key("description").string(&detail.of_tool(description));
         let json = json.key("parameters");
-        match &tool.parameters {
-            Some(parameters) => schema(parameters.view(), detail, json),
+        match parameters {
+            Some(_) => schema(described.references(), detail, json),
             None => json.object(|json| {
                 json.key("type").string("object");
                 json.key("properties").object(|_| {});

@@ -4,7 +4,7 @@
 //! the type, `format` and name. Values that some notation could not write unambiguously are not used: text with
 //! quotes, line ends or markup, and text that reads as a number.
 
-use super::guess;
+use super::{guess, references::References};
 use crate::{
     tools::{Schema, Types},
     wire::json::{Encoder, Json, Kind},
@@ -39,10 +39,14 @@ pub(super) enum ReadBack {
 /// The arguments of an example of the tool with this schema, as a JSON object; `None` if an argument that is required
 /// has no value that can be shown. `variant` selects among values: different variants give different examples if the
 /// schema allows.
-pub(super) fn arguments(schema: Option<Json<'_>>, read_back: ReadBack, variant: usize) -> Option<String> {
-    let Some(root) = schema else { return Some("{}".to_owned()) };
-    let mut sampler = Sampler { root, read_back, variant, steps: MAX_STEPS };
-    let object = sampler.resolve(root)?;
+pub(super) fn arguments(
+    schema: Option<&References<'_>>,
+    read_back: ReadBack,
+    variant: usize,
+) -> Option<String> {
+    let Some(references) = schema else { return Some("{}".to_owned()) };
+    let mut sampler = Sampler { references, read_back, variant, steps: MAX_STEPS };
+    let object = sampler.resolve(references.root())?;
     let mut members = sampler.required(object, 0)?;
     let wants_more = members.is_empty() || variant % 2 == 1 && members.len() < 2;
     if wants_more && let Some(member) = sampler.optional(object, &members) {
@@ -79,21 +83,21 @@ pub(super) fn is_plain_name(name: &str) -> bool {
 
 type Member = (String, String);
 
-struct Sampler<'a> {
-    root: Json<'a>,
+struct Sampler<'r, 'a> {
+    references: &'r References<'a>,
     read_back: ReadBack,
     variant: usize,
     /// Schemas that may still be looked at.
     steps: usize,
 }
 
-impl<'a> Sampler<'a> {
+impl<'a> Sampler<'_, 'a> {
     /// Follows local references; `None` if there are too many, or the target does not exist.
     fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
         loop {
             self.steps = self.steps.checked_sub(1)?;
             let Some(reference) = schema.get("$ref") else { return Some(schema) };
-            schema = target(self.root, &reference.as_str()?)?;
+            schema = self.references.target(&reference.as_str()?)?;
         }
     }
 
@@ -252,20 +256,6 @@ impl<'a> Sampler<'a> {
         }
         Some(format!("[{}]", values.join(",")))
     }
-}
-
-/// The target of a reference such as `#/$defs/Place` in the schema `root`.
-pub(super) fn target<'a>(root: Json<'a>, reference: &str) -> Option<Json<'a>> {
-    let path = reference.strip_prefix('#')?;
-    if path.is_empty() {
-        return Some(root);
-    }
-    let mut found = root;
-    for key in path.strip_prefix('/')?.split('/').take(16) {
-        let key = key.replace("~1", "/").replace("~0", "~");
-        found = found.get(&key)?;
-    }
-    Some(found)
 }
 
 fn written(members: &[Member]) -> String {

@@ -1,10 +1,7 @@
 //! [`signature`]: a tool as the signature of a function.
 
-use super::{budget::Detail, sample::target};
-use crate::{
-    conversation::Tool,
-    wire::json::{Encoder, Json, Kind},
-};
+use super::{budget::Detail, described::Described, references::References};
+use crate::wire::json::{Encoder, Json, Kind};
 
 /// How deeply types nest before they are only named.
 const MAX_DEPTH: usize = 4;
@@ -16,58 +13,106 @@ const MAX_VALUES: usize = 12;
 const MAX_STEPS: usize = 1024;
 
 /// A tool in one line: `get_weather(city: string, unit?: "celsius" | "fahrenheit"): the current weather`.
-pub(super) fn signature(tool: &Tool, prefix: &str, detail: Detail) -> String {
-    let root = tool.parameters.as_ref().map(|schema| schema.view()).unwrap_or_default();
-    let mut types = TypeWriter { root, detail, steps: MAX_STEPS };
-    let members = types.members(root, 0);
+pub(super) fn signature(described: &Described<'_>, prefix: &str, detail: Detail) -> String {
+    let tool = described.tool;
+    let references = described.references();
+    let mut types = TypeWriter { references, detail, steps: MAX_STEPS };
+    let root = types.resolved(Keywords::read(references.root()));
+    let members = root.map(|root| types.members(&root, 0)).unwrap_or_default();
     let description = detail.of_tool(&tool.description);
     let description = description.split_whitespace().collect::<Vec<_>>().join(" ");
     let call = format!("{prefix}{}({})", tool.name, members.join(", "));
     if description.is_empty() { call } else { format!("{call}: {description}") }
 }
 
-struct TypeWriter<'a> {
-    root: Json<'a>,
+/// What a signature shows of one schema, read in one pass.
+#[derive(Debug, Clone, Copy, Default)]
+struct Keywords<'a> {
+    reference: Option<Json<'a>>,
+    description: Option<Json<'a>>,
+    /// `format`, `pattern`, `minimum` and `maximum`.
+    bounds: [Option<Json<'a>>; BOUNDS.len()],
+    constant: Option<Json<'a>>,
+    listed: Option<Json<'a>>,
+    any_of: Option<Json<'a>>,
+    one_of: Option<Json<'a>>,
+    types: Option<Json<'a>>,
+    properties: Option<Json<'a>>,
+    items: Option<Json<'a>>,
+    required: Option<Json<'a>>,
+}
+
+/// Bounds of an argument, and how they are said.
+const BOUNDS: [(&str, &str); 4] =
+    [("format", "format"), ("pattern", "pattern"), ("minimum", "at least"), ("maximum", "at most")];
+
+impl<'a> Keywords<'a> {
+    fn read(schema: Json<'a>) -> Self {
+        let mut read = Self::default();
+        for (key, value) in schema.members() {
+            let place = match &*key {
+                "$ref" => &mut read.reference,
+                "description" => &mut read.description,
+                "const" => &mut read.constant,
+                "enum" => &mut read.listed,
+                "anyOf" => &mut read.any_of,
+                "oneOf" => &mut read.one_of,
+                "type" => &mut read.types,
+                "properties" => &mut read.properties,
+                "items" => &mut read.items,
+                "required" => &mut read.required,
+                key => {
+                    let bounds = BOUNDS.iter().zip(&mut read.bounds);
+                    match bounds.into_iter().find(|((name, _), _)| *name == key) {
+                        Some((_, place)) => place,
+                        None => continue,
+                    }
+                }
+            };
+            // Of several members with a key, the first counts.
+            place.get_or_insert(value);
+        }
+        read
+    }
+}
+
+struct TypeWriter<'r, 'a> {
+    references: &'r References<'a>,
     detail: Detail,
     /// Schemas that may still be looked at.
     steps: usize,
 }
 
-impl<'a> TypeWriter<'a> {
+impl<'a> TypeWriter<'_, 'a> {
     /// The members of an object, each as `key: type` or `key?: type`.
-    fn members(&mut self, schema: Json<'a>, depth: usize) -> Vec<String> {
-        let Some(schema) = self.resolve(schema) else { return Vec::new() };
-        let required: std::collections::HashSet<_> = schema
-            .get("required")
+    fn members(&mut self, object: &Keywords<'a>, depth: usize) -> Vec<String> {
+        let required: std::collections::HashSet<_> = object
+            .required
             .into_iter()
             .flat_map(|required| required.elements())
             .filter_map(|key| key.as_str())
             .collect();
-        let properties = schema.get("properties").into_iter().flat_map(|properties| properties.members());
+        let properties = object.properties.into_iter().flat_map(|properties| properties.members());
         let mut members = Vec::new();
         for (key, schema) in properties {
             let optional = if required.contains(&key) { "" } else { "?" };
-            let notes = self.notes(&key, schema);
-            members.push(format!("{key}{optional}: {}{notes}", self.named(schema, depth + 1)));
+            let own = Keywords::read(schema);
+            let resolved = self.resolved(own);
+            let notes = self.notes(&key, &own, resolved.as_ref().unwrap_or(&own));
+            members.push(format!("{key}{optional}: {}{notes}", self.named(resolved, depth + 1)));
         }
         members
     }
 
     /// What else is said of an argument: its description and bounds, in brackets.
-    fn notes(&mut self, key: &str, schema: Json<'a>) -> String {
-        let resolved = self.resolve(schema).unwrap_or(schema);
-        let keyword = |name: &str| schema.get(name).or_else(|| resolved.get(name));
-        let description = keyword("description").and_then(|said| said.as_str());
+    fn notes(&mut self, key: &str, own: &Keywords<'a>, resolved: &Keywords<'a>) -> String {
+        let description = own.description.or(resolved.description).and_then(|said| said.as_str());
         let mut notes: Vec<String> =
             description.and_then(|said| self.detail.of_argument(key, &said)).into_iter().collect();
         if self.detail < Detail::Names {
-            for (name, words) in [
-                ("format", "format"),
-                ("pattern", "pattern"),
-                ("minimum", "at least"),
-                ("maximum", "at most"),
-            ] {
-                let value = keyword(name).filter(|value| matches!(value.kind(), Kind::String | Kind::Number));
+            for ((_, words), (own, resolved)) in BOUNDS.iter().zip(own.bounds.iter().zip(&resolved.bounds)) {
+                let value =
+                    own.or(*resolved).filter(|value| matches!(value.kind(), Kind::String | Kind::Number));
                 notes.extend(value.map(|value| {
                     let text =
                         value.as_str().map_or_else(|| value.raw().to_owned(), |text| text.into_owned());
@@ -79,62 +124,62 @@ impl<'a> TypeWriter<'a> {
         if notes.is_empty() { notes } else { format!(" ({notes})") }
     }
 
-    fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
+    /// Follows references. `None` if there are too many, or a target does not exist.
+    fn resolved(&mut self, mut schema: Keywords<'a>) -> Option<Keywords<'a>> {
         loop {
             self.steps = self.steps.checked_sub(1)?;
-            let Some(reference) = schema.get("$ref") else { return Some(schema) };
-            schema = target(self.root, &reference.as_str()?)?;
+            let Some(reference) = schema.reference else { return Some(schema) };
+            schema = Keywords::read(self.references.target(&reference.as_str()?)?);
         }
     }
 
     /// The type of a value.
-    fn named(&mut self, schema: Json<'a>, depth: usize) -> String {
+    fn of(&mut self, schema: Json<'a>, depth: usize) -> String {
+        let resolved = self.resolved(Keywords::read(schema));
+        self.named(resolved, depth)
+    }
+
+    /// The type of a value whose schema is this, without references.
+    fn named(&mut self, schema: Option<Keywords<'a>>, depth: usize) -> String {
         let any = || "any".to_owned();
-        let Some(schema) = self.resolve(schema).filter(|_| depth < MAX_DEPTH) else { return any() };
-        if let Some(value) = schema.get("const") {
+        let Some(schema) = schema.filter(|_| depth < MAX_DEPTH) else { return any() };
+        if let Some(value) = schema.constant {
             return literal(value);
         }
-        let values: Vec<_> = schema
-            .get("enum")
-            .into_iter()
-            .flat_map(|values| values.elements())
-            .take(MAX_VALUES + 1)
-            .collect();
+        let values: Vec<_> =
+            schema.listed.into_iter().flat_map(|values| values.elements()).take(MAX_VALUES + 1).collect();
         if !values.is_empty() && values.len() <= MAX_VALUES {
             return values.into_iter().map(literal).collect::<Vec<_>>().join(" | ");
         }
-        for key in ["anyOf", "oneOf"] {
-            let branches: Vec<_> =
-                schema.get(key).into_iter().flat_map(|list| list.elements()).take(8).collect();
+        for branches in [schema.any_of, schema.one_of] {
+            let branches: Vec<_> = branches.into_iter().flat_map(|list| list.elements()).take(8).collect();
             if !branches.is_empty() {
-                let names: Vec<_> =
-                    branches.into_iter().map(|branch| self.named(branch, depth + 1)).collect();
+                let names: Vec<_> = branches.into_iter().map(|branch| self.of(branch, depth + 1)).collect();
                 return names.join(" | ");
             }
         }
-        let types = schema.get("type");
-        match types.map(|types| types.kind()) {
+        match schema.types.map(|types| types.kind()) {
             Some(Kind::Array) => {
-                let names = types.into_iter().flat_map(|types| types.elements()).take(8);
+                let names = schema.types.into_iter().flat_map(|types| types.elements()).take(8);
                 names.filter_map(|name| name.as_str()).collect::<Vec<_>>().join(" | ")
             }
             Some(Kind::String) => {
-                let name = types.and_then(|types| types.as_str()).unwrap_or_default();
+                let name = schema.types.and_then(|types| types.as_str()).unwrap_or_default();
                 match &*name {
-                    "array" => match schema.get("items") {
-                        Some(items) => format!("list of {}", self.named(items, depth + 1)),
+                    "array" => match schema.items {
+                        Some(items) => format!("list of {}", self.of(items, depth + 1)),
                         None => "list".to_owned(),
                     },
-                    "object" => self.object(schema, depth),
+                    "object" => self.object(&schema, depth),
                     name => name.to_owned(),
                 }
             }
-            _ if schema.get("properties").is_some() => self.object(schema, depth),
+            _ if schema.properties.is_some() => self.object(&schema, depth),
             _ => any(),
         }
     }
 
-    fn object(&mut self, schema: Json<'a>, depth: usize) -> String {
+    fn object(&mut self, schema: &Keywords<'a>, depth: usize) -> String {
         let members = self.members(schema, depth);
         if members.is_empty() { "object".to_owned() } else { format!("{{{}}}", members.join(", ")) }
     }

@@ -1,6 +1,6 @@
 //! Tools in words: what a client wrote as a string stays one, and a form that the answer must have becomes words.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolwire::format::{ALL, Teaching};
 
 use crate::requests::{decoded, encoded, plain, taught, taught_as, text, tools};
@@ -111,4 +111,41 @@ fn response_format_without_tools_is_kept() {
         "response_format": {"type": "json_object"}, "messages": [{"role": "user", "content": "?"}],
     });
     assert_eq!(taught(&request, "hermes")["response_format"], request["response_format"]);
+}
+
+/// A reference costs a client a few bytes, whatever it leads to.
+#[test]
+fn references_to_large_schemas_are_described_up_to_a_limit() {
+    let request = |large: usize| {
+        let place = json!({"$ref": "#/$defs/place"});
+        let properties: Map<_, _> = (0..400).map(|number| (format!("p{number}"), place.clone())).collect();
+        let schema = json!({"type": "object", "properties": properties, "$defs": {"place": {"const": "c".repeat(large)}}});
+        json!({"messages": [{"role": "user", "content": "?"}], "tools": [
+            {"type": "function", "function": {"name": "f", "parameters": schema}},
+        ]})
+    };
+    for (signatures, max_instructions) in [(true, None), (true, Some(9_000_000)), (false, Some(1))] {
+        let teaching = Teaching { signatures, max_instructions, examples: 0, ..Teaching::default() };
+        let instructions =
+            |large| content(&taught_as(&request(large), "hermes", &teaching), 0).as_str().unwrap().len();
+        assert!(instructions(200) > 60 * 200, "all are described");
+        assert!(instructions(100_000) < 5 << 20, "{signatures}");
+    }
+}
+
+/// The first of many tools are described, whichever the client allows of them.
+#[test]
+fn number_of_tools_that_fit_is_found_for_many_tools() {
+    let names: Vec<String> = (0..3000).map(|number| format!("t{number}")).collect();
+    let tool = |name: &String| json!({"type": "function", "function": {"name": name, "parameters": {}}});
+    let tools: Vec<_> = names.iter().map(tool).collect();
+    let allowed: Vec<_> =
+        names.iter().map(|name| json!({"type": "function", "function": {"name": name}})).collect();
+    let choice = json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": allowed}});
+    let request =
+        json!({"messages": [{"role": "user", "content": "?"}], "tools": tools, "tool_choice": choice});
+    let teaching = Teaching { max_instructions: Some(2000), ..Teaching::default() };
+    let body = taught_as(&request, "hermes", &teaching);
+    let shown = content(&body, 0).as_str().unwrap().matches("()").count();
+    assert!((400..700).contains(&shown), "{shown}");
 }

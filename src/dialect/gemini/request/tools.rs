@@ -1,8 +1,13 @@
 //! The tools of a request, and the choice among them.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
-use super::super::{Options, Schemas, schema::reduced};
+use super::super::{
+    Options, Schemas,
+    schema::{MAX_FOLLOWED, reduced},
+};
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
     dialect::schemas::{has_choices, of_object},
@@ -13,17 +18,20 @@ use crate::{
 pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Options) {
     // Names can only be allowed where a call is required.
     let is_limited = matches!(conversation.tool_choice, ToolChoice::Allowed { required: false, .. });
-    let callable =
-        |tool: &&Tool| !is_limited || conversation.callable_tools().any(|other| other.name == tool.name);
+    let limited = conversation.callable_tools().filter(|_| is_limited);
+    let limited: HashSet<&str> = limited.map(|tool| tool.name.as_str()).collect();
+    let callable = |tool: &&Tool| !is_limited || limited.contains(tool.name.as_str());
     let tools: Vec<&Tool> = conversation.tools.iter().filter(callable).collect();
     if tools.is_empty() && options.native_tools.is_empty() {
         return;
     }
     body.key("tools").array(|body| {
         if !tools.is_empty() {
+            let mut follows = MAX_FOLLOWED;
             body.object(|body| {
-                body.key("functionDeclarations")
-                    .array(|body| tools.iter().for_each(|tool| declaration(body, tool, options)));
+                body.key("functionDeclarations").array(|body| {
+                    tools.iter().for_each(|tool| declaration(body, tool, options, &mut follows));
+                });
             });
         }
         for name in &options.native_tools {
@@ -35,7 +43,8 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Opt
     }
 }
 
-fn declaration(body: &mut Encoder, tool: &Tool, options: &Options) {
+/// `follows` is what is left of [`MAX_FOLLOWED`].
+fn declaration(body: &mut Encoder, tool: &Tool, options: &Options, follows: &mut usize) {
     body.object(|body| {
         body.key("name").string(&tool.name);
         if !tool.description.is_empty() {
@@ -48,7 +57,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, options: &Options) {
                 let schema = parameters.view().to_value();
                 // The API has no choice among objects of arguments.
                 let schema = if has_choices(parameters.view()) { of_object(&schema) } else { schema };
-                let schema = reduced(&schema);
+                let schema = reduced(&schema, follows);
                 // An object without properties is refused; a function without parameters is not.
                 let has_properties =
                     schema.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());

@@ -1,0 +1,56 @@
+//! [`Described`]: a tool that is described, with what is worked out of its schema only once.
+
+use std::cell::{Cell, OnceCell};
+
+use super::{
+    references::References,
+    sample::{self, ReadBack},
+};
+use crate::conversation::Tool;
+
+/// Examples with different values that a tool may have.
+pub(super) const VARIANTS: usize = 2;
+
+/// A tool, and what has been worked out of its schema.
+#[derive(Debug)]
+pub(super) struct Described<'a> {
+    pub(super) tool: &'a Tool,
+    /// What is left of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), for all tools.
+    left: &'a Cell<usize>,
+    references: OnceCell<References<'a>>,
+    /// Example arguments, by variant.
+    arguments: [OnceCell<Option<String>>; VARIANTS],
+    /// The shortest description, as a signature and as a declaration.
+    shortest: [OnceCell<String>; 2],
+}
+
+impl<'a> Described<'a> {
+    pub(super) fn new(tool: &'a Tool, left: &'a Cell<usize>) -> Self {
+        let (references, arguments, shortest) = Default::default();
+        Self { tool, left, references, arguments, shortest }
+    }
+
+    /// The references of the tool's schema, and the schema itself; `null` if it has none.
+    pub(super) fn references(&self) -> &References<'a> {
+        self.references.get_or_init(|| {
+            let root = self.tool.parameters.as_ref().map(|schema| schema.view());
+            References::new(root.unwrap_or_default(), self.left)
+        })
+    }
+
+    /// [`sample::arguments`] of the tool. All calls for a tool have the same `read_back`.
+    pub(super) fn arguments(&self, read_back: ReadBack, variant: usize) -> Option<&str> {
+        let made = || {
+            let has_schema = self.tool.parameters.is_some();
+            sample::arguments(has_schema.then(|| self.references()), read_back, variant)
+        };
+        self.arguments.get(variant)?.get_or_init(made).as_deref()
+    }
+
+    /// The shortest description, which `write` writes the first time.
+    pub(super) fn shortest(&self, is_signature: bool, write: impl FnOnce() -> String) -> String {
+        let [signature, declaration] = &self.shortest;
+        let kept = if is_signature { signature } else { declaration };
+        kept.get_or_init(write).clone()
+    }
+}

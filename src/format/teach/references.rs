@@ -1,0 +1,131 @@
+//! [`References`]: the targets of the references within a tool's schema.
+//!
+//! Clients choose the schemas, and a reference costs them a few bytes. So a place that references lead through is read
+//! once, however many references there are, and what the targets hold counts against what is left for the whole
+//! request: a target is read again by all who refer to it.
+
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
+
+use crate::wire::json::Json;
+
+/// Bytes of targets that the references of a request's tools may lead to. Schemas behind further references are not
+/// known.
+pub(super) const MAX_FOLLOWED: usize = 4 << 20;
+
+/// Names in the path of a reference.
+const MAX_PATH: usize = 16;
+
+/// Follows the references within one schema.
+#[derive(Debug)]
+pub(super) struct References<'a> {
+    root: Json<'a>,
+    /// The members of each object that a reference led through, by where it is. It is filled when the first reference
+    /// is met: most schemas have none.
+    members: RefCell<HashMap<usize, Members<'a>>>,
+    /// Bytes of targets that are left.
+    left: &'a Cell<usize>,
+}
+
+type Members<'a> = HashMap<Cow<'a, str>, Json<'a>>;
+
+impl<'a> References<'a> {
+    /// Those of the schema `root`. `left` is what is left of [`MAX_FOLLOWED`].
+    pub(super) fn new(root: Json<'a>, left: &'a Cell<usize>) -> Self {
+        Self { root, members: RefCell::default(), left }
+    }
+
+    pub(super) fn root(&self) -> Json<'a> {
+        self.root
+    }
+
+    /// The target of a reference such as `#/$defs/Place`. `None` if it does not exist, or too much was read.
+    pub(super) fn target(&self, reference: &str) -> Option<Json<'a>> {
+        let path = reference.strip_prefix('#')?;
+        let mut found = self.root;
+        if !path.is_empty() {
+            let mut names = path.strip_prefix('/')?.split('/');
+            for name in names.by_ref().take(MAX_PATH) {
+                found = self.member(found, name)?;
+            }
+            if names.next().is_some() {
+                return None;
+            }
+        }
+        self.left.set(self.left.get().checked_sub(found.raw().len())?);
+        Some(found)
+    }
+
+    /// The member of `object` with this name, as a reference has it.
+    fn member(&self, object: Json<'a>, name: &str) -> Option<Json<'a>> {
+        let mut known = self.members.borrow_mut();
+        let members = known.entry(object.raw().as_ptr().addr()).or_insert_with(|| {
+            let mut members = Members::new();
+            for (key, value) in object.members() {
+                // Of several members with a key, the first counts.
+                members.entry(key).or_insert(value);
+            }
+            members
+        });
+        let name = match name.contains('~') {
+            true => Cow::Owned(name.replace("~1", "/").replace("~0", "~")),
+            false => Cow::Borrowed(name),
+        };
+        members.get(&*name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_found_by_their_path() {
+        let schema = r##"{"$defs": {"a/b": {"x": 1}, "a~1b": 2, "c": {"d": {"e": 3}}, "c": 4}, "": 5}"##;
+        let root = Json::parse(schema).unwrap();
+        let left = Cell::new(MAX_FOLLOWED);
+        let references = References::new(root, &left);
+        for (reference, expected) in [
+            ("#", Some(schema)),
+            ("#/$defs/a~1b", Some(r#"{"x": 1}"#)),
+            ("#/$defs/a~1b/x", Some("1")),
+            ("#/$defs/a~01b", Some("2")),
+            ("#/$defs/c/d/e", Some("3")),
+            ("#/", Some("5")),
+            ("#/$defs/missing", None),
+            ("#/$defs/c/d/e/f", None),
+            ("#$defs", None),
+            ("other.json#/$defs", None),
+        ] {
+            assert_eq!(references.target(reference).map(|found| found.raw()), expected, "{reference}");
+        }
+    }
+
+    /// The definitions are read once, and not at all if nothing refers to them.
+    #[test]
+    fn many_references_past_many_definitions_read_them_once() {
+        let definitions: String = (0..2000).map(|number| format!(r#""d{number}":{{}},"#)).collect();
+        let schema = format!(r#"{{"$defs":{{{definitions}"zz":{{"type":"string"}}}}}}"#);
+        let left = Cell::new(MAX_FOLLOWED);
+        let references = References::new(Json::parse(&schema).unwrap(), &left);
+        assert!(references.members.borrow().is_empty());
+        for _ in 0..500 {
+            assert_eq!(references.target("#/$defs/zz").unwrap().raw(), r#"{"type":"string"}"#);
+            assert!(references.target("#/$defs/none").is_none());
+        }
+        let read: Vec<usize> = references.members.borrow().values().map(HashMap::len).collect();
+        assert_eq!(read.iter().sum::<usize>(), 1 + 2001);
+        assert_eq!(MAX_FOLLOWED - left.get(), 500 * r#"{"type":"string"}"#.len());
+    }
+
+    #[test]
+    fn large_targets_are_followed_up_to_a_limit() {
+        let schema = format!(r##"{{"a":{{"const":"{}"}}}}"##, "x".repeat(1000));
+        let left = Cell::new(10_000);
+        let references = References::new(Json::parse(&schema).unwrap(), &left);
+        assert_eq!((0..100).filter(|_| references.target("#/a").is_some()).count(), 9);
+    }
+}
