@@ -29,6 +29,7 @@ use crate::{
     pipeline::{Pipeline, State},
     rules::Reasoning,
 };
+    store::Owner,
 
 use report::QuestionReport;
 pub(super) use report::Witness;
@@ -80,7 +81,7 @@ impl ConfiguredModels {
         })?;
         let now = service::unix_time();
         let stamp = Stamp { seed: service::seed(), created: now };
-        let (options, means) = self.learned.about(model, &conversation.model);
+        let (options, means) = self.learned.about(model, &conversation, Owner::default());
         let options = match purpose {
             Purpose::Search => options.searching(&mut conversation),
             Purpose::Vision => options.clone(),

@@ -8,7 +8,11 @@
 //! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
 //! response.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -143,7 +147,6 @@ pub(super) fn prepare<'c>(
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         learned.servers.look_at(&model.upstream);
     }
-    let (options, means) = learned.about(model, &conversation.model);
     let states = own_states(model, (states, who.caller.owner));
     if let Some(states) = &states {
         states.restore(&mut conversation);
@@ -153,6 +156,7 @@ pub(super) fn prepare<'c>(
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
+    let (options, means) = learned.about(model, &conversation, who.caller.owner);
     answering.left_out = left_out_tools(model, &conversation);
     let asked = (dialect.dialect(), body.map(|body| &**body));
     let (mut sent, left_out) = taught(model, &conversation, asked, (&means, now))?;
@@ -168,7 +172,7 @@ pub(super) fn prepare<'c>(
             Some(body) => Asked::Body(body.clone(), states.clone()),
             None => Asked::Conversation(Arc::clone(&conversation)),
         };
-        let subject = Subject::new(model, &conversation.model);
+        let subject = Subject::new(model, &conversation.model, who.caller.owner);
         let requires_call = conversation.tool_choice.requires_call();
         let asking = AskAgain::new(
             shared,
@@ -231,8 +235,13 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     if sends_server_tools(model, conversation) {
         return Ok(false);
     }
-    let tools = &conversation.tools;
-    let is_known = |name: &String| tools.iter().any(|tool| tool.name == *name);
+    let mut names = conversation.tools.iter().map(|tool| &tool.name);
+    let declared: HashSet<&String> = match &conversation.tool_choice {
+        ToolChoice::Named(name) => names.find(|known| *known == name).into_iter().collect(),
+        ToolChoice::Allowed { .. } => names.collect(),
+        _ => return Ok(false),
+    };
+    let is_known = |name: &String| declared.contains(name);
     let choice = match &conversation.tool_choice {
         ToolChoice::Named(name) if !is_known(name) => ToolChoice::Auto,
         ToolChoice::Allowed { names, required } if !names.iter().all(is_known) => {

@@ -17,6 +17,7 @@ use crate::{
     config::Config,
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
     dialect::{ClientDialect, Reader, UpstreamRequest},
+    digest::Digest,
     event::{Event, Media, Reasoning, Runner, ServerCall, Warning},
     execute::{HostedTurn, Ran, Visibility},
     failure::Failure,
@@ -25,7 +26,7 @@ use crate::{
 
 use super::{
     exchange,
-    learned::{Kind, Learned, Subject},
+    learned::{Kind, Learned, Subject, of_tools},
     turn_states::OwnStates,
 };
 
@@ -133,6 +134,8 @@ pub(super) struct AskAgain {
     /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
     /// without them.
     dropped: Vec<Kind>,
+    /// The tools of the last request that was built here.
+    tools: Option<Digest>,
     /// The model that is asked.
     subject: Subject,
     /// The response must have a call.
@@ -176,6 +179,7 @@ impl AskAgain {
             had_hosted: true,
             constrained,
             dropped: Vec::new(),
+            tools: None,
             subject,
             requires_call,
             learned,
@@ -195,7 +199,8 @@ impl AskAgain {
         let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
         conversation.turns.extend(conversed.iter().cloned());
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        let (options, left) = self.learned.about(model, &conversation.model);
+        let (options, left) = self.learned.about(model, &conversation, self.subject.owner);
+        self.tools = (!self.dropped.is_empty()).then(|| of_tools(&conversation));
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
         let mut sent = exchange::sent(model, &conversation, self.dialect.dialect(), (&means, self.now))?;
         if !repeated.is_empty() {
@@ -429,8 +434,11 @@ impl DecideHop for AskAgain {
     }
 
     fn accepted(&mut self) {
-        if !self.dropped.is_empty() {
-            self.learned.means.refused(&self.subject, &std::mem::take(&mut self.dropped));
+        if let Some(tools) = self.tools.take() {
+            self.learned.means.refused(&self.subject, &std::mem::take(&mut self.dropped), tools);
+        }
+        if let Some(kind) = self.constrained {
+            self.learned.means.accepted(&self.subject, kind);
         }
     }
 

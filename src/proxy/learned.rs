@@ -1,7 +1,10 @@
 //! [`LearnedMeans`]: which means of enforcement an upstream turned out to lack, by model.
 //!
 //! A server refuses a constraint that it does not know, or it ignores it and answers as if there were none. The first shows
-//! in the status, the second only in responses: the required call is missing, several times in a row.
+//! in the status, the second only in responses: the required call is missing, several times in a row. Either may also come from
+//! what one client sends, so [`Experience`] says for whom it counts.
+
+mod experience;
 
 use std::{
     collections::HashMap,
@@ -9,26 +12,23 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
-
+use self::experience::{Experience, News};
 use super::servers::Servers;
 use crate::{
     config::{Model, Upstream},
-    conversation::Constraint,
+    conversation::{Constraint, Conversation},
     dialect::UpstreamDialect,
+    digest::Digest,
     enforce::Means,
     event::Finish,
     observe::Metrics,
     pipeline::Tally,
     rules::Enforce,
+    store::Owner,
 };
 
 /// How long a means is not used. The server may be updated or started with other options meanwhile.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-
-/// This many constrained responses in a row without the required call show that the constraint is ignored. A single one may
-/// be an accident: the schema may be one that the server cannot enforce.
-const IGNORED_IN_A_ROW: u32 = 3;
 
 /// The most models of an upstream that are remembered. Clients may invent names.
 const MAX_MODELS: usize = 256;
@@ -41,11 +41,16 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// The settings of the upstream of `entry`, as far as its server is known, and the means that it still has for the model
-    /// requested as `asked`.
-    pub(super) fn about<'m>(&'m self, entry: &'m Model, asked: &str) -> (&'m UpstreamDialect, Means) {
+    /// The settings of the upstream of `entry`, as far as its server is known, and the means that it still has for this
+    /// request of `owner`.
+    pub(super) fn about<'m>(
+        &'m self,
+        entry: &'m Model,
+        conversation: &Conversation,
+        owner: Owner,
+    ) -> (&'m UpstreamDialect, Means) {
         let options = self.servers.options(&entry.upstream);
-        (options, self.means.left(options.side().means(), entry, asked))
+        (options, self.means.left(options.side().means(), entry, (conversation, owner)))
     }
 }
 
@@ -60,16 +65,6 @@ pub(super) struct LearnedMeans {
 #[derive(Debug, Default)]
 struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
 
-/// What was seen of one means.
-#[derive(Debug)]
-struct Experience {
-    kind: Kind,
-    /// Responses in a row that ignored it.
-    ignored: u32,
-    /// When the upstream turned out to lack it.
-    lacking: Option<Instant>,
-}
-
 /// A means of enforcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -79,9 +74,10 @@ pub(super) enum Kind {
     Prefill,
 }
 
-/// The model that a request goes to.
+/// The model that a request goes to, and whose request it is.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
+    pub(super) owner: Owner,
     upstream: Arc<Upstream>,
     /// The name that the upstream knows the model by.
     model: String,
@@ -129,9 +125,10 @@ impl Kind {
 }
 
 impl Subject {
-    /// The model of `entry` that a client requests as `asked`.
-    pub(super) fn new(entry: &Model, asked: &str) -> Self {
+    /// The model of `entry` that `owner` requests as `asked`.
+    pub(super) fn new(entry: &Model, asked: &str, owner: Owner) -> Self {
         Self {
+            owner,
             upstream: Arc::clone(&entry.upstream),
             model: entry.upstream_name(asked).to_owned(),
             entry: entry.name.clone(),
@@ -150,26 +147,29 @@ impl LearnedMeans {
         self.memory().0.remove(upstream);
     }
 
-    /// Of the `means` of the upstream of `entry`, those that the model requested as `asked` does not lack.
-    pub(super) fn left(&self, means: Means, entry: &Model, asked: &str) -> Means {
+    /// Of the `means` of the upstream of `entry`, those that it does not lack for this request.
+    fn left(&self, means: Means, entry: &Model, (conversation, owner): (&Conversation, Owner)) -> Means {
         if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;
         }
+        let model = entry.upstream_name(&conversation.model);
         self.memory()
-            .lacking(&entry.upstream.name, entry.upstream_name(asked))
+            .lacking((&entry.upstream.name, model), owner, || of_tools(conversation))
             .fold(means, |means, kind| kind.removed_from(means))
     }
 
-    /// The upstream answers once it is asked without these.
-    pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind]) {
+    /// The upstream answers once it is asked without these; `tools` are [those](of_tools) of the request.
+    pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind], tools: Digest) {
         for kind in kinds {
-            let mut is_news = false;
-            self.learn(subject, *kind, |experience| {
-                is_news = !experience.is_lacking();
-                experience.lacking = Some(Instant::now());
-            });
-            self.report(subject, *kind, Why::Refused, is_news);
+            let mut news = News::Nobody;
+            self.learn(subject, *kind, |experience| news = experience.refused(subject.owner, tools));
+            self.report(subject, *kind, Why::Refused, news);
         }
+    }
+
+    /// The upstream has accepted a request that is constrained by `kind`.
+    pub(super) fn accepted(&self, subject: &Subject, kind: Kind) {
+        self.learn(subject, kind, Experience::accepted);
     }
 
     /// A response to a request that requires a call, constrained by `kind`, is complete.
@@ -177,15 +177,12 @@ impl LearnedMeans {
         let Some(is_kept) = keeps_constraint(tally) else { return };
         // If the configuration names the means, it is used all the same.
         let may_change = subject.enforce == Enforce::Auto;
-        let mut is_lacking = false;
+        let mut news = News::Nobody;
         self.learn(subject, kind, |experience| {
-            is_lacking = experience.answered(is_kept);
-            if is_lacking && may_change {
-                experience.lacking = Some(Instant::now());
-            }
+            news = experience.answered(subject.owner, is_kept, may_change);
         });
         if !is_kept {
-            self.report(subject, kind, Why::Ignored, is_lacking);
+            self.report(subject, kind, Why::Ignored, news);
         }
     }
 
@@ -199,19 +196,21 @@ impl LearnedMeans {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts that a constraint did not work, and logs it if that `is_news`.
-    fn report(&self, subject: &Subject, kind: Kind, why: Why, is_news: bool) {
-        let Subject { upstream, model, entry, enforce } = subject;
+    /// Counts that a constraint did not work, and logs it if that is news.
+    fn report(&self, subject: &Subject, kind: Kind, why: Why, news: News) {
+        let Subject { upstream, model, entry, enforce, .. } = subject;
         let reason = match why {
             Why::Refused => "refused",
             Why::Ignored => "ignored",
         };
         self.metrics.constraint_failed(&upstream.name, entry, (kind.name(), reason));
-        if is_news {
+        if news != News::Nobody {
             let (upstream, means) = (upstream.name.as_str(), kind.name());
-            let consequence = match (enforce, why) {
-                (Enforce::Auto, _) | (_, Why::Refused) => "it is not used for an hour",
-                (_, Why::Ignored) => "it is used all the same, since `enforce` names it",
+            let consequence = match (enforce, why, news) {
+                (Enforce::Auto, _, News::All) | (_, Why::Refused, News::All) => "it is not used for an hour",
+                (_, Why::Refused, _) => "it is not used for these tools of this client for an hour",
+                (Enforce::Auto, ..) => "it is not used for this client for an hour",
+                (_, Why::Ignored, _) => "it is used all the same, since `enforce` names it",
             };
             tracing::warn!(upstream, model, means, "the upstream has {reason} a constraint; {consequence}");
         }
@@ -219,10 +218,18 @@ impl LearnedMeans {
 }
 
 impl Memory {
-    /// The means that the model's upstream lacks now.
-    fn lacking(&self, upstream: &str, model: &str) -> impl Iterator<Item = Kind> {
+    /// The means that the model's upstream lacks now for a request of `owner` with these `tools`.
+    fn lacking(
+        &self,
+        (upstream, model): (&str, &str),
+        owner: Owner,
+        tools: impl FnOnce() -> Digest,
+    ) -> impl Iterator<Item = Kind> {
         let experiences = self.0.get(upstream).and_then(|models| models.get(model));
-        let lacking = experiences.into_iter().flatten().filter(|experience| experience.is_lacking());
+        let has_refusals = experiences.into_iter().flatten().any(|experience| experience.has_refusals(owner));
+        let tools = has_refusals.then(tools);
+        let experiences = experiences.into_iter().flatten();
+        let lacking = experiences.filter(move |experience| experience.is_lacking_for(owner, tools));
         lacking.map(|experience| experience.kind)
     }
 
@@ -238,31 +245,23 @@ impl Memory {
         let experiences = models.entry(model.to_owned()).or_default();
         let known = experiences.iter().position(|experience| experience.kind == kind);
         let at = known.unwrap_or_else(|| {
-            experiences.push(Experience { kind, ignored: 0, lacking: None });
+            experiences.push(Experience::new(kind));
             experiences.len() - 1
         });
         experiences.get_mut(at)
     }
 }
 
-impl Experience {
-    /// Another response is complete. Returns whether the upstream has just turned out to lack the means; responses to
-    /// requests that were sent before it did change nothing.
-    fn answered(&mut self, is_kept: bool) -> bool {
-        if self.is_lacking() {
-            return false;
+/// The tools that may be called, and how, by which a refused request is recognised.
+pub(super) fn of_tools(conversation: &Conversation) -> Digest {
+    let mut text = format!("{:?} {}", conversation.tool_choice.requires_call(), conversation.parallel_calls);
+    for tool in conversation.callable_tools() {
+        let schema = tool.parameters.as_ref().map_or("", |schema| schema.view().raw());
+        for part in ["\0", &tool.name, "\0", if tool.strict == Some(true) { "strict" } else { "" }, schema] {
+            text.push_str(part);
         }
-        self.ignored = if is_kept { 0 } else { self.ignored + 1 };
-        let is_lacking = self.ignored == IGNORED_IN_A_ROW;
-        if is_lacking {
-            self.ignored = 0;
-        }
-        is_lacking
     }
-
-    fn is_lacking(&self) -> bool {
-        self.lacking.is_some_and(|since| since.elapsed() < REMEMBERED)
-    }
+    Digest::of(&text)
 }
 
 /// Whether the response to a request that requires a call keeps the constraint: it has a well-formed call. `None`: it does
@@ -284,40 +283,39 @@ mod tests {
         Tally { finish: Some(finish), ..Tally::default() }
     }
 
+    const CLIENTS: [Owner; 2] = [Owner([1; 32]), Owner([2; 32])];
+
     fn lacking(memory: &Memory, model: &str) -> Vec<Kind> {
-        memory.lacking("up", model).collect()
+        memory.lacking(("up", model), Owner::default(), || Digest::of("tools")).collect()
+    }
+
+    /// Makes the upstream lack it.
+    fn refuse(experience: &mut Experience) {
+        for owner in CLIENTS {
+            for name in ["a", "b", "c"] {
+                experience.refused(owner, Digest::of(name));
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn lacking_means_is_tried_again_after_an_hour() {
         let mut memory = Memory::default();
-        memory.of("up", "m", Kind::Schema).unwrap().lacking = Some(Instant::now());
+        refuse(memory.of("up", "m", Kind::Schema).unwrap());
         memory.of("up", "m", Kind::Tags).unwrap();
         assert_eq!(lacking(&memory, "m"), [Kind::Schema]);
-        assert_eq!((lacking(&memory, "n"), memory.lacking("other", "m").count()), (Vec::new(), 0));
+        assert_eq!(lacking(&memory, "n"), []);
         tokio::time::advance(REMEMBERED.checked_sub(Duration::from_millis(1)).unwrap()).await;
         assert_eq!(lacking(&memory, "m"), [Kind::Schema]);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(lacking(&memory, "m"), []);
     }
 
-    #[test]
-    fn responses_without_the_call_count_only_in_a_row() {
-        let mut memory = Memory::default();
-        let experience = memory.of("up", "m", Kind::Schema).unwrap();
-        let mut answered =
-            |is_kept: &[bool]| is_kept.iter().map(|kept| experience.answered(*kept)).collect::<Vec<_>>();
-        assert_eq!(answered(&[false, false, true, false, false]), [false; 5]);
-        assert_eq!(answered(&[false, false, false, false]), [true, false, false, true]);
-        experience.lacking = Some(Instant::now());
-        assert!(!(0..9).any(|_| experience.answered(false)), "they were asked for before");
-    }
-
     /// Invented names of models do not fill the memory, and do not displace what was learned.
     #[tokio::test(start_paused = true)]
     async fn number_of_models_is_bounded() {
         let mut memory = Memory::default();
-        memory.of("up", "m", Kind::Schema).unwrap().lacking = Some(Instant::now());
+        refuse(memory.of("up", "m", Kind::Schema).unwrap());
         for number in 0..2 * MAX_MODELS {
             memory.of("up", &format!("invented-{number}"), Kind::Schema).unwrap();
             assert!(memory.0["up"].len() <= MAX_MODELS);
@@ -325,7 +323,7 @@ mod tests {
         assert_eq!(lacking(&memory, "m"), [Kind::Schema]);
         for number in 0..2 * MAX_MODELS {
             if let Some(experience) = memory.of("up", &format!("lacking-{number}"), Kind::Schema) {
-                experience.lacking = Some(Instant::now());
+                refuse(experience);
             }
         }
         assert_eq!(memory.0["up"].len(), MAX_MODELS);

@@ -547,7 +547,7 @@ impl Service {
                 );
             }
             exchange::settle_choice(model, &mut conversation)?;
-            let (_, means) = self.learned.about(model, &conversation.model);
+            let (_, means) = self.learned.about(model, &conversation, caller.owner);
             let client = dialect.dialect();
             let sent = exchange::sent(model, &conversation, client, (&means, unix_time()))?;
             let tokens = count::tokens(&sent);

@@ -113,3 +113,41 @@ async fn response_that_needs_no_call_shows_nothing() {
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|request| request["response_format"]["type"] == "structural_tag"));
 }
+
+/// What one client sends decides nothing for others: neither schemas that the server refuses, nor responses that it cuts short.
+#[tokio::test]
+async fn one_client_does_not_switch_a_means_off_for_others() {
+    let (upstream, asked) = model(|request| match request.to_string() {
+        text if text.contains("uncompilable")
+            && (text.contains("response_format") || text.contains("\"grammar\"")) =>
+        {
+            Said::Refused("400 Bad Request", "cannot compile this schema")
+        }
+        text if text.contains("silent") => Said::text(""),
+        _ => Said::text(CALL),
+    })
+    .await;
+    let mut setup = setup(&upstream, Server::LlamaCpp, Enforce::Auto);
+    setup.keys = vec!["good-key", "evil-key", "silent-key"];
+    let proxy = setup.start().await;
+    let ask = async |key: &str, property: &str| {
+        let mut request = required(json!({}));
+        request["tools"][0]["function"]["parameters"]["properties"][property] = json!({"type": "string"});
+        let mut sent = chat_request(&proxy, request.to_string());
+        sent.headers_mut().insert("x-api-key", key.parse().unwrap());
+        let _ = Client::new().send(sent).await.unwrap().rest().await;
+        means(asked.lock().unwrap().last().unwrap())
+    };
+    for number in 0..5 {
+        ask("evil-key", &format!("uncompilable{number}")).await;
+    }
+    assert_eq!(ask("good-key", "a").await, "schema");
+    for _ in 0..5 {
+        ask("silent-key", "silent").await;
+    }
+    assert_eq!(ask("good-key", "a").await, "schema");
+    // Nor is a refused schema sent again.
+    let before = asked.lock().unwrap().len();
+    ask("evil-key", "uncompilable0").await;
+    assert_eq!(asked.lock().unwrap().len(), before + 1);
+}
