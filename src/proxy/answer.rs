@@ -239,7 +239,7 @@ impl AnswerBody {
         Poll::Ready(Some(deadline))
     }
 
-    /// Checks `total_timeout`. For while the client accepts nothing and so nothing is read from the upstream: the
+    /// Checks `total_timeout`, and whether others wait for its slot at the upstream. For while the client accepts nothing and so nothing is read from the upstream: the
     /// upstream's silence does not count then, but the limit of the whole response applies.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
@@ -247,10 +247,12 @@ impl AnswerBody {
             let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
             this.flow.fail_for_good(failure);
         }
+        this.flow.poll_unread(cx);
     }
 
     /// Waits until there are bytes for the client, see [`AnswerBody::take`]. `false`: the body has ended.
     pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        self.as_mut().project().flow.is_read();
         loop {
             self.as_mut().project().flow.write_failure();
             let waiting = self.flow.has_output();

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::{
     count, exchange,
     learned::Learned,
+    permits::Claimant,
     service,
     upstream::{Admission, BodyRead, Client, Opened},
 };
@@ -28,8 +29,8 @@ use crate::{
     failure::{self, Failure, Kind},
     pipeline::{Pipeline, State},
     rules::Reasoning,
-};
     store::Owner,
+};
 
 use report::QuestionReport;
 pub(super) use report::Witness;
@@ -103,8 +104,10 @@ impl ConfiguredModels {
         pipeline.expect_prefill(request.prefill.clone());
         pipeline.expect_key(request.key.clone());
         let client = client.traced(report.context());
-        let opened =
-            Arc::clone(&client).open(request, Admission::New).await.map_err(|error| error.failure)?;
+        let opened = Arc::clone(&client)
+            .open(request, Admission::New(Claimant::Own))
+            .await
+            .map_err(|error| error.failure)?;
         report.answered(input);
         let mut out = BytesMut::new();
         let read = read(opened, &mut pipeline, &mut out, &client).await;

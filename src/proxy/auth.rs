@@ -18,6 +18,7 @@ use secrecy::ExposeSecret;
 use self::watch::Watch;
 use super::{
     limits::{Account, Ledger},
+    permits::Claimant,
     tries::WrongKeys,
 };
 use crate::{
@@ -42,9 +43,20 @@ pub(super) struct Caller {
     pub(super) owner: Owner,
     /// `None`: the key has no name.
     pub(super) account: Option<Arc<Account>>,
+    /// Where the request comes from, if it is a request.
+    pub(super) peer: Option<IpAddr>,
 }
 
 impl Caller {
+    /// For whom a place at an upstream is taken.
+    pub(super) fn claimant(&self) -> Claimant {
+        match self.peer {
+            _ if self.owner != Owner::default() => Claimant::Key(self.owner),
+            Some(peer) => Claimant::Peer(peer),
+            None => Claimant::Own,
+        }
+    }
+
     /// How events name it: by its name, or by a short mark that reveals nothing of its key. `None`: it needs no key.
     pub(super) fn label(&self) -> Option<String> {
         let name = self.account.as_ref().map(|account| account.name().to_string());
@@ -196,7 +208,7 @@ impl Keys {
         let grant = config.keys.iter().chain(saved).find(|key| key.name == name).map(|key| key.grant.clone());
         drop(entries);
         let account = self.shared.ledger.account(name, &grant.unwrap_or_default(), now);
-        Caller { owner: owner_of_name(name), account: Some(account) }
+        Caller { owner: owner_of_name(name), account: Some(account), peer: None }
     }
 
     /// The clients with names.
@@ -246,12 +258,12 @@ impl Shared {
         let mut ring = HashMap::new();
         for key in &config.api_keys {
             let digest = KeyDigest::of(key.expose_secret().as_bytes());
-            let caller = Caller { owner: digest.owner(), account: None };
+            let caller = Caller { owner: digest.owner(), account: None, peer: None };
             ring.insert(digest, Holder { caller, expires: None, is_revoked: false });
         }
         for key in &named {
             let account = self.ledger.account(&key.name, &key.grant, now);
-            let caller = Caller { owner: key.owner(), account: Some(account) };
+            let caller = Caller { owner: key.owner(), account: Some(account), peer: None };
             let holder = Holder { caller, expires: key.expires, is_revoked: key.is_revoked() };
             // Of two entries with the same key the first holds.
             ring.entry(key.digest).or_insert(holder);

@@ -249,6 +249,17 @@ impl Service {
         &self.config.limits
     }
 
+    /// Whether a request waits for a place at an upstream.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.clients.values().any(|client| client.queue().is_waited_in())
+    }
+
+    /// How long a client may read nothing while others wait for a place at an upstream.
+    pub(super) fn patience(&self) -> std::time::Duration {
+        let patience = self.clients.values().map(|client| client.queue().patience()).min();
+        patience.unwrap_or(self.limits().write_timeout)
+    }
+
     /// Counts a connection or HTTP/2 stream that is closed because the client read nothing for too long.
     pub(super) fn client_stalled(&self) {
         self.metrics.client_stalled();
@@ -409,7 +420,7 @@ impl Service {
             return Err(method_not_allowed((&route, dialect), &head.method, access));
         }
         let client = match self.identify(is_open, (&route, &head), peer, &mut access).await {
-            Ok(client) => client,
+            Ok(client) => Caller { peer: Some(peer), ..client },
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         // hyper moves the future of a request several times. It stays small since those of the routes are on the heap.
@@ -611,7 +622,7 @@ impl Service {
         let client = client.traced(access.pass(&model.name, upstream).as_ref());
         let (begun, mut cut) = (tokio::time::Instant::now(), pin!(self.drain.when_cut()));
         let passed = tokio::select! {
-            passed = client.pass(request) => passed,
+            passed = client.pass(request, caller.claimant()) => passed,
             () = &mut cut => Err(drain::refusal()),
         };
         // The upstream has the request now.

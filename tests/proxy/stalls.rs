@@ -118,6 +118,50 @@ async fn http2_stream_with_a_closed_window_is_reset_alone() {
     }
 }
 
+/// How long requests wait for a place: twice as long as a client that reads nothing keeps one from them.
+const WAIT: Duration = Duration::from_secs(6);
+
+/// An upstream with two places, and clients that are cut off by no timeout.
+async fn with_two_places() -> Proxy {
+    let (upstream, _) = flooding().await;
+    let mut setup = Setup::new(upstream.address);
+    setup.upstream.queue.max_concurrent = 2;
+    setup.upstream.queue.wait_timeout = WAIT;
+    setup.start().await
+}
+
+#[tokio::test]
+async fn clients_that_read_nothing_give_up_their_places_to_those_who_wait() {
+    let proxy = with_two_places().await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = Raw::connect_narrow(&proxy).await;
+        client.send(post(STREAM, "")).await;
+        clients.push(client);
+    }
+    let client = Client::new();
+    for _ in 0..2 {
+        let mut served = client.chat(&proxy, STREAM).await;
+        assert_eq!(served.status(), 200);
+        served.until("xxx").await;
+    }
+}
+
+#[tokio::test]
+async fn http2_streams_that_are_not_read_give_up_their_places_to_those_who_wait() {
+    let proxy = with_two_places().await;
+    let stalled = Client::http2();
+    let mut replies = Vec::new();
+    for _ in 0..2 {
+        let mut reply = stalled.chat(&proxy, STREAM).await;
+        reply.until("xxx").await;
+        replies.push(reply);
+    }
+    let mut served = Client::new().chat(&proxy, STREAM).await;
+    assert_eq!(served.status(), 200);
+    served.until("xxx").await;
+}
+
 #[tokio::test]
 async fn http2_connection_that_stops_reading_is_closed() {
     let (upstream, gone) = flooding().await;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use tokio::time::{Sleep, sleep};
 
 use crate::{
     dialect::UpstreamRequest,
@@ -25,7 +26,7 @@ use super::{
         failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         limits::Allowance,
-        permits::Permit,
+        permits::{Claimant, Permit},
         report::ExchangeReport,
         service::unix_time,
         stored::ResponseKeeper,
@@ -119,6 +120,10 @@ pub(super) struct ExchangeState {
     pub(super) failure_written: bool,
     /// The slot at the upstream, held until the client has read everything.
     permit: Option<Permit>,
+    /// Whose request it is.
+    claimant: Claimant,
+    /// Runs while the client does not read.
+    unread: Option<Pin<Box<Sleep>>>,
     /// The memory of the request's body. Released when the upstream answers, since it has the request then.
     memory: Option<Reservation>,
     /// The connection was closed because the client accepted nothing.
@@ -178,6 +183,8 @@ impl ExchangeState {
             is_filler: false,
             failure_written: false,
             permit: None,
+            claimant: Claimant::Own,
+            unread: None,
             memory: Some(memory),
             is_stalled: false,
             has_run_tools: false,
@@ -322,6 +329,9 @@ impl ExchangeState {
             Ok(Opened { head, body, permit }) => {
                 if let Some(watch) = &mut self.watch {
                     watch.answered(head.status, &head.headers, after);
+                }
+                if let Some(permit) = &permit {
+                    self.claimant = permit.claimant();
                 }
                 self.permit = permit;
                 self.is_answered = true;
@@ -508,7 +518,7 @@ impl ExchangeState {
         self.pipeline.resume(reader, &mut self.out);
         self.pipeline.expect_prefill(request.prefill.clone());
         self.pipeline.expect_key(request.key.clone());
-        let opening = client.open(request, Admission::Again(self.permit.take()));
+        let opening = client.open(request, Admission::Again(self.permit.take(), self.claimant));
         self.stage = Stage::Opening(Box::pin(opening));
     }
 
@@ -532,7 +542,8 @@ impl ExchangeState {
                 self.pipeline.expect_prefill(request.prefill.clone());
                 self.pipeline.expect_key(request.key.clone());
                 let context = self.access.asked_otherwise(kind_name(refusal.kind()));
-                let opening = self.client.traced(context).open(request, Admission::Again(None));
+                let opening =
+                    self.client.traced(context).open(request, Admission::Again(None, self.claimant));
                 self.stage = Stage::Opening(Box::pin(opening));
             }
             Err(failure) => self.fail(failure),
@@ -550,6 +561,41 @@ impl ExchangeState {
     pub(super) fn fail_for_good(&mut self, failure: Failure) {
         self.pipeline.fail(failure, &mut self.out);
         self.stage = Stage::Over;
+    }
+
+    /// To be called while the client does not read: others may wait for the slot at the upstream. Then the response ends, since the
+    /// upstream has to be rid of it before it gets another one.
+    pub(super) fn poll_unread(&mut self, cx: &mut Context<'_>) {
+        if !self.is_open() {
+            // The upstream is done with it.
+            self.permit = None;
+        }
+        let Some(permit) = &self.permit else { return };
+        let patience = permit.patience();
+        let unread = self.unread.get_or_insert_with(|| Box::pin(sleep(patience)));
+        while unread.as_mut().poll(cx).is_ready() {
+            if permit.is_wanted() {
+                let upstream = self.client.upstream().name.as_str();
+                tracing::warn!(
+                    upstream,
+                    "a response ends, since its client has not read it for {patience:?} and others wait for a place at the upstream"
+                );
+                let message = format!(
+                    "the response was not read for {patience:?} while others waited for the upstream"
+                );
+                self.fail_for_good(Failure::new(Kind::Overloaded, message));
+                self.permit = None;
+                return;
+            }
+            unread.as_mut().reset(tokio::time::Instant::now() + patience);
+        }
+    }
+
+    /// The client reads.
+    pub(super) fn is_read(&mut self) {
+        if self.unread.is_some() {
+            self.unread = None;
+        }
     }
 
     /// Why the response fails, if it does.

@@ -19,6 +19,7 @@ use crate::{
         budget::{Budget, Reservation},
         drain::Drain,
         hops::{Continuation, DecideHop, Deciding, NextHop},
+        permits::Claimant,
         upstream::{
             Client,
             tests::{Asked, Server, client, upstream},
@@ -104,7 +105,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         client: Arc::clone(client),
         begun: std::time::Instant::now(),
         attempt: Some(Attempt::untraced(true)),
-        stage: Stage::Opening(Arc::clone(client).begin(request()).await),
+        stage: Stage::Opening(Arc::clone(client).begin(request(), Claimant::Own).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
         store: None,
         keeper: None,

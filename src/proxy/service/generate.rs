@@ -342,7 +342,7 @@ impl Service {
                 let context = attempt.as_ref().and_then(Attempt::context);
                 let opening: upstream::Opening = match made {
                     Some(body) => Box::pin(ready(Ok(client.made(body)))),
-                    None => client.traced(context).begin(request).await,
+                    None => client.traced(context).begin(request, caller.claimant()).await,
                 };
                 let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
                 (opening, exchange::pipeline((model, &rules), dialect, &conversation, &answering))

@@ -62,7 +62,7 @@ pub(super) use self::{
 };
 use super::{
     betas::Betas,
-    permits::{Permit, Queue},
+    permits::{Claimant, Permit, Queue},
     retry_after,
 };
 use crate::{
@@ -140,9 +140,9 @@ pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>>
 #[derive(Debug)]
 pub(super) enum Admission {
     /// It is the first of its response.
-    New,
+    New(Claimant),
     /// It is another hop of its response, which may still have its permit.
-    Again(Option<Permit>),
+    Again(Option<Permit>, Claimant),
 }
 
 /// A request that is sent as it is.
@@ -323,8 +323,8 @@ impl Client {
 
     /// Starts a request and does what can be done without waiting, which is mostly to send it. The returned future does
     /// the rest, as [`Client::open`] does.
-    pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest) -> Opening {
-        let mut opening: Opening = Box::pin(self.open(asked, Admission::New));
+    pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest, claimant: Claimant) -> Opening {
+        let mut opening: Opening = Box::pin(self.open(asked, Admission::New(claimant)));
         match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
             Poll::Ready(opened) => Box::pin(ready(opened)),
             Poll::Pending => opening,
@@ -341,9 +341,9 @@ impl Client {
         admission: Admission,
     ) -> Result<Opened, OpenError> {
         let permit = match admission {
-            Admission::New => self.queue.enter().await?,
-            Admission::Again(Some(permit)) => permit,
-            Admission::Again(None) => self.queue.enter_again().await?,
+            Admission::New(claimant) => self.queue.enter(claimant).await?,
+            Admission::Again(Some(permit), _) => permit,
+            Admission::Again(None, claimant) => self.queue.enter_again(claimant).await?,
         };
         let limit = self.upstream.timeouts.first_headers(asked.stream);
         let (head, body) = self.authorized(asked, limit).await?;
@@ -360,9 +360,9 @@ impl Client {
     ///
     /// # Errors
     /// Whatever keeps a response from beginning.
-    pub(super) async fn pass(&self, asked: RawRequest) -> Result<Opened, Failure> {
+    pub(super) async fn pass(&self, asked: RawRequest, claimant: Claimant) -> Result<Opened, Failure> {
         let RawRequest { method, path, headers: given, body } = asked;
-        let permit = self.queue.enter().await?;
+        let permit = self.queue.enter(claimant).await?;
         let mut headers = self.target.request.headers().clone();
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));

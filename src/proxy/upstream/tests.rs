@@ -176,7 +176,7 @@ async fn open(client: &Arc<Client>) -> Result<Opened, Failure> {
         prefill: None,
         key: None,
     };
-    client.clone().open(asked, Admission::New).await.map_err(|unopened| unopened.failure)
+    client.clone().open(asked, Admission::New(Claimant::Own)).await.map_err(|unopened| unopened.failure)
 }
 
 /// Sends one request and returns the body of the response.
@@ -622,7 +622,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
         prefill: None,
         key: None,
     };
-    let failure = client.clone().open(large, Admission::New).await.unwrap_err().failure;
+    let failure = client.clone().open(large, Admission::New(Claimant::Own)).await.unwrap_err().failure;
     assert_eq!(failure.status(), 413, "{failure}");
     assert!(failure.message().contains("too much"), "{failure}");
 }

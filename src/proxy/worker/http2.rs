@@ -2,7 +2,8 @@
 //!
 //! hyper runs each stream as a task of its own. The task waits for the handler, for the next bytes of the response, or for
 //! the client to read the last ones. The first two pass through our code, which notes them ([`Waits`]); a task that waits
-//! and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset. A client that
+//! and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset; earlier if requests wait
+//! for an upstream meanwhile. A client that
 //! reads nothing of any stream is noticed at the socket ([`ClientSocket`](super::client_socket::ClientSocket)).
 
 use std::{
@@ -215,9 +216,16 @@ where
     fn execute(&self, future: F) {
         let Some(streams) = self.0.upgrade() else { return };
         streams.begun.fetch_add(1, Ordering::Relaxed);
-        let stall = Stall::new(streams.service.get().limits().write_timeout);
+        let current = streams.service.get();
+        let (stall, patience) = (Stall::new(current.limits().write_timeout), Stall::new(current.patience()));
         let (service, is_stalled) = (Arc::clone(&streams.service), Arc::clone(&streams.is_stalled));
-        streams.tasks().spawn(Stream { future: Some(Box::pin(future)), stall, service, is_stalled });
+        streams.tasks().spawn(Stream {
+            future: Some(Box::pin(future)),
+            stall,
+            patience,
+            service,
+            is_stalled,
+        });
     }
 }
 
@@ -226,6 +234,8 @@ struct Stream<F> {
     /// `None`: the task has ended.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
+    /// As `stall`, while requests wait for an upstream.
+    patience: Stall,
     service: Arc<CurrentService>,
     /// The client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
@@ -244,9 +254,10 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
         }
         if WAITS.get() == Waits::Service {
             this.stall.end();
+            this.patience.end();
             return Poll::Pending;
         }
-        if this.stall.poll_expired(cx).is_ready() {
+        if this.stall.poll_expired(cx).is_ready() || this.is_waited_for(cx) {
             this.service.get().client_stalled();
             this.end(true);
             return Poll::Ready(());
@@ -256,6 +267,19 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
 }
 
 impl<F> Stream<F> {
+    /// Whether the client has read nothing for so long that a place at an upstream should not be kept for it.
+    fn is_waited_for(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.patience.poll_expired(cx).is_ready() {
+            if self.service.get().is_waited_for() {
+                tracing::warn!(
+                    "a stream ends, since its client does not read it and others wait for an upstream"
+                );
+                return true;
+            }
+        }
+        false
+    }
+
     /// Drops the task's future, which resets the stream unless it has ended.
     fn end(&mut self, is_stalled: bool) {
         WAITS.set(if is_stalled { Waits::Nothing } else { Waits::Client });
