@@ -41,6 +41,17 @@ pub trait StreamForm {
     fn take_response(&mut self) -> Option<String> {
         None
     }
+
+    /// From now on, what is large is only written when [`StreamForm::pour`] asks for it.
+    fn write_in_pieces(&mut self) {}
+
+    /// Whether something is to be written yet. Whatever is written meanwhile comes behind it.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Writes as much of that as makes `out` `upto` bytes long.
+    fn pour(&mut self, _out: &mut BytesMut, _upto: usize) {}
 }
 
 /// A response as one object.
@@ -104,6 +115,28 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         match &mut self.0 {
             Form::Stream(stream) => stream.take_response(),
             Form::Whole(whole) => whole.take_response(),
+        }
+    }
+
+    /// From now on, what is large is only written when [`ResponseWriter::pour`] asks for it.
+    pub(crate) fn write_in_pieces(&mut self) {
+        if let Form::Stream(stream) = &mut self.0 {
+            stream.write_in_pieces();
+        }
+    }
+
+    /// Whether something is to be written yet.
+    pub(crate) fn has_more(&self) -> bool {
+        match &self.0 {
+            Form::Stream(stream) => stream.has_more(),
+            Form::Whole(_) => false,
+        }
+    }
+
+    /// Writes as much of that as makes `out` `upto` bytes long.
+    pub(crate) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
+        if let Form::Stream(stream) = &mut self.0 {
+            stream.pour(out, upto);
         }
     }
 

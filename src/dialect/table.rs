@@ -208,6 +208,27 @@ macro_rules! dialects {
                 }
             }
 
+            /// From now on, what is large is only written when `pour` asks for it.
+            pub(crate) fn write_in_pieces(&mut self) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::write_in_pieces(writer),)?)*
+                }
+            }
+
+            /// Whether something is to be written yet.
+            pub(crate) fn has_more(&self) -> bool {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::has_more(writer),)?)*
+                }
+            }
+
+            /// Writes as much of that as makes `out` `upto` bytes long.
+            pub(crate) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::pour(writer, out, upto),)?)*
+                }
+            }
+
             /// Bytes of the response that are kept until its end.
             pub(crate) fn kept(&self) -> usize {
                 match self {

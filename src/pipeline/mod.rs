@@ -385,9 +385,26 @@ impl Pipeline {
         }
     }
 
+    /// From now on, large events are only written when [`Pipeline::pour`] asks for them: they repeat what was sent, and together
+    /// would take many times the memory of the response. Without this, all is written at once.
+    pub fn write_in_pieces(&mut self) {
+        self.stages.writer.write_in_pieces();
+    }
+
+    /// Whether [`Pipeline::pour`] has something to write.
+    pub fn has_more(&self) -> bool {
+        self.stages.writer.has_more()
+    }
+
+    /// Writes as much of what waits as makes `out` `upto` bytes long.
+    pub fn pour(&mut self, out: &mut BytesMut, upto: usize) {
+        self.stages.writer.pour(out, upto);
+    }
+
     /// Writes a keep-alive for a silent stream.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
-        if matches!(self.state, State::Open | State::HopEnded) {
+        // What waits to be written is a sign of life, too, and this could come into the middle of an event.
+        if matches!(self.state, State::Open | State::HopEnded) && !self.has_more() {
             self.stages.writer.keep_alive(out);
         }
     }

@@ -254,7 +254,9 @@ impl AnswerBody {
     pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.as_mut().project().flow.is_read();
         loop {
-            self.as_mut().project().flow.write_failure();
+            let flow = self.as_mut().project().flow;
+            flow.write_failure();
+            flow.pour();
             let waiting = self.flow.has_output();
             let is_full = self.flow.out.len() >= MAX_BYTES;
             if waiting && (!self.flow.is_open() || self.flow.is_drained() || is_full) {

@@ -261,3 +261,50 @@ async fn left_out_tools_are_named_in_metadata() {
     assert_eq!(asked[0]["tools"].as_array().unwrap().len(), 1);
     assert_eq!(asked[0]["tools"][0]["function"]["name"], "n__f");
 }
+
+/// The last events repeat a long text. They are written in pieces, and are whole all the same, as is what is stored.
+#[tokio::test]
+async fn last_events_of_a_long_stream_are_whole() {
+    const PIECES: usize = 40;
+    let piece = "a long \"text\" ".repeat(1000);
+    let text = piece.clone();
+    let upstream = Upstream::start(move |mut exchange: Exchange| {
+        let piece = text.clone();
+        async move {
+            exchange.begin().await;
+            for _ in 0..PIECES {
+                exchange.piece(crate::support::upstream::text(&piece)).await;
+            }
+            exchange.finished().await
+        }
+    })
+    .await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let reply = send(
+        &proxy,
+        Method::POST,
+        "/v1/responses",
+        "key",
+        &json!({"model": "m", "stream": true, "input": "?"}),
+    )
+    .await;
+    let stream = reply.rest().await;
+    let events: Vec<Value> = stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    for (at, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], at);
+    }
+    let whole = piece.repeat(PIECES);
+    let [.., text, part, item, completed] = &events[..] else { panic!("too few events") };
+    assert_eq!((&text["type"], &text["text"]), (&json!("response.output_text.done"), &json!(whole)));
+    assert_eq!(part["part"]["text"], whole);
+    assert_eq!(item["item"]["content"][0]["text"], whole);
+    assert_eq!(completed["type"], "response.completed");
+    assert_eq!(completed["response"]["output"][0]["content"][0]["text"], whole);
+    let id = completed["response"]["id"].as_str().unwrap();
+    let stored = send(&proxy, Method::GET, &format!("/v1/responses/{id}"), "key", &Value::Null).await;
+    assert_eq!(stored.json().await["output"][0]["content"][0]["text"], whole);
+}

@@ -22,8 +22,9 @@ use support::{
     upstream::Speech,
 };
 use toolwire::{
+    dialect::ClientDialect,
     format,
-    pipeline::State,
+    pipeline::{Pipeline, State},
     rules::{ArgumentDelivery, Detect, Rules},
 };
 
@@ -151,4 +152,48 @@ fn waiting_native_call_holds_its_arguments() {
         let heap = heap(&exchange, beginning.as_bytes(), rest.as_bytes());
         holds(&format!("native, pieces of {size}"), heap, 1.0, 2.2);
     }
+}
+
+/// Takes what the pipeline has written as a client does that reads, and compares it with `expected`.
+fn read(pipeline: &mut Pipeline, out: &mut BytesMut, expected: &mut &[u8]) {
+    loop {
+        pipeline.pour(out, 32 << 10);
+        if out.is_empty() {
+            return;
+        }
+        let (written, rest) = expected.split_at(out.len());
+        assert!(*out == *written, "the events are those that are written at once");
+        *expected = rest;
+        out.clear();
+    }
+}
+
+/// The last events of a stream of Responses repeat all of it four times.
+#[test]
+fn last_events_of_responses_are_written_from_one_copy() {
+    const WHOLE: usize = 10 * SIZE;
+    let exchange = exchange(Detect::Auto, ArgumentDelivery::Stream);
+    let exchange = Exchange { client: ClientDialect::Responses, ..exchange };
+    let text = "line \"of\" text. ".repeat(WHOLE / 18 + 1);
+    let stream = Speech::Chat.says(&pieces(&text, 4 << 10), "stop");
+    let mut expected = BytesMut::new();
+    let mut at_once = exchange.pipeline();
+    at_once.push(&stream, &mut expected);
+    at_once.finish(&mut expected);
+    assert!(expected.len() > 5 * WHOLE);
+    let mut pipeline = exchange.pipeline();
+    pipeline.write_in_pieces();
+    let mut expected = &expected[..];
+    let measured = measure(|| {
+        let mut out = BytesMut::new();
+        for piece in stream.chunks(16 << 10) {
+            pipeline.push(piece, &mut out);
+            read(&mut pipeline, &mut out, &mut expected);
+        }
+        pipeline.finish(&mut out);
+        read(&mut pipeline, &mut out, &mut expected);
+    });
+    assert_eq!((pipeline.state(), expected.len()), (State::Done, 0));
+    let (most, size) = (measured.bytes_max, WHOLE as f64);
+    assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
 }

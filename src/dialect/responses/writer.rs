@@ -15,10 +15,15 @@ mod events;
 mod hosted;
 mod item;
 mod response;
+mod rope;
 
 use bytes::BytesMut;
 
-use self::{assembly::Assembly, events::Events};
+use self::{
+    assembly::Assembly,
+    events::Events,
+    rope::{Pending, Rope},
+};
 use super::error_body;
 use crate::{
     dialect::{Answering, ResponseWriter, StreamForm, WholeForm},
@@ -35,26 +40,45 @@ pub struct Stream {
     assembly: Assembly,
     /// The number of the next event.
     sequence: u64,
+    /// What is written later; `None`: all is written at once.
+    pending: Option<Pending>,
     /// The whole response at its end, if it is to be stored.
-    response: Option<String>,
+    response: Option<Rope>,
 }
 
 impl StreamForm for Stream {
     fn new(answering: &Answering) -> Self {
-        Self { assembly: Assembly::new(answering), sequence: 0, response: None }
+        Self { assembly: Assembly::new(answering), sequence: 0, pending: None, response: None }
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
-        self.assembly.event(event, &mut Events::written(out, &mut self.sequence));
+        let Self { assembly, sequence, pending, .. } = self;
+        assembly.event(event, &mut Events::written(out, sequence, pending.as_mut()));
     }
 
     fn finish(&mut self, out: &mut BytesMut) {
-        let response = self.assembly.finish(&mut Events::written(out, &mut self.sequence));
+        let Self { assembly, sequence, pending, .. } = self;
+        let response = assembly.finish(&mut Events::written(out, sequence, pending.as_mut()));
         self.response = Some(response).filter(|_| self.assembly.is_stored());
     }
 
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
-        self.assembly.fail(failure, &mut Events::written(out, &mut self.sequence));
+        let Self { assembly, sequence, pending, .. } = self;
+        assembly.fail(failure, &mut Events::written(out, sequence, pending.as_mut()));
+    }
+
+    fn write_in_pieces(&mut self) {
+        self.pending.get_or_insert_default();
+    }
+
+    fn has_more(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| !pending.is_empty())
+    }
+
+    fn pour(&mut self, out: &mut BytesMut, upto: usize) {
+        if let Some(pending) = &mut self.pending {
+            pending.pour(out, upto);
+        }
     }
 
     /// A comment: openai-node fails on events that it does not know.
@@ -67,7 +91,7 @@ impl StreamForm for Stream {
     }
 
     fn take_response(&mut self) -> Option<String> {
-        self.response.take()
+        self.response.take().map(|response| response.to_text())
     }
 }
 
@@ -76,7 +100,7 @@ impl StreamForm for Stream {
 pub struct Whole {
     assembly: Assembly,
     /// The whole response at its end, if it is to be stored.
-    response: Option<String>,
+    response: Option<Rope>,
 }
 
 impl WholeForm for Whole {
@@ -90,7 +114,8 @@ impl WholeForm for Whole {
 
     fn finish(&mut self, out: &mut BytesMut) {
         let response = self.assembly.finish(&mut Events::Unwritten);
-        out.extend_from_slice(response.as_bytes());
+        out.reserve(response.len());
+        response.pieces().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
         self.response = Some(response).filter(|_| self.assembly.is_stored());
     }
 
@@ -103,6 +128,6 @@ impl WholeForm for Whole {
     }
 
     fn take_response(&mut self) -> Option<String> {
-        self.response.take()
+        self.response.take().map(|response| response.to_text())
     }
 }

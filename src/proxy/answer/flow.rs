@@ -222,7 +222,14 @@ impl ExchangeState {
 
     /// Whether the client's connection has taken everything.
     pub(super) fn is_flushed(&self) -> bool {
-        self.out.is_empty() && (self.failure_written || self.failure().is_none())
+        self.out.is_empty() && !self.pipeline.has_more() && (self.failure_written || self.failure().is_none())
+    }
+
+    /// Writes more of what waits to be written, if the client has room for it.
+    pub(super) fn pour(&mut self) {
+        if self.pipeline.has_more() {
+            self.pipeline.pour(&mut self.out, MAX_BYTES);
+        }
     }
 
     /// Takes the next step with the upstream.

@@ -349,6 +349,7 @@ impl Service {
             }
         };
         let mut pipeline = pipeline.redacting(self.redactor.clone());
+        pipeline.write_in_pieces();
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key.filter(|_| !is_command));
         pipeline.leaves_out(&left_out);

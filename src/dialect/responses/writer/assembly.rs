@@ -7,6 +7,7 @@ use super::{
     hosted::{Hosted, Key, Kind, Outcome},
     item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
     response::{Head, Status, code},
+    rope::Rope,
 };
 use crate::{
     conversation::Namespaced,
@@ -21,7 +22,7 @@ pub(super) struct Assembly {
     head: Head,
     begun: bool,
     /// The items in order, as JSON texts; `None` while one is open.
-    items: Vec<Option<String>>,
+    items: Vec<Option<Rope>>,
     /// The open message or reasoning.
     open: Option<Open>,
     /// The calls that have not ended.
@@ -122,11 +123,11 @@ impl Assembly {
     }
 
     /// Ends the response, and writes its last event. Returns the whole response as JSON text.
-    pub(super) fn finish(&mut self, events: &mut Events<'_>) -> String {
+    pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
         self.begin(events);
         let status = Status::Ended(self.finish);
         let response = self.response(status);
-        events.put(&format!("response.{}", status.word()), &["\"response\":", &response]);
+        events.put_rope(&format!("response.{}", status.word()), &["\"response\":"], &response, "");
         response
     }
 
@@ -141,11 +142,11 @@ impl Assembly {
         let members = format!("\"code\":{code},\"message\":{message},\"param\":{param}");
         events.put("error", &[&members, ",\"error\":{\"type\":\"server_error\",", &members, "}"]);
         let response = self.response(Status::Failed(failure));
-        events.put("response.failed", &["\"response\":", &response]);
+        events.put_rope("response.failed", &["\"response\":"], &response, "");
     }
 
-    fn response(&self, status: Status<'_>) -> String {
-        let items = self.items.iter().filter_map(Option::as_deref);
+    fn response(&self, status: Status<'_>) -> Rope {
+        let items = self.items.iter().filter_map(Option::as_ref);
         self.head.object(status, items, self.usage.as_deref(), &self.warnings)
     }
 
@@ -156,7 +157,7 @@ impl Assembly {
         }
         let response = self.response(Status::InProgress);
         for kind in ["response.created", "response.in_progress"] {
-            events.put(kind, &["\"response\":", &response]);
+            events.put_rope(kind, &["\"response\":"], &response, "");
         }
     }
 
@@ -180,7 +181,7 @@ impl Assembly {
     }
 
     /// An item is done.
-    fn done(&mut self, (place, item): (Place, String), events: &mut Events<'_>) {
+    fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
         // Its texts were counted when they came.
         self.kept += ITEM;

@@ -2,6 +2,8 @@
 
 use bytes::{BufMut, BytesMut};
 
+use super::rope::{Pending, Rope};
+
 /// Where the events of a response go.
 #[derive(Debug)]
 pub(super) enum Events<'o> {
@@ -11,6 +13,8 @@ pub(super) enum Events<'o> {
         out: &'o mut BytesMut,
         /// The number of the next event.
         sequence: &'o mut u64,
+        /// What is written later; `None`: all is written at once.
+        pending: Option<&'o mut Pending>,
     },
     /// Nowhere: the response is not streamed.
     Unwritten,
@@ -18,36 +22,75 @@ pub(super) enum Events<'o> {
 
 impl<'o> Events<'o> {
     /// To the client, from number `sequence` on.
-    pub(super) fn written(out: &'o mut BytesMut, sequence: &'o mut u64) -> Self {
-        Self::Written { out, sequence }
+    pub(super) fn written(
+        out: &'o mut BytesMut,
+        sequence: &'o mut u64,
+        pending: Option<&'o mut Pending>,
+    ) -> Self {
+        Self::Written { out, sequence, pending }
     }
 
     /// Writes an event of this type; `members` are its other members as JSON text.
     pub(super) fn put(&mut self, kind: &str, members: &[&str]) {
-        let Self::Written { out, .. } = self else { return };
-        for part in ["event: ", kind, "\ndata: {\"type\":\"", kind, "\","] {
-            out.put_slice(part.as_bytes());
+        self.begin(kind);
+        self.text(members);
+        self.end("");
+    }
+
+    /// As [`Events::put`], with a text between `before` and `behind` that may be large.
+    pub(super) fn put_rope(&mut self, kind: &str, before: &[&str], rope: &Rope, behind: &str) {
+        self.begin(kind);
+        self.text(before);
+        match self {
+            Self::Written { pending: Some(pending), .. } if rope.is_large() || !pending.is_empty() => {
+                pending.append(rope);
+            }
+            Self::Written { out, .. } => rope.pieces().for_each(|piece| out.put_slice(piece.as_bytes())),
+            Self::Unwritten => {}
         }
-        members.iter().for_each(|part| out.put_slice(part.as_bytes()));
-        self.end(b"");
+        self.end(behind);
     }
 
     /// Writes a delta: `prefix`, as made by [`delta_prefix`], and the escaped text.
-    pub(super) fn delta(&mut self, prefix: &[u8], text: &[u8]) {
-        let Self::Written { out, .. } = self else { return };
-        out.put_slice(prefix);
-        out.put_slice(text);
-        self.end(b"\"");
+    pub(super) fn delta(&mut self, prefix: &str, text: &str) {
+        self.text(&[prefix, text]);
+        self.end("\"");
+    }
+
+    fn begin(&mut self, kind: &str) {
+        self.text(&["event: ", kind, "\ndata: {\"type\":\"", kind, "\","]);
+    }
+
+    /// Writes these, behind what is written later.
+    fn text(&mut self, parts: &[&str]) {
+        match self {
+            Self::Written { pending: Some(pending), .. } if !pending.is_empty() => {
+                parts.iter().for_each(|part| pending.push(part));
+            }
+            Self::Written { out, .. } => parts.iter().for_each(|part| out.put_slice(part.as_bytes())),
+            Self::Unwritten => {}
+        }
     }
 
     /// `behind`, the event's number, and its end.
-    fn end(&mut self, behind: &[u8]) {
-        let Self::Written { out, sequence } = self else { return };
-        out.put_slice(behind);
-        out.put_slice(b",\"sequence_number\":");
-        put_digits(**sequence, out);
-        out.put_slice(b"}\n\n");
-        **sequence += 1;
+    fn end(&mut self, behind: &str) {
+        match self {
+            Self::Written { pending: Some(pending), sequence, .. } if !pending.is_empty() => {
+                let number = sequence.to_string();
+                for part in [behind, ",\"sequence_number\":", &number, "}\n\n"] {
+                    pending.push(part);
+                }
+                **sequence += 1;
+            }
+            Self::Written { out, sequence, .. } => {
+                out.put_slice(behind.as_bytes());
+                out.put_slice(b",\"sequence_number\":");
+                put_digits(**sequence, out);
+                out.put_slice(b"}\n\n");
+                **sequence += 1;
+            }
+            Self::Unwritten => {}
+        }
     }
 }
 
@@ -68,8 +111,8 @@ fn put_digits(mut number: u64, out: &mut BytesMut) {
 
 /// The beginning of a delta up to its text. All deltas of a part begin in the same way, so this is built once; after that a
 /// piece of text allocates nothing.
-pub(super) fn delta_prefix(kind: &str, place: &str, more: &str) -> Vec<u8> {
-    format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{place}{more},\"delta\":\"").into_bytes()
+pub(super) fn delta_prefix(kind: &str, place: &str, more: &str) -> String {
+    format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{place}{more},\"delta\":\"")
 }
 
 #[cfg(test)]

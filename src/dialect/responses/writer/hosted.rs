@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     events::{Events, delta_prefix},
     item::{ADDED, Place, quoted},
+    rope::Rope,
 };
 use crate::{
     dialect::search_results::pages,
@@ -33,7 +34,7 @@ pub(super) struct Hosted {
     server: String,
     arguments: String,
     /// The beginning of deltas of the arguments.
-    prefix: Vec<u8>,
+    prefix: String,
     /// The arguments are complete.
     called: bool,
 }
@@ -116,7 +117,7 @@ impl Hosted {
         let (arguments, called) = (String::new(), false);
         let (name, server) = (name.to_owned(), server.to_owned());
         let hosted = Self { key, place, kind, name, server, arguments, prefix, called };
-        hosted.place.put_item(ADDED, &hosted.item(Outcome::Open), events);
+        hosted.place.put_item(ADDED, &hosted.item(Outcome::Open).into(), events);
         hosted.put("in_progress", events);
         hosted
     }
@@ -132,7 +133,7 @@ impl Hosted {
         if self.kind == Kind::Mcp && !piece.is_empty() {
             let mut escaped = String::new();
             escape_str(&mut escaped, piece);
-            events.delta(&self.prefix, escaped.as_bytes());
+            events.delta(&self.prefix, &escaped);
         }
         piece.len()
     }
@@ -146,15 +147,16 @@ impl Hosted {
             Kind::Search => self.put("searching", events),
             Kind::Image => self.put("generating", events),
             Kind::Mcp => {
-                let arguments = quoted(&self.arguments);
+                let arguments = Rope::from(quoted(&self.arguments));
                 let members = self.place.members();
-                events.put("response.mcp_call_arguments.done", &[&members, ",\"arguments\":", &arguments]);
+                let done = "response.mcp_call_arguments.done";
+                events.put_rope(done, &[&members, ",\"arguments\":"], &arguments, "");
             }
         }
     }
 
     /// Ends the item. Returns its place and its JSON text.
-    pub(super) fn end(mut self, outcome: Outcome<'_>, events: &mut Events<'_>) -> (Place, String) {
+    pub(super) fn end(mut self, outcome: Outcome<'_>, events: &mut Events<'_>) -> (Place, Rope) {
         self.called(events);
         match (self.kind, outcome.status(self.kind)) {
             (_, "completed") => self.put("completed", events),
@@ -163,7 +165,7 @@ impl Hosted {
             (Kind::Search | Kind::Image, _) => {}
         }
         let item = self.item(outcome);
-        (self.place, item)
+        (self.place, item.into())
     }
 
     /// Writes the item's event `word`.

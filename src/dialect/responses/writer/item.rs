@@ -2,7 +2,10 @@
 //!
 //! Texts are kept as the bodies of JSON strings, since an item's text is written up to four times.
 
-use super::events::{Events, delta_prefix};
+use super::{
+    events::{Events, delta_prefix},
+    rope::Rope,
+};
 use crate::{
     conversation::Namespaced,
     event::{Annotation, CallEnd, CallStart},
@@ -23,8 +26,8 @@ impl Place {
     }
 
     /// Writes `response.output_item.added` or `.done`.
-    pub(super) fn put_item(&self, kind: &str, item: &str, events: &mut Events<'_>) {
-        events.put(kind, &[&format!("\"output_index\":{}", self.index), ",\"item\":", item]);
+    pub(super) fn put_item(&self, kind: &str, item: &Rope, events: &mut Events<'_>) {
+        events.put_rope(kind, &[&format!("\"output_index\":{}", self.index), ",\"item\":"], item, "");
     }
 }
 
@@ -48,20 +51,18 @@ pub(super) fn quoted(text: &str) -> String {
 /// A text that arrives in deltas, and the beginning of these.
 #[derive(Debug)]
 struct Streamed {
-    prefix: Vec<u8>,
-    body: String,
+    prefix: String,
+    body: Rope,
 }
 
 impl Streamed {
-    fn new(prefix: Vec<u8>) -> Self {
-        Self { prefix, body: String::new() }
+    fn new(prefix: String) -> Self {
+        Self { prefix, body: Rope::default() }
     }
 
     /// Adds a piece. Returns the bytes that are kept of it.
     fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
-        let before = self.body.len();
-        escape_str(&mut self.body, text);
-        let piece = self.body.as_bytes().get(before..).unwrap_or_default();
+        let piece = self.body.push_escaped(text);
         events.delta(&self.prefix, piece);
         piece.len()
     }
@@ -74,7 +75,7 @@ pub(super) struct Message {
     /// Empty if it has none.
     phase: String,
     /// The parts that are done.
-    parts: Vec<String>,
+    parts: Vec<Rope>,
     part: Option<Part>,
 }
 
@@ -102,7 +103,7 @@ impl Message {
             place.id,
             phase_member(&phase)
         );
-        place.put_item(ADDED, &item, events);
+        place.put_item(ADDED, &item.into(), events);
         Self { place, phase, parts: Vec::new(), part: None }
     }
 
@@ -155,13 +156,19 @@ impl Message {
     }
 
     /// Ends the item. Returns its place and its JSON text.
-    pub(super) fn end(mut self, is_whole: bool, events: &mut Events<'_>) -> (Place, String) {
+    pub(super) fn end(mut self, is_whole: bool, events: &mut Events<'_>) -> (Place, Rope) {
         self.end_part(events);
-        let (id, status, parts) = (&self.place.id, status(is_whole), self.parts.join(","));
-        let item = format!(
-            "{{\"id\":\"{id}\",\"type\":\"message\",\"status\":\"{status}\",\"role\":\"assistant\",\"content\":[{parts}]{}}}",
-            phase_member(&self.phase)
-        );
+        let (id, status) = (&self.place.id, status(is_whole));
+        let mut item = Rope::from(format!(
+            "{{\"id\":\"{id}\",\"type\":\"message\",\"status\":\"{status}\",\"role\":\"assistant\",\"content\":["
+        ));
+        for (at, part) in self.parts.iter().enumerate() {
+            item.push(if at == 0 { "" } else { "," });
+            item.append(part);
+        }
+        item.push("]");
+        item.push(&phase_member(&self.phase));
+        item.push("}");
         (self.place, item)
     }
 }
@@ -172,7 +179,7 @@ fn phase_member(phase: &str) -> String {
 }
 
 /// The members by which events name the part of a message behind `parts`.
-fn part_members(place: &Place, parts: &[String]) -> String {
+fn part_members(place: &Place, parts: &[Rope]) -> String {
     format!("{},\"content_index\":{}", place.members(), parts.len())
 }
 
@@ -192,23 +199,29 @@ impl Part {
     }
 
     /// Ends the part. Returns its JSON text.
-    fn end(self, place: &str, events: &mut Events<'_>) -> String {
+    fn end(self, place: &str, events: &mut Events<'_>) -> Rope {
         let text = self.text.body;
-        let part = match self.kind {
+        let (done, key, behind) = match self.kind {
+            PartKind::Text => ("response.output_text.done", ",\"text\":\"", "\",\"logprobs\":[]"),
+            PartKind::Refusal => ("response.refusal.done", ",\"refusal\":\"", "\""),
+        };
+        events.put_rope(done, &[place, key], &text, behind);
+        let mut part = Rope::default();
+        match self.kind {
             PartKind::Text => {
-                events
-                    .put("response.output_text.done", &[place, ",\"text\":\"", &text, "\",\"logprobs\":[]"]);
-                let citations = self.citations.join(",");
-                format!(
-                    "{{\"type\":\"output_text\",\"text\":\"{text}\",\"annotations\":[{citations}],\"logprobs\":[]}}"
-                )
+                part.push("{\"type\":\"output_text\",\"text\":\"");
+                part.append(&text);
+                part.push("\",\"annotations\":[");
+                part.push_string(self.citations.join(","));
+                part.push("],\"logprobs\":[]}");
             }
             PartKind::Refusal => {
-                events.put("response.refusal.done", &[place, ",\"refusal\":\"", &text, "\""]);
-                format!("{{\"type\":\"refusal\",\"refusal\":\"{text}\"}}")
+                part.push("{\"type\":\"refusal\",\"refusal\":\"");
+                part.append(&text);
+                part.push("\"}");
             }
-        };
-        events.put("response.content_part.done", &[place, ",\"part\":", &part]);
+        }
+        events.put_rope("response.content_part.done", &[place, ",\"part\":"], &part, "");
         part
     }
 }
@@ -223,7 +236,7 @@ pub(super) struct Reasoning {
 impl Reasoning {
     pub(super) fn begin(place: Place, events: &mut Events<'_>) -> Self {
         let item = format!("{{\"id\":\"{}\",\"type\":\"reasoning\",\"summary\":[]}}", place.id);
-        place.put_item(ADDED, &item, events);
+        place.put_item(ADDED, &item.into(), events);
         Self { place, summary: None }
     }
 
@@ -247,18 +260,27 @@ impl Reasoning {
     }
 
     /// Ends the item, with the upstream's state if it sent any. Returns its place and its JSON text.
-    pub(super) fn end(self, state: Option<&str>, events: &mut Events<'_>) -> (Place, String) {
+    pub(super) fn end(self, state: Option<&str>, events: &mut Events<'_>) -> (Place, Rope) {
         let place = self.members();
-        let part = self.summary.map(|summary| {
-            let text = summary.body;
-            events.put("response.reasoning_summary_text.done", &[&place, ",\"text\":\"", &text, "\""]);
-            let part = format!("{{\"type\":\"summary_text\",\"text\":\"{text}\"}}");
-            events.put("response.reasoning_summary_part.done", &[&place, ",\"part\":", &part]);
-            part
-        });
-        let state = state.map_or(String::new(), |state| format!(",\"encrypted_content\":{}", quoted(state)));
-        let (id, summary) = (&self.place.id, part.unwrap_or_default());
-        let item = format!("{{\"id\":\"{id}\",\"type\":\"reasoning\",\"summary\":[{summary}]{state}}}");
+        let mut item =
+            Rope::from(format!("{{\"id\":\"{}\",\"type\":\"reasoning\",\"summary\":[", self.place.id));
+        if let Some(Streamed { body: text, .. }) = self.summary {
+            let done = "response.reasoning_summary_text.done";
+            events.put_rope(done, &[&place, ",\"text\":\""], &text, "\"");
+            let mut part = Rope::default();
+            part.push("{\"type\":\"summary_text\",\"text\":\"");
+            part.append(&text);
+            part.push("\"}");
+            let done = "response.reasoning_summary_part.done";
+            events.put_rope(done, &[&place, ",\"part\":"], &part, "");
+            item.append(&part);
+        }
+        item.push("]");
+        if let Some(state) = state {
+            item.push(",\"encrypted_content\":");
+            item.push_string(quoted(state));
+        }
+        item.push("}");
         (self.place, item)
     }
 }
@@ -328,22 +350,25 @@ impl Call {
     }
 
     /// Ends the item. Returns its place and its JSON text.
-    pub(super) fn end(mut self, end: CallEnd, events: &mut Events<'_>) -> (Place, String) {
+    pub(super) fn end(mut self, end: CallEnd, events: &mut Events<'_>) -> (Place, Rope) {
         if end == CallEnd::Complete && self.text.body.is_empty() && self.form.key == FUNCTION.key {
             self.push("{}", events);
         }
         let key = format!(",\"{}\":\"", self.form.key);
-        events.put(self.form.done, &[&self.place.members(), &key, &self.text.body, "\""]);
+        events.put_rope(self.form.done, &[&self.place.members(), &key], &self.text.body, "\"");
         // Arguments that are not JSON are not whole either.
         let item = self.item(status(end == CallEnd::Complete));
         (self.place, item)
     }
 
-    fn item(&self, status: &str) -> String {
+    fn item(&self, status: &str) -> Rope {
         let Self { place, form, names, text, .. } = self;
-        let (id, kind, key, body) = (&place.id, form.item, form.key, &text.body);
-        format!(
-            "{{\"id\":\"{id}\",\"type\":\"{kind}\",\"status\":\"{status}\",{names},\"{key}\":\"{body}\"}}"
-        )
+        let (id, kind, key) = (&place.id, form.item, form.key);
+        let mut item = Rope::from(format!(
+            "{{\"id\":\"{id}\",\"type\":\"{kind}\",\"status\":\"{status}\",{names},\"{key}\":\""
+        ));
+        item.append(&text.body);
+        item.push("\"}");
+        item
     }
 }

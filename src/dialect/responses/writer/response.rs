@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::rope::Rope;
 use crate::{
     dialect::{Answering, Dialect, Ids},
     event::{Finish, Start, Usage},
@@ -30,6 +31,9 @@ pub(super) enum Status<'a> {
     Ended(Option<Finish>),
     Failed(&'a Failure),
 }
+
+/// Stands for the items while the object is written: in JSON, this character is always escaped.
+const OUTPUT: &str = "\0";
 
 /// Begins the id of each response.
 const ID_PREFIX: &str = "resp_";
@@ -101,18 +105,12 @@ impl Head {
     pub(super) fn object<'i>(
         &self,
         status: Status<'_>,
-        output: impl Iterator<Item = &'i str>,
+        output: impl Iterator<Item = &'i Rope>,
         usage: Option<&Usage>,
         warnings: &[Value],
-    ) -> String {
-        let mut items = String::from("[");
-        for (place, item) in output.enumerate() {
-            items.push_str(if place == 0 { "" } else { "," });
-            items.push_str(item);
-        }
-        items.push(']');
+    ) -> Rope {
         let is_over = matches!(status, Status::Ended(_));
-        let mut response = Encoder::with_capacity(items.len() + 1024);
+        let mut response = Encoder::with_capacity(1024);
         response.object(|response| {
             response.key("id").string(&self.id);
             response.key("object").string("response");
@@ -122,7 +120,7 @@ impl Head {
             response.key("error").value(&status.error());
             response.key("incomplete_details").value(&status.incomplete());
             response.key("model").string(&self.model);
-            response.key("output").written(&items);
+            response.key("output").written(OUTPUT);
             for (key, default) in defaults() {
                 match (key, self.repeated.get(key)) {
                     ("metadata", given) => response.key(key).value(&self.metadata(given)),
@@ -135,7 +133,18 @@ impl Head {
                 response.key("toolwire").value(&json!({"warnings": warnings}));
             }
         });
-        response.finish_text()
+        let text = response.finish_text();
+        let (before, behind) = text.split_once(OUTPUT).unwrap_or((&text, ""));
+        let mut response = Rope::default();
+        response.push(before);
+        response.push("[");
+        for (place, item) in output.enumerate() {
+            response.push(if place == 0 { "" } else { "," });
+            response.append(item);
+        }
+        response.push("]");
+        response.push(behind);
+        response
     }
 
     /// The request's `metadata`, with a note about tools that nobody runs.
