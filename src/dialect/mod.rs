@@ -9,6 +9,7 @@
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
 //! routes (`proxy::routes`).
 
+mod block_order;
 mod body;
 mod cache_hints;
 mod channel;

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::Answering;
+use super::{Answering, block_order::BlockOrder};
 use crate::{event::Event, failure::Failure};
 
 /// Writes one response to a client.
@@ -11,12 +11,15 @@ pub struct ResponseWriter<S, W>(Form<S, W>);
 
 #[derive(Debug)]
 enum Form<S, W> {
-    Stream(S),
+    Stream(S, BlockOrder),
     Whole(Box<W>),
 }
 
 /// A response as a stream.
 pub trait StreamForm {
+    /// Clients of the dialect expect that a block of content ends before the next one begins.
+    const ONE_BLOCK_AT_A_TIME: bool = false;
+
     /// For the response to a request.
     fn new(answering: &Answering) -> Self;
 
@@ -81,7 +84,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// A writer for one response.
     pub fn new(answering: &Answering) -> Self {
         Self(match answering.stream {
-            true => Form::Stream(S::new(answering)),
+            true => Form::Stream(S::new(answering), BlockOrder::default()),
             false => Form::Whole(Box::new(W::new(answering))),
         })
     }
@@ -89,7 +92,10 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// Writes an event; for a response that is not streamed, it is only noted.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match &mut self.0 {
-            Form::Stream(stream) => stream.event(event, out),
+            Form::Stream(stream, order) if S::ONE_BLOCK_AT_A_TIME => {
+                order.event(event, &mut |event| stream.event(event, out));
+            }
+            Form::Stream(stream, _) => stream.event(event, out),
             Form::Whole(whole) => whole.event(event),
         }
     }
@@ -97,7 +103,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// Ends a successful response: writes what a stream ends with, or the whole response.
     pub fn finish(&mut self, out: &mut BytesMut) {
         match &mut self.0 {
-            Form::Stream(stream) => stream.finish(out),
+            Form::Stream(stream, _) => stream.finish(out),
             Form::Whole(whole) => whole.finish(out),
         }
     }
@@ -105,7 +111,10 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// Ends a stream with an error. If the response is not streamed, writes the error body.
     pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         match &mut self.0 {
-            Form::Stream(stream) => stream.fail(failure, out),
+            Form::Stream(stream, order) => {
+                order.fail(&mut |event| stream.event(event, out));
+                stream.fail(failure, out);
+            }
             Form::Whole(_) => out.extend_from_slice(&W::error_body(failure)),
         }
     }
@@ -113,14 +122,14 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// After its end: the whole response, if it is to be stored.
     pub(crate) fn take_response(&mut self) -> Option<String> {
         match &mut self.0 {
-            Form::Stream(stream) => stream.take_response(),
+            Form::Stream(stream, _) => stream.take_response(),
             Form::Whole(whole) => whole.take_response(),
         }
     }
 
     /// From now on, what is large is only written when [`ResponseWriter::pour`] asks for it.
     pub(crate) fn write_in_pieces(&mut self) {
-        if let Form::Stream(stream) = &mut self.0 {
+        if let Form::Stream(stream, _) = &mut self.0 {
             stream.write_in_pieces();
         }
     }
@@ -128,22 +137,22 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// Whether something is to be written yet.
     pub(crate) fn has_more(&self) -> bool {
         match &self.0 {
-            Form::Stream(stream) => stream.has_more(),
+            Form::Stream(stream, _) => stream.has_more(),
             Form::Whole(_) => false,
         }
     }
 
     /// Writes as much of that as makes `out` `upto` bytes long.
     pub(crate) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
-        if let Form::Stream(stream) = &mut self.0 {
+        if let Form::Stream(stream, _) = &mut self.0 {
             stream.pour(out, upto);
         }
     }
 
-    /// Bytes of the response that are kept until its end.
+    /// Bytes of the response that are kept until its end, or until an open call has ended.
     pub(crate) fn kept(&self) -> usize {
         match &self.0 {
-            Form::Stream(stream) => stream.kept(),
+            Form::Stream(stream, order) => stream.kept() + order.held(),
             Form::Whole(whole) => whole.kept(),
         }
     }
@@ -151,7 +160,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
     /// Writes a sign of life into a silent stream; nothing for a whole response.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match &self.0 {
-            Form::Stream(stream) => stream.keep_alive(out),
+            Form::Stream(stream, _) => stream.keep_alive(out),
             Form::Whole(_) => {}
         }
     }

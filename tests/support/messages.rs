@@ -113,11 +113,13 @@ impl Message {
                 self.blocks.push(Block { block, input: String::new(), open: true });
             }
             "content_block_delta" => {
+                assert_eq!(index, self.blocks.len().checked_sub(1), "blocks do not interleave: {data}");
                 let block = self.blocks.get_mut(index.unwrap()).expect("a block that has begun");
                 assert!(block.open, "{data} behind the block's end");
                 block.delta(&data["delta"]);
             }
             "content_block_stop" => {
+                assert_eq!(index, self.blocks.len().checked_sub(1), "blocks do not interleave: {data}");
                 let block = self.blocks.get_mut(index.unwrap()).expect("a block that has begun");
                 assert!(std::mem::replace(&mut block.open, false), "stops once");
             }

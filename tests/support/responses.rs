@@ -182,7 +182,13 @@ impl Response {
             });
             return;
         }
+        let is_last = index + 1 == self.items.len();
         let item = self.items.get_mut(index).expect("an item that has begun");
+        // Items of calls that the client does not run stay open until the result is there.
+        let is_own = ["message", "reasoning", "function_call", "custom_tool_call"]
+            .iter()
+            .any(|kind| item.item["type"] == *kind);
+        assert!(is_last || !is_own, "items do not interleave: {data}");
         assert!(!item.done, "{data} behind the item's end");
         if name == "response.output_item.done" {
             item.end(&data["item"]);

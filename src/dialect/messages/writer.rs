@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Text, Reasoning ─▶ a block that lasts until another kind of content begins
-//! CallStart … CallEnd ─▶ a block of its own, also while another call is open
+//! CallStart … CallEnd ─▶ a block of its own (`BlockOrder` keeps other content until it has ended)
 //! Finish, Usage ─▶ kept for `message_delta`, which has both (docs/protocols/messages.md#events)
 //! Verbatim ─▶ forwarded if it is a delta of the block that is open here, under the same number
 //! ```

@@ -3,7 +3,7 @@
 //! ```text
 //! Text, Refusal ─▶ parts of a message that lasts until another kind of content begins
 //! Reasoning ─▶ an item that lasts until its signature, or another kind of content
-//! CallStart … CallEnd ─▶ an item of its own, also while another call is open
+//! CallStart … CallEnd ─▶ an item of its own (in streams, `BlockOrder` keeps other content until it has ended)
 //! Finish, Usage ─▶ kept for the last event, which has the whole response
 //! ```
 //!
@@ -47,6 +47,8 @@ pub struct Stream {
 }
 
 impl StreamForm for Stream {
+    const ONE_BLOCK_AT_A_TIME: bool = true;
+
     fn new(answering: &Answering) -> Self {
         Self { assembly: Assembly::new(answering), sequence: 0, pending: None, response: None }
     }

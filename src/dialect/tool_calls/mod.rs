@@ -55,6 +55,8 @@ pub(crate) struct CallDeltas {
     delta: u64,
     max_depth: usize,
     limits: Limits,
+    /// A call may be open.
+    has_open: bool,
     form: Option<Form>,
     skipped: Skipped,
     scratch: String,
@@ -82,6 +84,7 @@ impl CallDeltas {
             delta: 0,
             max_depth,
             limits: Limits::default(),
+            has_open: false,
             form: None,
             skipped: Skipped::default(),
             scratch: String::new(),
@@ -225,17 +228,31 @@ impl CallDeltas {
     /// complete.
     fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);
-        for call in &mut self.calls {
-            if let (State::Open(index), true) = (call.state, call.arguments.extent.is_whole()) {
-                call.end(index, false, out);
-            }
-        }
-        self.note_holding();
+        self.settle(out);
         if self.calls.len() >= self.limits.max_calls {
             return Err(self.limits.too_many_calls());
         }
         self.calls.push(StreamedCall::new(key, self.max_depth, self.limits.max_arguments));
         Ok(self.calls.len() - 1)
+    }
+
+    /// Whether a call has begun that may not have ended.
+    pub(crate) fn has_open(&self) -> bool {
+        self.has_open
+    }
+
+    /// Something other than a piece of a call follows: ends the calls whose arguments are complete.
+    pub(crate) fn settle(&mut self, out: &mut impl Sink) {
+        self.has_open = false;
+        for call in &mut self.calls {
+            if let State::Open(index) = call.state {
+                match call.arguments.extent.is_whole() {
+                    true => call.end(index, false, out),
+                    false => self.has_open = true,
+                }
+            }
+        }
+        self.note_holding();
     }
 
     /// Announces every call that has a name and is not announced yet.
@@ -259,6 +276,7 @@ impl CallDeltas {
         let index = self.next;
         self.next += 1;
         call.state = State::Open(index);
+        self.has_open = true;
         let signature = call.signature.take();
         out.event(Event::CallStart(CallStart {
             index,

@@ -9,6 +9,7 @@
 //! 6. What is not changed is forwarded unchanged.
 //! 7. A truncated response never looks complete.
 
+mod blocks;
 mod calls;
 mod detector;
 mod hops;

@@ -57,9 +57,13 @@ enum Kind {
 struct OpenCall {
     call: u32,
     deltas: Deltas,
+    /// No more of it follows.
+    is_cut: bool,
 }
 
 impl StreamForm for Stream {
+    const ONE_BLOCK_AT_A_TIME: bool = true;
+
     fn new(answering: &Answering) -> Self {
         Self {
             head: Head::new(answering),
@@ -89,8 +93,9 @@ impl StreamForm for Stream {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, None, out),
-            // It stays open until the message ends. If the response fails, no client may take the call for whole.
-            Event::CallEnd { end: CallEnd::Cut, .. } => {}
+            // It stays open until another block begins, or the message ends. If the response fails, no client may take the
+            // call for whole.
+            Event::CallEnd { index, end: CallEnd::Cut } => self.call_cut(*index),
             Event::CallEnd { index, .. } => self.call_end(*index, out),
             Event::CallResult(result) => {
                 let known = self.hosted.iter().find(|(call, _)| *call == result.index);
@@ -312,7 +317,7 @@ impl Stream {
         };
         let index = self.block_start(&block, out);
         let deltas = Deltas::new(index, ("input_json_delta", "partial_json"));
-        self.calls.push(OpenCall { call: start.index, deltas });
+        self.calls.push(OpenCall { call: start.index, deltas, is_cut: false });
     }
 
     fn arguments(&mut self, call: u32, piece: &str, frame: Option<&str>, out: &mut BytesMut) {
@@ -327,6 +332,12 @@ impl Stream {
     fn call_end(&mut self, call: u32, out: &mut BytesMut) {
         if let Some(place) = self.calls.iter().position(|open| open.call == call) {
             put_stop(self.calls.remove(place).deltas.index, out);
+        }
+    }
+
+    fn call_cut(&mut self, call: u32) {
+        if let Some(open) = self.calls.iter_mut().find(|open| open.call == call) {
+            open.is_cut = true;
         }
     }
 
@@ -345,6 +356,11 @@ impl Stream {
     /// Begins the next block; returns its index.
     fn block_start(&mut self, block: &Value, out: &mut BytesMut) -> usize {
         self.begin(out);
+        for cut in self.calls.extract_if(.., |call| call.is_cut) {
+            put_stop(cut.deltas.index, out);
+        }
+        // The API has one block open at a time, so that the upstream's last one has ended.
+        self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
         let index = self.blocks;
         self.blocks += 1;
         let event = json!({"type": "content_block_start", "index": index, "content_block": block});

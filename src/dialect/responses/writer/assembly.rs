@@ -27,6 +27,8 @@ pub(super) struct Assembly {
     open: Option<Open>,
     /// The calls that have not ended.
     calls: Vec<Call>,
+    /// The one of them that was cut off.
+    cut_call: Option<u32>,
     customs: Customs,
     namespaced: Vec<Namespaced>,
     /// The calls of other tools that have no result yet.
@@ -61,6 +63,7 @@ impl Assembly {
             items: Vec::new(),
             open: None,
             calls: Vec::new(),
+            cut_call: None,
             customs: Customs::new(answering),
             namespaced: answering.namespaced.clone(),
             hosted: Vec::new(),
@@ -94,8 +97,9 @@ impl Assembly {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
             Event::CallStart(start) => self.call_start(start, events),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
-            // It stays open until the response ends. If the response fails, no client may take the call for whole.
-            Event::CallEnd { end: CallEnd::Cut, .. } => {}
+            // It stays open until another item begins, or the response ends. If the response fails, no client may take the
+            // call for whole.
+            Event::CallEnd { index, end: CallEnd::Cut } => self.cut_call = Some(*index),
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
                 let outcome = Outcome::Result { content: &result.content, is_error: result.is_error };
@@ -164,6 +168,7 @@ impl Assembly {
     /// The place of the next item, whose id begins with `prefix`.
     fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
         self.begin(events);
+        self.close_cut_call(events);
         let index = self.items.len();
         self.items.push(None);
         Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
@@ -206,6 +211,14 @@ impl Assembly {
             self.text_part(PartKind::Text, "", events);
         }
         self.close(is_whole, events);
+    }
+
+    fn close_cut_call(&mut self, events: &mut Events<'_>) {
+        let Some(cut) = self.cut_call.take() else { return };
+        if let Some(place) = self.calls.iter().position(|call| call.index == cut) {
+            let done = self.calls.remove(place).end(CallEnd::Cut, events);
+            self.done(done, events);
+        }
     }
 
     fn close_calls(&mut self, events: &mut Events<'_>) {

@@ -141,8 +141,8 @@ impl AnswerState {
         if text.is_empty() {
             return Ok(());
         }
-        if self.deltas.is_holding() {
-            self.deltas.release(&mut self.calls.listen(None, out));
+        if self.deltas.has_open() {
+            self.deltas.settle(&mut self.calls.listen(None, out));
         }
         let text = Cow::Borrowed(text);
         emit(

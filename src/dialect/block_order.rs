@@ -1,0 +1,346 @@
+//! [`BlockOrder`]: one block at a time, for clients whose API never has two open at once.
+//!
+//! Some upstreams write two calls in turns, a piece of each, or text between the pieces of a call. No server of Messages or
+//! Responses does that, and clients of these APIs add a piece to the block that began last. So whatever belongs to another
+//! block waits until the open call has ended, and follows in the order in which it began. Calls that arrive one after the
+//! other never wait.
+//!
+//! What waits counts toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
+
+use std::collections::VecDeque;
+
+use crate::event::{CallEnd, CallStart, Event, Reasoning};
+
+/// Puts the events of a response in an order in which no block begins before the one before it has ended.
+#[derive(Debug, Default)]
+pub(super) struct BlockOrder {
+    /// The call whose block is open.
+    open: Option<u32>,
+    /// The open call was cut off. Its block stays open until another one follows, or the response ends.
+    is_cut: bool,
+    /// What waits for its end. Empty if no call is open.
+    held: VecDeque<Held>,
+    /// How many elements have left the front of `held`.
+    left: usize,
+    /// The calls in `held`, with their places counted from the first element there ever was.
+    calls: Vec<(u32, usize)>,
+    /// Approximate bytes of `held`.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Held {
+    Call(HeldCall),
+    Event(Event<'static>),
+    /// A frame that says more than the event that it means.
+    Frame(String, Option<Event<'static>>),
+}
+
+#[derive(Debug)]
+struct HeldCall {
+    start: CallStart<'static>,
+    arguments: String,
+    end: Option<CallEnd>,
+}
+
+/// What an event belongs to.
+enum Subject {
+    /// A block of a call.
+    Call(u32),
+    /// Another block.
+    Block,
+    /// The response as a whole.
+    Response,
+}
+
+impl BlockOrder {
+    /// Bytes that wait.
+    pub(super) fn held(&self) -> usize {
+        self.bytes
+    }
+
+    /// Passes an event to `write`, or keeps it until the open call has ended.
+    pub(super) fn event(&mut self, event: &Event<'_>, write: &mut impl FnMut(&Event<'_>)) {
+        let meaning = match event {
+            Event::Verbatim { means: Some(meaning), .. } => meaning,
+            event => event,
+        };
+        let Some(open) = self.open else {
+            if let Event::CallStart(start) = meaning {
+                self.open = Some(start.index);
+            }
+            return write(event);
+        };
+        match (meaning, subject(meaning)) {
+            (Event::CallEnd { end: CallEnd::Cut, .. }, Subject::Call(index)) if index == open => {
+                write(event);
+                self.is_cut = true;
+            }
+            (Event::CallEnd { .. }, Subject::Call(index)) if index == open => {
+                write(event);
+                self.release(write);
+            }
+            (_, Subject::Call(index)) if index == open => write(event),
+            (Event::Finish(_), _) => {
+                self.end(write);
+                write(event);
+            }
+            (_, Subject::Response) => write(event),
+            (meaning, Subject::Call(index)) if self.has(index) => self.add(index, meaning),
+            // The model has gone on behind a call that was cut off.
+            (Event::CallStart(_), _) | (_, Subject::Block) if self.is_cut => {
+                self.release(write);
+                self.event(event, write);
+            }
+            (Event::CallStart(start), _) => self.begin(start),
+            (_, Subject::Call(_)) => write(event),
+            (_, Subject::Block) => self.hold(event),
+        }
+    }
+
+    /// The response ends: passes on everything that waits. A call that has not ended is cut off by what follows it.
+    fn end(&mut self, write: &mut impl FnMut(&Event<'_>)) {
+        while !self.held.is_empty() {
+            if let Some(index) = self.open.filter(|_| !self.is_cut) {
+                write(&Event::CallEnd { index, end: CallEnd::Cut });
+            }
+            self.release(write);
+        }
+    }
+
+    /// The response fails: passes on everything that waits. A call that has not ended stays open, so that no client takes it
+    /// for whole, but gets no more pieces.
+    pub(super) fn fail(&mut self, write: &mut impl FnMut(&Event<'_>)) {
+        while !self.held.is_empty() {
+            self.release(write);
+        }
+    }
+
+    /// Whether this call waits.
+    fn has(&self, index: u32) -> bool {
+        self.calls.iter().any(|(call, _)| *call == index)
+    }
+
+    /// A call begins that has to wait.
+    fn begin(&mut self, start: &CallStart<'_>) {
+        if let Event::CallStart(start) = Event::CallStart(start.clone()).into_owned() {
+            self.calls.push((start.index, self.left + self.held.len()));
+            self.bytes += ELEMENT + start.id.len() + start.name.len();
+            self.held.push_back(Held::Call(HeldCall { start, arguments: String::new(), end: None }));
+        }
+    }
+
+    /// Adds an event to a call that waits.
+    fn add(&mut self, index: u32, event: &Event<'_>) {
+        let place = self.calls.iter().rfind(|(call, _)| *call == index).map(|(_, place)| *place);
+        let place = place.and_then(|place| place.checked_sub(self.left));
+        let Some(Held::Call(call)) = place.and_then(|place| self.held.get_mut(place)) else { return };
+        match event {
+            Event::CallArguments { piece, .. } => {
+                self.bytes += piece.len();
+                call.arguments.push_str(piece);
+            }
+            Event::CallEnd { end, .. } => call.end = Some(*end),
+            _ => {}
+        }
+    }
+
+    /// Holds an event of another block. Pieces of the same text are joined.
+    fn hold(&mut self, event: &Event<'_>) {
+        let (frame, meaning) = match event {
+            Event::Verbatim { frame, means } => (Some(*frame), *means),
+            event => (None, Some(event)),
+        };
+        match (self.held.back_mut(), meaning) {
+            (Some(Held::Event(Event::Text(text))), Some(Event::Text(piece))) => {
+                self.bytes += piece.len();
+                text.to_mut().push_str(piece);
+            }
+            (
+                Some(Held::Event(Event::Reasoning(Reasoning { text, signature: None, redacted: false }))),
+                Some(Event::Reasoning(Reasoning { text: piece, signature: None, redacted: false })),
+            ) => {
+                self.bytes += piece.len();
+                text.to_mut().push_str(piece);
+            }
+            (_, meaning) => {
+                let is_text = matches!(meaning, Some(Event::Text(_) | Event::Reasoning(_)));
+                let held = match (frame, meaning) {
+                    (Some(frame), meaning) if !is_text => {
+                        Held::Frame(frame.to_owned(), meaning.map(|meaning| meaning.clone().into_owned()))
+                    }
+                    (_, meaning) => Held::Event(meaning.unwrap_or(event).clone().into_owned()),
+                };
+                self.bytes += held.size();
+                self.held.push_back(held);
+            }
+        }
+    }
+
+    /// The open call has ended: passes on what waited for it, up to the end of the first call that has not ended.
+    fn release(&mut self, write: &mut impl FnMut(&Event<'_>)) {
+        (self.open, self.is_cut) = (None, false);
+        while self.open.is_none()
+            && let Some(held) = self.held.pop_front()
+        {
+            self.left += 1;
+            self.bytes = self.bytes.saturating_sub(held.size());
+            match held {
+                Held::Event(event) => write(&event),
+                Held::Frame(frame, means) => write(&Event::Verbatim { frame: &frame, means: means.as_ref() }),
+                Held::Call(HeldCall { start, arguments, end }) => {
+                    let index = start.index;
+                    self.calls.retain(|(call, _)| *call != index);
+                    write(&Event::CallStart(start));
+                    if !arguments.is_empty() {
+                        write(&Event::CallArguments { index, piece: arguments.into() });
+                    }
+                    match end {
+                        Some(end) => write(&Event::CallEnd { index, end }),
+                        None => self.open = Some(index),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Held {
+    /// Approximate bytes.
+    fn size(&self) -> usize {
+        let texts = match self {
+            Self::Call(call) => call.start.id.len() + call.start.name.len() + call.arguments.len(),
+            Self::Frame(frame, _) => frame.len(),
+            Self::Event(Event::Text(text) | Event::Refusal(text)) => text.len(),
+            Self::Event(Event::Reasoning(reasoning)) => {
+                reasoning.text.len() + reasoning.signature.as_ref().map_or(0, |state| state.text.len())
+            }
+            Self::Event(Event::CallResult(result)) => result.id.len() + result.content.len(),
+            Self::Event(Event::ServerCall(call)) => {
+                let texts = [&call.arguments, &call.content].into_iter().flatten();
+                call.id.len() + call.name.len() + texts.map(|text| text.len()).sum::<usize>()
+            }
+            Self::Event(Event::Annotation(annotation)) => annotation.url.len() + annotation.title.len(),
+            Self::Event(Event::Media(media)) => media.id.len() + media.data.len(),
+            Self::Event(_) => 0,
+        };
+        ELEMENT + texts
+    }
+}
+
+/// What each element takes beside its texts, in bytes.
+const ELEMENT: usize = 128;
+
+fn subject(event: &Event<'_>) -> Subject {
+    match event {
+        Event::CallStart(start) => Subject::Call(start.index),
+        Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => Subject::Call(*index),
+        Event::Start(_) | Event::Ping(_) | Event::Usage(_) | Event::Warning(_) | Event::Finish(_) => {
+            Subject::Response
+        }
+        _ => Subject::Block,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Runner, Source};
+
+    fn start(index: u32) -> Event<'static> {
+        Event::CallStart(CallStart {
+            index,
+            id: "".into(),
+            name: "f".into(),
+            runner: Runner::Client,
+            source: Source::Native,
+            signature: None,
+        })
+    }
+
+    fn piece(index: u32, piece: &'static str) -> Event<'static> {
+        Event::CallArguments { index, piece: piece.into() }
+    }
+
+    fn end(index: u32, end: CallEnd) -> Event<'static> {
+        Event::CallEnd { index, end }
+    }
+
+    /// What is written of these events: calls by number, texts by their characters. Ends with what still waits.
+    fn ordered(events: &[Event<'static>]) -> (String, usize) {
+        let (mut order, mut written) = (BlockOrder::default(), Vec::new());
+        for event in events {
+            order.event(event, &mut |event| {
+                written.push(match event {
+                    Event::CallStart(start) => format!("{}(", start.index),
+                    Event::CallArguments { index, piece } => format!("{index}{piece}"),
+                    Event::CallEnd { index, end: CallEnd::Cut } => format!("{index}~"),
+                    Event::CallEnd { index, .. } => format!("){index}"),
+                    Event::Text(text) => text.to_string(),
+                    Event::Verbatim { frame, .. } => (*frame).to_owned(),
+                    event => format!("{event:?}"),
+                });
+            });
+        }
+        (written.join(" "), order.held())
+    }
+
+    #[test]
+    fn sequential_calls_and_texts_never_wait() {
+        let events = [
+            Event::Text("a".into()),
+            start(0),
+            piece(0, "x"),
+            end(0, CallEnd::Complete),
+            Event::Text("b".into()),
+            start(1),
+            piece(1, "y"),
+        ];
+        for count in 0..=events.len() {
+            assert_eq!(ordered(events.get(..count).unwrap()).1, 0, "{count}");
+        }
+        assert_eq!(ordered(&events).0, "a 0( 0x )0 b 1( 1y");
+    }
+
+    #[test]
+    fn what_belongs_to_another_block_waits_for_the_end_of_the_open_call() {
+        let text = |text: &'static str| Event::Text(text.into());
+        let events = [
+            start(0),
+            piece(0, "a"),
+            start(1),
+            piece(1, "p"),
+            text("t"),
+            Event::Usage(crate::event::Usage::default()),
+            text("u"),
+            piece(0, "b"),
+            start(2),
+            piece(1, "q"),
+            end(2, CallEnd::Complete),
+            end(0, CallEnd::Complete),
+            piece(1, "r"),
+            end(1, CallEnd::Broken),
+            text("v"),
+        ];
+        let (written, held) = ordered(&events);
+        let usage = format!("{:?}", Event::Usage(crate::event::Usage::default()));
+        assert_eq!(written.replace(&usage, "usage"), "0( 0a usage 0b )0 1( 1pq 1r )1 tu 2( )2 v");
+        assert_eq!(held, 0);
+    }
+
+    #[test]
+    fn what_waits_is_counted() {
+        let (_, held) = ordered(&[start(0), start(1), piece(1, "0123456789"), Event::Text("abc".into())]);
+        assert_eq!(held, 2 * ELEMENT + "f".len() + 10 + 3);
+    }
+
+    #[test]
+    fn call_that_is_cut_off_makes_nothing_wait_for_the_end_of_the_response() {
+        let text = Event::Text("t".into());
+        assert_eq!(ordered(&[start(0), end(0, CallEnd::Cut), text, start(1)]).0, "0( 0~ t 1(");
+        let cut = [start(0), start(1), end(0, CallEnd::Cut), end(1, CallEnd::Cut)];
+        assert_eq!(ordered(&cut).0, "0( 0~", "the first call stays open until something follows");
+        let finished = [cut.as_slice(), &[Event::Finish(crate::event::Finish::Length)]].concat();
+        assert_eq!(ordered(&finished).0, "0( 0~ 1( 1~ Finish(Length)");
+    }
+}
