@@ -52,7 +52,10 @@ mod walker;
 
 use std::borrow::Cow;
 
-pub(crate) use self::checkpoint::Checkpoint;
+pub(crate) use self::{
+    body::{Fed, JsonBody},
+    checkpoint::Checkpoint,
+};
 
 use self::{
     channels::Channel,

@@ -246,6 +246,8 @@ pub struct Asked {
     pub(crate) stream: bool,
     /// The client asked for several choices. If it did not, whatever choices there are make up one response.
     pub(crate) several: bool,
+    /// Arguments of native calls that are not quite JSON are repaired.
+    pub(crate) repair: bool,
 }
 
 /// A request in an upstream's dialect.

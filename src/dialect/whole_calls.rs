@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Asked;
+use super::{Asked, tool_calls::mended};
 use crate::{
     event::{CallEnd, CallStart, Event, Opaque, Runner, Sink, Source},
     failure::Failure,
@@ -16,6 +16,8 @@ use crate::{
 pub(super) struct WholeCalls {
     tools: DeclaredTools,
     limits: Limits,
+    /// Arguments that are not JSON are repaired.
+    repairs: bool,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
     /// The last call, if it has an id: some servers send it again, with more of its arguments.
@@ -50,6 +52,7 @@ impl WholeCalls {
     pub(super) fn expect(&mut self, asked: &Asked) {
         self.tools = asked.tools.clone();
         self.limits = asked.limits;
+        self.repairs = asked.repair;
     }
 
     /// Whether there was a call.
@@ -69,7 +72,15 @@ impl WholeCalls {
             Some(json) => json.as_str().unwrap_or(Cow::Borrowed(json.raw())),
         };
         let arguments = if arguments.trim_ascii().is_empty() { Cow::Borrowed("{}") } else { arguments };
-        let is_object = Json::parse(&arguments).is_ok_and(|json| json.kind() == Kind::Object);
+        let mut arguments = arguments;
+        let mut is_object = Json::parse(&arguments).is_ok_and(|json| json.kind() == Kind::Object);
+        if !is_object
+            && !call.is_cut
+            && self.repairs
+            && let Some(mended) = mended(&arguments, &self.limits)
+        {
+            (arguments, is_object) = (Cow::Owned(mended), true);
+        }
         let end = match (call.is_cut, is_object) {
             (true, _) => CallEnd::Cut,
             (false, true) => CallEnd::Complete,

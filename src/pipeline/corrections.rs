@@ -173,6 +173,20 @@ impl Corrections {
         Some(FollowUp::new(reason, text, lines.join("\n")))
     }
 
+    /// The warning that the client got calls to these tools whose arguments are not JSON, unless there is one already.
+    pub(super) fn broken_warning(&self, names: &[String]) -> Option<Warning<'static>> {
+        if names.is_empty() || self.checks_arguments() {
+            return None;
+        }
+        let mut known: Vec<_> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
+        known.dedup();
+        let names =
+            if known.is_empty() { "an undeclared tool".to_owned() } else { listed(known.into_iter()) };
+        let message =
+            format!("the arguments of a call to {names} are not valid JSON, and are passed on as they are");
+        Some(Warning { code: INVALID, message: Cow::Owned(message) })
+    }
+
     /// The warnings about this hop for the client, if the response ends with it.
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
@@ -184,6 +198,9 @@ impl Corrections {
         warnings
     }
 }
+
+/// The code of the warning that a call has wrong arguments.
+const INVALID: &str = "invalid_arguments";
 
 /// The warning that the model learned nothing of these tools, since its instructions have a limit.
 pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
@@ -224,7 +241,7 @@ impl Fault {
             }
             Self::Invalid { name, why, .. } => {
                 let message = format!("the arguments of a call to `{name}` break its schema: {why}");
-                Warning { code: "invalid_arguments", message: Cow::Owned(message) }
+                Warning { code: INVALID, message: Cow::Owned(message) }
             }
         }
     }

@@ -102,6 +102,7 @@ struct Stages {
     reasoning: ReasoningStage,
     writer: Writer,
     limits: Limits,
+    repair: bool,
     stream: bool,
     /// The client asked for several choices.
     several: bool,
@@ -121,8 +122,8 @@ impl Pipeline {
     ) -> Self {
         let tools = DeclaredTools::new(conversation, &settings.tool_prefix);
         let several = conversation.choices.is_some_and(|choices| choices > 1);
-        let (limits, stream) = (settings.limits, answering.stream);
-        reader.expect(Asked { tools: tools.clone(), limits, stream, several });
+        let (limits, stream, repair) = (settings.limits, answering.stream, settings.repair);
+        reader.expect(Asked { tools: tools.clone(), limits, stream, several, repair });
         let calls = Calls::new(conversation, tools.clone(), settings, reader.runs_tools(), &answering.stamp);
         let stages = Stages {
             backlog: Backlog::default(),
@@ -133,6 +134,7 @@ impl Pipeline {
             calls,
             writer,
             limits,
+            repair,
             stream,
             several,
             given: Given::default(),
@@ -420,9 +422,9 @@ impl Pipeline {
         if self.state != State::HopEnded {
             return;
         }
-        let Stages { calls, limits, stream, several, .. } = &self.stages;
-        let tools = calls.tools().clone();
-        reader.expect(Asked { tools, limits: *limits, stream: *stream, several: *several });
+        let Stages { calls, limits, repair, stream, several, .. } = &self.stages;
+        let (limits, repair, stream, several) = (*limits, *repair, *stream, *several);
+        reader.expect(Asked { tools: calls.tools().clone(), limits, stream, several, repair });
         self.skipped.add_all(&self.reader.skipped());
         self.reader = reader;
         self.stages.next_hop(out);

@@ -28,6 +28,7 @@ mod laws;
 mod layers;
 mod lumo;
 mod messages;
+mod native;
 mod ollama;
 mod read;
 mod regressions;

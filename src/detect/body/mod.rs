@@ -16,10 +16,11 @@ mod scalar;
 use self::lexer::{Lexer, SKIPPED};
 pub(super) use self::scalar::{is_number, literal, mend_number};
 use super::string_fast_path::StringFastPath;
+use crate::wire::json::{Scanner, ScannerPlace};
 
 /// The outcome of feeding a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fed {
+pub(crate) enum Fed {
     /// The whole piece was taken; the value continues.
     More,
     /// The value ended after this many bytes.
@@ -68,7 +69,7 @@ enum State {
 
 /// The lexer of one JSON value.
 #[derive(Debug, Clone)]
-pub(super) struct JsonBody {
+pub(crate) struct JsonBody {
     state: State,
     /// The state to return to after a comment.
     resume: State,
@@ -84,6 +85,28 @@ impl JsonBody {
     pub(super) fn new(repair: bool, max_depth: usize) -> Self {
         let start = State::Value { or_end: false };
         Self { state: start, resume: start, stack: Vec::new(), held: String::new(), repair, max_depth }
+    }
+
+    /// Goes on with repair where `scanner` has met a byte that is not JSON. `held` is the end of the text before that byte, as far
+    /// as the lexer must hold it. `None`: what has been scanned is not the beginning of anything that can be repaired.
+    pub(crate) fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
+        let state = match scanner.place() {
+            ScannerPlace::Value { .. } | ScannerPlace::Key { .. } if held.starts_with(',') => State::Comma,
+            ScannerPlace::Value { first } => State::Value { or_end: first },
+            ScannerPlace::Key { first } => State::Key { or_end: first },
+            ScannerPlace::Colon => State::Colon,
+            ScannerPlace::Behind => State::After,
+            ScannerPlace::Text { key } => State::String { quote: b'"', key },
+            ScannerPlace::Escape { key } => State::Escape { quote: b'"', key },
+            ScannerPlace::Other => return None,
+        };
+        let stack = scanner.containers();
+        Some(Self { state, stack, held: held.to_owned(), ..Self::new(true, max_depth) })
+    }
+
+    /// Takes the text that is held.
+    pub(crate) fn take_held(&mut self) -> String {
+        std::mem::take(&mut self.held)
     }
 
     /// Switches repair on or off from here on.
@@ -124,7 +147,7 @@ impl JsonBody {
     }
 
     /// Reads the next piece. Everything that is certain goes to `out`.
-    pub(super) fn feed<F: FnMut(&str)>(&mut self, text: &str, out: &mut F) -> Fed {
+    pub(crate) fn feed<F: FnMut(&str)>(&mut self, text: &str, out: &mut F) -> Fed {
         let holding = matches!(self.state, State::Comma | State::Escape { .. } | State::Word { .. });
         let skipping = matches!(self.state, State::Slash | State::LineComment | State::BlockComment { .. });
         let from = if skipping { SKIPPED } else { 0 };

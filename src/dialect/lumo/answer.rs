@@ -112,7 +112,8 @@ impl AnswerState {
     }
 
     /// Sets the limits of the response.
-    pub(super) fn expect(&mut self, limits: Limits) {
+    pub(super) fn expect(&mut self, limits: Limits, repair: bool) {
+        self.calls.mend(repair);
         self.calls.expect(DeclaredTools::default(), limits);
         self.server_calls.expect(limits);
     }

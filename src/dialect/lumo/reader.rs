@@ -122,7 +122,7 @@ impl Reader {
     /// Sets the limits of the response. The client's tools are not used: a later stage decides which calls
     /// are the client's.
     pub(crate) fn expect(&mut self, asked: Asked) {
-        self.body.answer.expect(asked.limits);
+        self.body.answer.expect(asked.limits, asked.repair);
     }
 
     /// The response is encrypted with the key of its request. Call it before the first bytes.

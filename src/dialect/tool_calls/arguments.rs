@@ -5,7 +5,7 @@
 //! else of the arguments, is held until something else follows it (other content, another call, the end of the response), and the last such
 //! object counts. Arguments that arrive in pieces are never held; an object behind them that has the same value is a repetition.
 
-use super::call::Extent;
+use super::extent::Extent;
 use crate::wire::json::{continues, is_same};
 
 /// The arguments of one call.
@@ -21,6 +21,8 @@ pub(super) struct Arguments {
     max_depth: usize,
     /// The most bytes of arguments.
     limit: usize,
+    /// Arguments that are not JSON are repaired.
+    repairs: bool,
 }
 
 #[derive(Debug)]
@@ -32,9 +34,14 @@ struct Again {
 }
 
 impl Arguments {
-    pub(super) fn new(max_depth: usize, limit: usize) -> Self {
-        let extent = Extent::new(max_depth);
-        Self { extent, sent: String::new(), held: String::new(), again: None, max_depth, limit }
+    pub(super) fn new(max_depth: usize, limit: usize, repairs: bool) -> Self {
+        let extent = Extent::new(max_depth).mending(repairs.then_some(limit));
+        Self { extent, sent: String::new(), held: String::new(), again: None, max_depth, limit, repairs }
+    }
+
+    /// The extent of arguments that begin anew.
+    fn fresh(&self) -> Extent {
+        Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
 
     /// Takes a piece; `give` gets what is certain. Returns text that is not of this call but of the next one, which is only possible
@@ -46,8 +53,8 @@ impl Arguments {
         if self.extent.is_whole() {
             return self.behind(text, is_named, give);
         }
-        self.extent.push(text);
-        self.pass(text, give);
+        let text = self.extent.push(text);
+        self.pass(&text, give);
         None
     }
 
@@ -77,27 +84,42 @@ impl Arguments {
 
     /// Passes on a piece without delay.
     pub(super) fn force(&mut self, text: &str, mut give: impl FnMut(&str)) {
-        self.extent.push(text);
-        self.sent.push_str(text);
-        give(text);
+        let text = self.extent.push(text);
+        self.sent.push_str(&text);
+        give(&text);
+    }
+
+    /// The arguments have ended, and nothing is held of them: passes on what their repair still has. None at all are `{}`.
+    pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(&str)) {
+        let text = self.extent.finish(cut);
+        if !text.is_empty() {
+            self.sent.push_str(&text);
+            give(&text);
+        }
     }
 
     /// Takes all of the arguments, of which the pieces are a part. Returns whether the text says the same as the pieces.
-    pub(super) fn complete(&mut self, whole: &str, give: impl FnMut(&str)) -> bool {
+    pub(super) fn complete(&mut self, whole: &str, mut give: impl FnMut(&str)) -> bool {
         self.again = None;
-        if !self.held.is_empty() {
-            whole.clone_into(&mut self.held);
-            self.extent = Extent::new(self.max_depth);
-            self.extent.push(whole);
+        let rest = self.rest_of(whole).filter(|_| self.held.is_empty());
+        if let Some(rest) = rest.and_then(|rest| rest.strip_prefix(self.extent.pending()?)) {
+            let text = self.extent.push(rest);
+            self.pass(&text, give);
             return true;
         }
-        match self.rest_of(whole) {
+        let mut extent = self.fresh();
+        let text = extent.push(whole).into_owned();
+        if !self.held.is_empty() {
+            (self.held, self.extent) = (text, extent);
+            return true;
+        }
+        match text.strip_prefix(self.sent.as_str()) {
             Some(rest) => {
-                self.extent.push(rest);
-                self.pass(rest, give);
+                give(rest);
+                (self.sent, self.extent) = (text, extent);
                 true
             }
-            None => is_same(&self.sent, whole),
+            None => is_same(&self.sent, &text),
         }
     }
 
@@ -109,7 +131,7 @@ impl Arguments {
         }
         if self.is_placeholder() && text.trim_ascii_start().starts_with('{') {
             self.held.clear();
-            self.extent = Extent::new(self.max_depth);
+            self.extent = self.fresh();
             return self.push(text, is_named, give);
         }
         let new = || Again { text: String::new(), extent: Extent::new(self.max_depth), is_named };
@@ -140,14 +162,19 @@ impl Arguments {
     /// More than one object: the arguments are broken.
     fn append(&mut self, text: &str, mut give: impl FnMut(&str)) {
         self.release(&mut give);
-        self.extent.push(text);
-        self.pass(text, give);
+        let text = self.extent.push(text);
+        self.pass(&text, give);
     }
 
     /// It is `{}`, before anything has been passed on.
     pub(super) fn is_placeholder(&self) -> bool {
         let inner = self.held.trim_ascii().strip_prefix('{').and_then(|held| held.strip_suffix('}'));
         inner.is_some_and(|inner| inner.trim_ascii().is_empty())
+    }
+
+    /// Whether this is what is held.
+    pub(super) fn holds(&self, text: &str) -> bool {
+        self.held == text
     }
 
     /// Whether something is held.

@@ -1,4 +1,4 @@
-//! A call as its pieces arrive, and the extent of its arguments as one JSON object.
+//! A call as its pieces arrive.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     rules::Limits,
     tools::DeclaredTools,
-    wire::json::{Progress, Scanner, Unescaper},
+    wire::json::Unescaper,
 };
 
 /// The part of a call received so far.
@@ -44,7 +44,7 @@ pub(super) enum State {
 }
 
 impl StreamedCall {
-    pub(super) fn new(key: Key, max_depth: usize, limit: usize) -> Self {
+    pub(super) fn new(key: Key, arguments: Arguments) -> Self {
         Self {
             key,
             id: String::new(),
@@ -53,7 +53,7 @@ impl StreamedCall {
             state: State::Unnamed,
             early: String::new(),
             is_repeat: false,
-            arguments: Arguments::new(max_depth, limit),
+            arguments,
             unescaper: Unescaper::default(),
             delta: 0,
         }
@@ -141,9 +141,7 @@ impl StreamedCall {
         if let Some(half) = self.unescaper.finish().filter(|_| !cut) {
             self.arguments.force(half.encode_utf8(&mut [0; 4]), &mut give);
         }
-        if self.arguments.extent.is_blank() && !cut {
-            self.arguments.force("{}", &mut give);
-        }
+        self.arguments.finish(cut, &mut give);
         let extent = &self.arguments.extent;
         let end = match extent.is_broken() && !cut {
             _ if extent.is_whole() => CallEnd::Complete,
@@ -161,75 +159,4 @@ impl StreamedCall {
 /// Emits pieces of the arguments of the call number `index`.
 pub(super) fn give(index: u32, out: &mut impl Sink) -> impl FnMut(&str) {
     move |text| out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) })
-}
-
-/// The extent of arguments as one JSON object.
-#[derive(Debug)]
-pub(super) struct Extent {
-    scanner: Scanner,
-    stage: Stage,
-    begun: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Only white space so far.
-    Blank,
-    Inside,
-    Whole,
-    /// Something other than one object.
-    Broken,
-}
-
-impl Extent {
-    pub(super) fn new(max_depth: usize) -> Self {
-        Self { scanner: Scanner::new(max_depth), stage: Stage::Blank, begun: false }
-    }
-
-    pub(super) fn push(&mut self, piece: &str) {
-        self.begun |= !piece.is_empty();
-        let piece = match self.stage {
-            Stage::Blank | Stage::Whole => piece.trim_start_matches([' ', '\t', '\n', '\r']),
-            Stage::Inside | Stage::Broken => piece,
-        };
-        self.stage = match self.stage {
-            stage if piece.is_empty() => stage,
-            Stage::Blank if !piece.starts_with('{') => Stage::Broken,
-            Stage::Whole | Stage::Broken => Stage::Broken,
-            Stage::Blank | Stage::Inside => return self.scan(piece),
-        };
-    }
-
-    fn scan(&mut self, piece: &str) {
-        let (taken, progress) = self.scanner.push(piece.as_bytes());
-        self.stage = match progress {
-            Progress::More => Stage::Inside,
-            Progress::End => Stage::Whole,
-            _ => Stage::Broken,
-        };
-        if self.stage == Stage::Whole {
-            self.push(piece.get(taken..).unwrap_or_default());
-        }
-    }
-
-    pub(super) fn is_begun(&self) -> bool {
-        self.begun
-    }
-
-    /// Inside the object, or before it.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Blank | Stage::Inside)
-    }
-
-    pub(super) fn is_blank(&self) -> bool {
-        self.stage == Stage::Blank
-    }
-
-    pub(super) fn is_whole(&self) -> bool {
-        self.stage == Stage::Whole
-    }
-
-    pub(super) fn is_broken(&self) -> bool {
-        self.stage == Stage::Broken
-    }
 }

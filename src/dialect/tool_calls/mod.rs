@@ -22,6 +22,7 @@
 
 mod arguments;
 mod call;
+mod extent;
 mod named;
 mod piece;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod tests;
 
 use std::borrow::Cow;
 
+use arguments::Arguments;
 use call::{State, StreamedCall, give};
 pub(crate) use named::{NamedCalls, Streamed};
 pub(crate) use piece::arguments_only;
@@ -40,8 +42,13 @@ use crate::{
     failure::Failure,
     rules::Limits,
     tools::DeclaredTools,
-    wire::json::Json,
+    wire::json::{Json, MAX_DEPTH},
 };
+
+/// Complete arguments that are not an object, repaired as far as text calls are; `None` if that is impossible.
+pub(crate) fn mended(arguments: &str, limits: &Limits) -> Option<String> {
+    extent::mended(arguments, MAX_DEPTH, limits.max_arguments)
+}
 
 /// The native calls of one response.
 #[derive(Debug)]
@@ -54,6 +61,8 @@ pub(crate) struct CallDeltas {
     /// The number of the current delta, which distinguishes its pieces from those of the next delta.
     delta: u64,
     max_depth: usize,
+    /// Arguments that are not JSON are repaired.
+    repairs: bool,
     limits: Limits,
     /// A call may be open.
     has_open: bool,
@@ -83,6 +92,7 @@ impl CallDeltas {
             next: 0,
             delta: 0,
             max_depth,
+            repairs: false,
             limits: Limits::default(),
             has_open: false,
             form: None,
@@ -96,6 +106,11 @@ impl CallDeltas {
     pub(crate) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.tools = tools;
         self.limits = limits;
+    }
+
+    /// Repairs arguments that are not JSON, or does not.
+    pub(crate) fn mend(&mut self, repairs: bool) {
+        self.repairs = repairs;
     }
 
     /// Takes the `tool_calls` of one delta; a value that is not a list is ignored.
@@ -232,7 +247,8 @@ impl CallDeltas {
         if self.calls.len() >= self.limits.max_calls {
             return Err(self.limits.too_many_calls());
         }
-        self.calls.push(StreamedCall::new(key, self.max_depth, self.limits.max_arguments));
+        let arguments = Arguments::new(self.max_depth, self.limits.max_arguments, self.repairs);
+        self.calls.push(StreamedCall::new(key, arguments));
         Ok(self.calls.len() - 1)
     }
 
@@ -328,12 +344,12 @@ impl CallDeltas {
     fn grow_unnamed(&mut self, at: usize, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
         let Self { calls, tools, limits, .. } = self;
         let Some(call) = calls.get_mut(at) else { return Ok(()) };
-        call.arguments.extent.push(text);
+        let text = call.arguments.extent.push(text);
         let is_certain = !call.id.is_empty() && tools.is_whole(&call.name);
         let starts = is_certain || (call.arguments.extent.is_begun() && !call.name.is_empty());
         let mut checked = call.check(tools, limits);
         if checked.is_ok() && !starts {
-            call.early.push_str(text);
+            call.early.push_str(&text);
             checked = call.check(tools, limits);
         }
         if checked.is_err() {
@@ -347,7 +363,7 @@ impl CallDeltas {
         if let Some(call) = self.calls.get_mut(at)
             && let State::Open(index) = call.state
         {
-            call.pass(index, text, out);
+            call.pass(index, &text, out);
             self.is_holding |= call.arguments.is_holding();
         }
         Ok(())

@@ -22,6 +22,8 @@ pub(crate) struct NamedCalls {
     calls: Vec<NamedCall>,
     tools: DeclaredTools,
     limits: Limits,
+    /// Arguments that are not JSON are repaired.
+    repairs: bool,
     skipped: Skipped,
     scratch: String,
     has_client_call: bool,
@@ -62,6 +64,11 @@ impl NamedCalls {
         self.limits = limits;
     }
 
+    /// Repairs arguments that are not JSON, or does not.
+    pub(crate) fn mend(&mut self, repairs: bool) {
+        self.repairs = repairs;
+    }
+
     /// Begins a call under `key`. An open call under the same key ends. `start.index` is set here.
     ///
     /// # Errors
@@ -95,7 +102,7 @@ impl NamedCalls {
             state: State::Open,
             is_text: start.source == Source::NativeCustom,
             unescaper: Unescaper::default(),
-            arguments: Arguments::new(MAX_DEPTH, self.limits.max_arguments),
+            arguments: Arguments::new(MAX_DEPTH, self.limits.max_arguments, self.repairs),
             frame: None,
             given: String::new(),
         });
@@ -224,14 +231,16 @@ impl NamedCall {
     fn pass(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let index = self.index;
         let mut frame = frame.filter(|_| !self.arguments.is_holding());
-        let give = |text: &str| {
-            emit(out, frame.take(), Event::CallArguments { index, piece: text.into() });
+        let give = |piece: &str| {
+            // What was repaired is not what the frame says.
+            let frame = frame.take().filter(|_| piece == text);
+            emit(out, frame, Event::CallArguments { index, piece: piece.into() });
         };
         if self.is_text {
             return self.arguments.text(text, give);
         }
         self.arguments.push(text, false, give);
-        self.frame = frame.filter(|_| self.arguments.is_holding()).map(str::to_owned);
+        self.frame = frame.filter(|_| self.arguments.holds(text)).map(str::to_owned);
     }
 
     /// Takes all of the arguments. Returns whether they agree with the pieces.
@@ -266,8 +275,8 @@ impl NamedCall {
         self.arguments.settle(|text| {
             emit(out, frame.take(), Event::CallArguments { index, piece: text.into() });
         });
-        if !self.is_text && self.arguments.extent.is_blank() && !cut {
-            self.arguments.force("{}", give(index, out));
+        if !self.is_text {
+            self.arguments.finish(cut, give(index, out));
         }
         self.arguments.forget();
         let extent = &self.arguments.extent;

@@ -6,9 +6,9 @@ use super::{
     doubles::Doubles,
     hosted::After,
     misrouted::{self, Incomplete},
-    send, send_whole,
+    send,
 };
-use crate::event::{Event, Finish, Sink};
+use crate::event::{CallEnd, Event, Finish, Sink};
 
 /// A hop that has ended, after which the response is to go on with another one. The hop's finish is withheld.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(in crate::pipeline) struct Pending {
 pub(super) struct Checkpoint {
     ids: usize,
     pub(super) client_calls: usize,
-    broken_calls: usize,
+    broken: usize,
     rescued: usize,
     calls: usize,
 }
@@ -47,7 +47,7 @@ impl Calls {
         self.checkpoint = Checkpoint {
             ids: self.sent_ids.len(),
             client_calls: self.client_calls,
-            broken_calls: self.broken_calls,
+            broken: self.broken.len(),
             rescued: self.rescued.len(),
             calls: self.tally.calls.len(),
         };
@@ -75,11 +75,12 @@ impl Calls {
 
     /// Forgets what this hop gave, since the next one replaces it. Limits count it all the same.
     fn roll_back(&mut self) {
-        let Checkpoint { ids, client_calls, broken_calls, rescued, calls } = self.checkpoint;
+        let Checkpoint { ids, client_calls, broken, rescued, calls } = self.checkpoint;
         self.sent_ids.truncate(ids);
         self.rescued.truncate(rescued);
         self.tally.calls.truncate(calls);
-        (self.client_calls, self.broken_calls) = (client_calls, broken_calls);
+        self.client_calls = client_calls;
+        self.broken.truncate(broken);
         self.cut = false;
         self.state.clear();
         if let Some(characters) = &mut self.characters {
@@ -151,6 +152,7 @@ impl Calls {
         self.tally.finish = Some(agreed);
         let mut warnings = std::mem::take(&mut self.notices);
         warnings.extend(self.corrections.warnings());
+        warnings.extend(self.corrections.broken_warning(&self.broken));
         let frame = frame.filter(|_| agreed == said && warnings.is_empty());
         for warning in warnings {
             self.tally.warnings.push(warning.code);
@@ -166,7 +168,7 @@ impl Calls {
             if let Some(index) = self.send_start(start, None, out) {
                 self.note_sent(source);
                 self.note_end(source);
-                send_whole(index, arguments, out);
+                self.send_whole(index, arguments, CallEnd::Complete, out);
             }
         }
         Vec::new()
@@ -174,11 +176,12 @@ impl Calls {
 
     /// The finish reason that is consistent with what was sent: complete calls change only a plain stop, a
     /// response that ends inside a call was cut off, and neither broken calls nor calls that the upstream ran
-    /// itself change it.
+    /// itself change it. That the response ends with calls stays true if they are broken.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,
-            said => said.of_calls(self.client_calls > self.broken_calls),
+            Finish::Calls if self.client_calls > 0 => Finish::Calls,
+            said => said.of_calls(self.client_calls > self.broken.len()),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use super::{
     super::hops::{FollowUp, Reason},
-    Calls, Fate, send_whole,
+    Calls, Fate,
 };
 use crate::{
     conversation::{Call, Conversation, Part, Role, Turn},
@@ -35,7 +35,7 @@ pub(super) struct Hosted {
     /// Bytes of their names, ids and arguments.
     kept: usize,
     /// Calls for the client that wait for the end of the hop.
-    held: Vec<(CallStart<'static>, String)>,
+    held: Vec<(CallStart<'static>, String, CallEnd)>,
     /// The client's form of calls has no ids, by which results could be found later.
     lacks_ids: bool,
 }
@@ -240,7 +240,12 @@ impl Calls {
     }
 
     /// Keeps a call for the client until the hop ends.
-    pub(super) fn hold(&mut self, mut start: CallStart<'static>, arguments: String, rescue: bool) {
+    pub(super) fn hold(
+        &mut self,
+        mut start: CallStart<'static>,
+        (arguments, end): (String, CallEnd),
+        rescue: bool,
+    ) {
         let source = start.index;
         if rescue && self.is_repeated((start.name.clone().into_owned(), Digest::of(&arguments))) {
             return;
@@ -251,7 +256,7 @@ impl Calls {
         let Some(hosted) = &mut self.hosted else { return };
         hosted.sent(source, &start.id);
         hosted.ends(source);
-        hosted.held.push((start, arguments));
+        hosted.held.push((start, arguments, end));
     }
 
     /// Sends the calls that waited for the end of the hop.
@@ -259,12 +264,12 @@ impl Calls {
         let Some(hosted) = &mut self.hosted else { return };
         let mut held = std::mem::take(&mut hosted.held);
         // Calls may end in another order than the model began them.
-        held.sort_by_key(|(start, _)| hosted.calls.iter().position(|call| call.call.id == start.id));
+        held.sort_by_key(|(start, ..)| hosted.calls.iter().position(|call| call.call.id == start.id));
         // Their ids are theirs now.
         hosted.calls.clear();
-        for (start, arguments) in held {
+        for (start, arguments, end) in held {
             if let Some(index) = self.send_start(start, None, out) {
-                send_whole(index, arguments, out);
+                self.send_whole(index, arguments, end, out);
             }
         }
     }

@@ -92,8 +92,8 @@ pub(super) struct Calls {
     /// The current text is the model's apology for a call that the upstream refused to run.
     apologises: bool,
     client_calls: usize,
-    /// Of these, calls whose arguments are not JSON and after which the model continued.
-    broken_calls: usize,
+    /// The names of those of them whose arguments are not JSON and after which the model continued.
+    broken: Vec<String>,
     /// The response was cut off inside a call.
     cut: bool,
     /// The client declared tools.
@@ -185,7 +185,7 @@ impl Calls {
             incomplete: Vec::new(),
             apologises: false,
             client_calls: 0,
-            broken_calls: 0,
+            broken: Vec::new(),
             cut: false,
             has_tools,
             keeps_text: goes_on,
@@ -409,7 +409,9 @@ impl Calls {
                 let (index, runner) = (*index, *runner);
                 if runner == Runner::Client {
                     self.cut |= end == CallEnd::Cut;
-                    self.broken_calls += usize::from(end == CallEnd::Broken);
+                    if end == CallEnd::Broken {
+                        self.note_broken(index);
+                    }
                     if end == CallEnd::Complete {
                         self.supersede(index);
                         self.note_end(source);
@@ -450,8 +452,9 @@ impl Calls {
             let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
             self.corrections.ends(&start.name, arguments);
         }
-        if end != CallEnd::Complete {
-            self.cut |= end == CallEnd::Cut;
+        // The finish reason says that the response was cut off inside a call.
+        if end == CallEnd::Cut {
+            self.cut = true;
             self.tally.dropped_calls += 1;
             return;
         }
@@ -459,15 +462,34 @@ impl Calls {
             self.settle(source, Fate::Rescued);
         }
         if self.hosted.as_ref().is_some_and(|hosted| hosted.holds_client_calls()) {
-            return self.hold(start, arguments, rescue);
+            return self.hold(start, (arguments, end), rescue);
         }
-        let index =
-            if rescue { self.rescue(start, &arguments, out) } else { self.send_start(start, None, out) };
+        let index = match rescue && end == CallEnd::Complete {
+            true => self.rescue(start, &arguments, out),
+            false => self.send_start(start, None, out),
+        };
         let Some(index) = index else { return };
         self.note_sent(source);
-        self.note_end(source);
-        self.supersede(index);
-        send_whole(index, arguments, out);
+        if end == CallEnd::Complete {
+            self.note_end(source);
+            self.supersede(index);
+        }
+        self.send_whole(index, arguments, end, out);
+    }
+
+    /// Sends the rest of a call whose beginning has been sent.
+    fn send_whole(&mut self, index: u32, arguments: String, end: CallEnd, out: &mut impl Sink) {
+        if end == CallEnd::Broken {
+            self.note_broken(index);
+        }
+        out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
+        out.event(Event::CallEnd { index, end });
+    }
+
+    /// The arguments of the call sent under `index` are not JSON, and the model has gone on.
+    fn note_broken(&mut self, index: u32) {
+        let call = usize::try_from(index).ok().and_then(|index| self.tally.calls.get(index));
+        self.broken.push(call.and_then(|call| call.name.clone()).unwrap_or_default());
     }
 
     /// The client has got the beginning of a call.
@@ -493,12 +515,6 @@ impl Calls {
             entry.fate = new;
         }
     }
-}
-
-/// Sends the rest of a call whose beginning has been sent.
-fn send_whole(index: u32, arguments: String, out: &mut impl Sink) {
-    out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });
-    out.event(Event::CallEnd { index, end: CallEnd::Complete });
 }
 
 fn is_usage(event: &Event<'_>) -> bool {

@@ -276,7 +276,8 @@ fn text_reader(replay: &Replay) -> Reader {
     let tools = DeclaredTools::new(&replay.conversation, &replay.rules.tool_prefix);
     let stream = replay.answering.stream;
     let several = replay.conversation.choices.is_some_and(|choices| choices > 1);
-    reader.expect(Asked { tools, limits: replay.rules.limits, stream, several });
+    let (limits, repair) = (replay.rules.limits, replay.rules.repair);
+    reader.expect(Asked { tools, limits, stream, several, repair });
     reader
 }
 

@@ -80,7 +80,8 @@ impl Driven {
         let rules = ReaderRules { max_frame: MAX_FRAME, tolerate_truncation: false, client: Dialect::Lumo };
         let mut reader = request.spoken.side().reader(&rules);
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
-        reader.expect(Asked { tools: DeclaredTools::default(), limits, stream: true, several: false });
+        let tools = DeclaredTools::default();
+        reader.expect(Asked { tools, limits, stream: true, several: false, repair: false });
         Self { answer, bus, exchange, reader, telling: Telling::begin() }
     }
 

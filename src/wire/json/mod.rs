@@ -30,7 +30,7 @@ use index::{Extent, LONG};
 #[cfg(feature = "proxy")]
 pub(crate) use memory::{ALLOCATION, memory_of, memory_of_members};
 pub use raw::Raw;
-pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner};
+pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner, ScannerPlace, Unsettled};
 use search::{has_no_escapes, plain_run};
 pub(crate) use surrogates::mend_surrogates;
 

@@ -29,6 +29,44 @@ pub(crate) struct Scanner {
     arrays: u128,
     /// The string being read is a key.
     in_key: bool,
+    /// The state before it was broken.
+    failed: State,
+}
+
+/// What at the end of the bytes that a [`Scanner`] has taken changes if the next ones are not JSON and are repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unsettled {
+    Nothing,
+    /// A comma with the white space behind it.
+    Comma,
+    /// This many bytes of an escape.
+    Escape(usize),
+}
+
+/// Where a [`Scanner`] is in its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScannerPlace {
+    /// Before a value; `first` in an array that has just begun.
+    Value {
+        first: bool,
+    },
+    /// Before a key; `first` in an object that has just begun.
+    Key {
+        first: bool,
+    },
+    Colon,
+    /// Behind a value.
+    Behind,
+    /// In a string.
+    Text {
+        key: bool,
+    },
+    /// In an escape.
+    Escape {
+        key: bool,
+    },
+    /// In a number or literal, or behind the value.
+    Other,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +138,14 @@ impl Scanner {
     /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`])
     /// are open at once.
     pub(crate) fn new(max_depth: usize) -> Self {
-        Self { state: State::Value, max_depth: max_depth.min(MAX_DEPTH), depth: 0, arrays: 0, in_key: false }
+        Self {
+            state: State::Value,
+            max_depth: max_depth.min(MAX_DEPTH),
+            depth: 0,
+            arrays: 0,
+            in_key: false,
+            failed: State::Broken,
+        }
     }
 
     /// Reads the next bytes. Returns how many of `bytes` were taken and why it stopped; continue with those
@@ -139,6 +184,42 @@ impl Scanner {
         self.depth
     }
 
+    /// What may still change if the text is repaired from here on.
+    pub(crate) fn unsettled(&self) -> Unsettled {
+        match self.last_state() {
+            State::Key => Unsettled::Comma,
+            State::Value if self.depth > 0 && self.in_array() => Unsettled::Comma,
+            State::Escape => Unsettled::Escape(1),
+            State::Hex(missing) => Unsettled::Escape(6 - usize::from(missing)),
+            _ => Unsettled::Nothing,
+        }
+    }
+
+    /// Where it is, or was before the byte that is not JSON.
+    pub(crate) fn place(&self) -> ScannerPlace {
+        match self.last_state() {
+            State::Value => ScannerPlace::Value { first: false },
+            State::FirstElement => ScannerPlace::Value { first: true },
+            State::FirstKey => ScannerPlace::Key { first: true },
+            State::Key => ScannerPlace::Key { first: false },
+            State::Colon => ScannerPlace::Colon,
+            State::Behind => ScannerPlace::Behind,
+            State::Text => ScannerPlace::Text { key: self.in_key },
+            State::Escape | State::Hex(_) => ScannerPlace::Escape { key: self.in_key },
+            State::Number(_) | State::Literal(_) | State::Done | State::Broken => ScannerPlace::Other,
+        }
+    }
+
+    /// The brackets that opened the containers it is in.
+    pub(crate) fn containers(&self) -> Vec<u8> {
+        let bracket = |level: usize| if self.arrays >> level & 1 == 1 { b'[' } else { b'{' };
+        (0..self.depth).rev().map(bracket).collect()
+    }
+
+    fn last_state(&self) -> State {
+        if self.state == State::Broken { self.failed } else { self.state }
+    }
+
     fn step(&mut self, byte: u8, rest: &[u8]) -> Step {
         match self.state {
             State::Text => self.text(rest),
@@ -166,7 +247,7 @@ impl Scanner {
     }
 
     fn invalid(&mut self, taken: usize) -> Step {
-        self.state = State::Broken;
+        self.failed = std::mem::replace(&mut self.state, State::Broken);
         (taken, Some(Progress::Invalid))
     }
 
@@ -263,7 +344,10 @@ impl Scanner {
             match number.next(*byte) {
                 Some(next) => number = next,
                 None if number.is_whole() => return self.complete(taken),
-                None => return self.invalid(taken),
+                None => {
+                    self.state = State::Number(number);
+                    return self.invalid(taken);
+                }
             }
         }
         self.state = State::Number(number);

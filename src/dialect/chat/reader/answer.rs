@@ -88,6 +88,7 @@ impl ResponseState for AnswerState {
     fn expect(&mut self, asked: Asked) {
         self.wants_whole = !asked.stream;
         self.several = asked.several;
+        self.deltas.mend(asked.repair);
         self.deltas.expect(asked.tools, asked.limits);
     }
 

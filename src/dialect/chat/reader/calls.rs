@@ -8,6 +8,8 @@
 //! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
 //! frames keep their own form.
 
+use std::borrow::Cow;
+
 use crate::{
     dialect::channel::{Channel, emit},
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},
@@ -156,7 +158,8 @@ impl<S: Sink> Sink for Listening<'_, S> {
                     return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
                 }
             }
-            Event::CallArguments { index, .. } => {
+            // A piece that is not borrowed is not that of the frame any more.
+            Event::CallArguments { index, piece: Cow::Borrowed(_) } => {
                 let wanted = u64::from(*index);
                 if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
                     return self.out.event(Event::Verbatim { frame, means: Some(&event) });

@@ -66,6 +66,7 @@ impl ResponseState for ResponseReader {
     fn expect(&mut self, asked: Asked) {
         self.wants_whole = !asked.stream;
         self.limits = asked.limits;
+        self.calls.mend(asked.repair);
         self.calls.expect(asked.tools, asked.limits);
     }
 

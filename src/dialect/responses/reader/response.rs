@@ -65,6 +65,7 @@ impl ResponseState for ResponseReader {
     const RUNS_TOOLS: bool = true;
 
     fn expect(&mut self, asked: Asked) {
+        self.calls.mend(asked.repair);
         self.calls.expect(asked.tools, asked.limits);
     }
 

@@ -1,0 +1,513 @@
+//! [`Extent`]: the extent of a call's arguments as one JSON object, and its repair.
+//!
+//! Valid arguments are only scanned, and pass as they are. At the first byte that is not JSON, [`JsonBody`], the lexer of
+//! calls written as text, goes on from the scanner's state and repairs what follows. For this, the scanner's pieces end
+//! before an unfinished escape and a comma whose next token has not arrived: those may still have to change. Everything
+//! else that has been passed on is the beginning of valid JSON.
+//!
+//! Besides, an object that was encoded twice is decoded, the word `null` stands for no arguments, and closers of a model's
+//! own format behind the object are left out. Arguments that cannot be repaired pass as they are.
+
+use std::borrow::Cow;
+
+use crate::{
+    detect::{Fed, JsonBody},
+    wire::json::{Json, Progress, Scanner, Unsettled},
+};
+
+/// The extent of arguments as one JSON object.
+#[derive(Debug)]
+pub(super) struct Extent {
+    scanner: Scanner,
+    stage: Stage,
+    begun: bool,
+    max_depth: usize,
+    /// Whether arguments that are not JSON are repaired, and the most bytes that may be held for it.
+    repair: Option<usize>,
+    /// What has arrived and not been passed on.
+    held: String,
+    /// What is held of a string ends with a backslash that escapes the next character.
+    is_escaped: bool,
+    /// Repairs the rest.
+    body: Option<Box<JsonBody>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Only white space so far.
+    Blank,
+    Inside,
+    /// Inside, behind the first byte that is not JSON.
+    Mended,
+    /// In a string that may be the object, encoded once more. All of it is held.
+    Quoted,
+    /// The beginning of the word `null`, which is held.
+    Word,
+    Whole,
+    /// Something other than one object.
+    Broken,
+}
+
+impl Extent {
+    /// Arguments nested deeper than `max_depth` are broken. Nothing is repaired.
+    pub(super) fn new(max_depth: usize) -> Self {
+        Self {
+            scanner: Scanner::new(max_depth),
+            stage: Stage::Blank,
+            begun: false,
+            max_depth,
+            repair: None,
+            held: String::new(),
+            is_escaped: false,
+            body: None,
+        }
+    }
+
+    /// The same with repair, for which at most `max_held` bytes are held, if it is given.
+    pub(super) fn mending(self, max_held: Option<usize>) -> Self {
+        Self { repair: max_held, ..self }
+    }
+
+    /// Takes a piece. Returns what is to be passed on in its place: nearly always the piece itself, which alone is borrowed.
+    pub(super) fn push<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
+        match self.take(piece) {
+            Cow::Borrowed(part) if part.len() != piece.len() => Cow::Owned(part.to_owned()),
+            passed => passed,
+        }
+    }
+
+    fn take<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
+        self.begun |= !piece.is_empty();
+        match self.stage {
+            _ if piece.is_empty() => Cow::Borrowed(piece),
+            Stage::Inside => self.scan(piece, 0),
+            Stage::Blank => self.begin(piece),
+            Stage::Whole => self.behind(piece),
+            Stage::Broken => Cow::Borrowed(piece),
+            Stage::Mended => Cow::Owned(self.mend(piece)),
+            Stage::Quoted => Cow::Owned(self.quoted(piece)),
+            Stage::Word => Cow::Owned(self.word(piece)),
+        }
+    }
+
+    /// The arguments have ended. Returns what is still to be passed on. `cut`: the response was interrupted.
+    pub(super) fn finish(&mut self, cut: bool) -> Cow<'static, str> {
+        let held = std::mem::take(&mut self.held);
+        match self.stage {
+            Stage::Blank if !cut => {
+                self.stage = Stage::Whole;
+                Cow::Borrowed("{}")
+            }
+            Stage::Word if !cut && NULLS.contains(&held.trim_end_matches(BLANKS)) => {
+                self.stage = Stage::Whole;
+                Cow::Borrowed("{}")
+            }
+            Stage::Word => {
+                self.stage = Stage::Broken;
+                Cow::Owned(held)
+            }
+            // Half a closer is none of the arguments.
+            Stage::Whole => Cow::Borrowed(""),
+            Stage::Mended => Cow::Owned(self.body.as_mut().map(|body| body.take_held()).unwrap_or_default()),
+            Stage::Blank | Stage::Inside | Stage::Quoted | Stage::Broken => Cow::Owned(held),
+        }
+    }
+
+    /// The first bytes that are not white space.
+    fn begin<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
+        let inner = piece.trim_start_matches(BLANKS);
+        let blank = piece.len() - inner.len();
+        self.stage = match inner.bytes().next() {
+            None => return Cow::Borrowed(piece),
+            Some(b'{') => {
+                self.stage = Stage::Inside;
+                return self.scan(piece, blank);
+            }
+            Some(b'"') if self.repair.is_some() => Stage::Quoted,
+            Some(b'n' | b'N') if self.repair.is_some() => Stage::Word,
+            Some(_) => Stage::Broken,
+        };
+        let inner = match self.stage {
+            Stage::Quoted => self.quoted(inner),
+            Stage::Word => self.word(inner),
+            _ => return Cow::Borrowed(piece),
+        };
+        joined(Cow::Borrowed(piece.get(..blank).unwrap_or_default()), Cow::Owned(inner))
+    }
+
+    /// Reads the object from `at` on.
+    fn scan<'p>(&mut self, piece: &'p str, at: usize) -> Cow<'p, str> {
+        let rest = piece.get(at..).unwrap_or_default();
+        let (taken, progress) = self.scanner.push(rest.as_bytes());
+        let unsettled = if self.repair.is_some() { self.scanner.unsettled() } else { Unsettled::Nothing };
+        if progress == Progress::More && self.held.is_empty() && unsettled == Unsettled::Nothing {
+            return Cow::Borrowed(piece);
+        }
+        let (scanned, rest) = piece.split_at_checked(at + taken).unwrap_or((piece, ""));
+        let text = match std::mem::take(&mut self.held) {
+            held if held.is_empty() => Cow::Borrowed(scanned),
+            held => Cow::Owned(held + scanned),
+        };
+        match progress {
+            Progress::More => self.hold(text, unsettled),
+            Progress::End => {
+                self.stage = Stage::Whole;
+                joined(text, self.behind(rest))
+            }
+            Progress::Invalid => {
+                let sent = self.hold(text, unsettled);
+                self.enter();
+                let mended = match self.stage {
+                    Stage::Mended => Cow::Owned(self.mend(rest)),
+                    _ => joined(Cow::Owned(std::mem::take(&mut self.held)), Cow::Borrowed(rest)),
+                };
+                joined(sent, mended)
+            }
+        }
+    }
+
+    /// Holds what may still have to change at the end of `text`; returns the rest.
+    fn hold<'p>(&mut self, text: Cow<'p, str>, unsettled: Unsettled) -> Cow<'p, str> {
+        let length = match unsettled {
+            Unsettled::Nothing => 0,
+            Unsettled::Escape(length) => length,
+            Unsettled::Comma => {
+                let comma = text.trim_end_matches(BLANKS).strip_suffix(',').map_or(text.len(), str::len);
+                Some(text.len() - comma).filter(|length| *length <= MAX_BLANK).unwrap_or(0)
+            }
+        };
+        let Some(at) = text.len().checked_sub(length).filter(|at| *at < text.len()) else { return text };
+        self.held.push_str(text.get(at..).unwrap_or_default());
+        match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.get(..at).unwrap_or_default()),
+            Cow::Owned(mut text) => {
+                text.truncate(at);
+                Cow::Owned(text)
+            }
+        }
+    }
+
+    /// The next byte is not JSON: goes on with repair.
+    fn enter(&mut self) {
+        let body = self.repair.and_then(|_| JsonBody::resume(&self.scanner, &self.held, self.max_depth));
+        self.stage = if body.is_some() { Stage::Mended } else { Stage::Broken };
+        if body.is_some() {
+            self.held.clear();
+        }
+        self.body = body.map(Box::new);
+    }
+
+    fn mend(&mut self, piece: &str) -> String {
+        let mut sent = String::new();
+        let Some(body) = &mut self.body else { return piece.to_owned() };
+        match body.feed(piece, &mut |text: &str| sent.push_str(text)) {
+            Fed::More => {}
+            Fed::Done(at) => {
+                self.stage = Stage::Whole;
+                let behind = self.behind(piece.get(at..).unwrap_or_default());
+                sent.push_str(&behind);
+            }
+            Fed::Fault(at) => {
+                sent.push_str(&body.take_held());
+                sent.push_str(piece.get(at..).unwrap_or_default());
+                self.stage = Stage::Broken;
+            }
+        }
+        sent
+    }
+
+    /// A piece of a string in place of the object.
+    fn quoted(&mut self, piece: &str) -> String {
+        let before = self.held.len();
+        self.held.push_str(piece);
+        // Only the new bytes are searched.
+        let mut end = None;
+        for (at, byte) in self.held.bytes().enumerate().skip(before.max(1)) {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = true,
+                b'"' => {
+                    end = Some(at);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let Some(end) = end else {
+            if self.repair.is_none_or(|most| self.held.len() > most) {
+                self.stage = Stage::Broken;
+                return std::mem::take(&mut self.held);
+            }
+            return String::new();
+        };
+        let held = std::mem::take(&mut self.held);
+        let decoded = Json::decoded(held.get(1..end).unwrap_or_default());
+        let mut inner = Self::new(self.max_depth).mending(self.repair);
+        let mut sent = match decoded.trim_start_matches(BLANKS).starts_with('{') {
+            true => inner.push(&decoded).into_owned(),
+            false => String::new(),
+        };
+        let is_none =
+            decoded.trim_matches(BLANKS).is_empty() || NULLS.contains(&decoded.trim_matches(BLANKS));
+        self.stage = match inner.is_whole() {
+            true => Stage::Whole,
+            false if is_none => Stage::Blank,
+            false => {
+                self.stage = Stage::Broken;
+                return held;
+            }
+        };
+        let behind = self.push(held.get(end + 1..).unwrap_or_default()).into_owned();
+        sent.push_str(&behind);
+        sent
+    }
+
+    /// A piece of what may be the word `null`.
+    fn word(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        let word = self.held.trim_end_matches(BLANKS);
+        if NULLS.iter().any(|null| null.starts_with(word)) && self.held.len() <= MAX_BLANK {
+            return String::new();
+        }
+        let held = std::mem::take(&mut self.held);
+        // Some servers begin with it, and then send the arguments.
+        let rest = NULLS.iter().find_map(|null| held.strip_prefix(null));
+        let rest = rest.filter(|rest| rest.trim_start_matches(BLANKS).starts_with('{'));
+        self.stage = if rest.is_some() { Stage::Blank } else { Stage::Broken };
+        match rest {
+            Some(rest) => self.push(rest).into_owned(),
+            None => held,
+        }
+    }
+
+    /// What follows the object.
+    fn behind<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
+        let blank = match self.held.is_empty() {
+            true => piece.len() - piece.trim_start_matches(BLANKS).len(),
+            false => 0,
+        };
+        let (blank, rest) = piece.split_at_checked(blank).unwrap_or((piece, ""));
+        if rest.is_empty() {
+            return Cow::Borrowed(blank);
+        }
+        self.held.push_str(rest);
+        if self.repair.is_some() && self.held.len() <= MAX_BEHIND && may_be_closers(&self.held) {
+            return Cow::Borrowed(blank);
+        }
+        self.stage = Stage::Broken;
+        joined(Cow::Borrowed(blank), Cow::Owned(std::mem::take(&mut self.held)))
+    }
+
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Inside the object, or before it.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Blank | Stage::Inside)
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.stage == Stage::Blank
+    }
+
+    /// What has arrived and not been passed on; `None` if it is not known in the form in which it arrived.
+    pub(super) fn pending(&self) -> Option<&str> {
+        (self.stage != Stage::Mended).then_some(&self.held)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.stage == Stage::Whole
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.stage == Stage::Broken
+    }
+}
+
+/// Complete arguments that are not an object, repaired; `None` if that is impossible.
+pub(super) fn mended(arguments: &str, max_depth: usize, max_held: usize) -> Option<String> {
+    let mut extent = Extent::new(max_depth).mending(Some(max_held));
+    let mut text = extent.push(arguments).into_owned();
+    text.push_str(&extent.finish(false));
+    extent.is_whole().then_some(text)
+}
+
+/// JSON's white space.
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// How models write that there are no arguments.
+const NULLS: [&str; 2] = ["null", "None"];
+
+/// The longest comma with white space that is held, in bytes.
+const MAX_BLANK: usize = 256;
+
+/// The most bytes of closers behind an object.
+const MAX_BEHIND: usize = 256;
+
+/// The longest closer, in bytes.
+const MAX_CLOSER: usize = 64;
+
+/// Whether `text` is the beginning of closers: `</…>`, `<|…|>`, the end of a fence, and brackets that close nothing.
+fn may_be_closers(text: &str) -> bool {
+    let mut text = text.trim_start_matches(BLANKS);
+    loop {
+        let behind = ["}", "]", "```"].iter().find_map(|closer| text.strip_prefix(closer));
+        let behind = behind.or_else(|| {
+            let (closer, behind) = text.split_once('>')?;
+            (opens(closer) && is_closer(closer)).then_some(behind)
+        });
+        match behind {
+            Some(behind) => text = behind.trim_start_matches(BLANKS),
+            None => return text.is_empty() || "```".starts_with(text) || (opens(text) && is_closer(text)),
+        }
+    }
+}
+
+fn opens(text: &str) -> bool {
+    ["</", "<|", "<\u{ff5c}"].iter().any(|opener| text.starts_with(opener) || opener.starts_with(text))
+}
+
+fn is_closer(text: &str) -> bool {
+    text.len() < MAX_CLOSER && !text.contains([' ', '\t', '\n', '\r', '{', '"', '\''])
+}
+
+/// Both texts; without a copy if one of them is empty.
+fn joined<'p>(one: Cow<'p, str>, other: Cow<'p, str>) -> Cow<'p, str> {
+    match (one.is_empty(), other.is_empty()) {
+        (_, true) => one,
+        (true, false) => other,
+        (false, false) => Cow::Owned(one.into_owned() + &other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is passed on of these pieces, and whether the arguments are an object.
+    fn read<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, bool) {
+        let mut extent = Extent::new(128).mending(Some(1 << 20));
+        let mut sent = String::new();
+        for piece in pieces {
+            sent.push_str(&extent.push(piece));
+        }
+        sent.push_str(&extent.finish(false));
+        (sent, extent.is_whole())
+    }
+
+    #[test]
+    fn arguments_that_are_not_quite_json_are_repaired() {
+        for (written, meant) in [
+            ("{'city': 'Paris'}", r#"{"city": "Paris"}"#),
+            (r#"{"city":"Paris",}"#, r#"{"city":"Paris"}"#),
+            (r#"{"a":[1, 2, ], "b": {"c": 1 , } }"#, r#"{"a":[1, 2 ], "b": {"c": 1  } }"#),
+            ("{\"city\":\"Pa\nris\"}", r#"{"city":"Pa\nris"}"#),
+            (r#"{"city":"C:\dir"}"#, r#"{"city":"C:\\dir"}"#),
+            (r#"{"city":"\u12G4"}"#, r#"{"city":"\\u12G4"}"#),
+            (r#"{"x": True, "y": None}"#, r#"{"x": true, "y": null}"#),
+            (r#"{city: "Paris"}"#, r#"{"city": "Paris"}"#),
+            (r#"{"a": 1, /* one */ "b": 2}"#, r#"{"a": 1,  "b": 2}"#),
+            (r#""{\"city\":\"Paris\"}""#, r#"{"city":"Paris"}"#),
+            (r#""{'city': 'Paris',}" "#, r#"{"city": "Paris"} "#),
+            ("null", "{}"),
+            (" None ", " {}"),
+            ("\"\"", "{}"),
+            ("\"null\"", "{}"),
+            ("null{\"a\":1}", "{\"a\":1}"),
+            ("{\"city\":\"Paris\"}</tool_call>", "{\"city\":\"Paris\"}"),
+            ("{\"a\":1}\n```", "{\"a\":1}\n"),
+            ("{\"a\":1}}", "{\"a\":1}"),
+            ("{\"a\":1}<|call|></function>\n</tool_call>", "{\"a\":1}"),
+            ("{\"a\":1}<\u{ff5c}tool\u{2581}call\u{2581}end\u{ff5c}>", "{\"a\":1}"),
+            ("", "{}"),
+        ] {
+            let wanted = (meant.to_owned(), true);
+            let (sent, is_whole) = read([written]);
+            assert_eq!((sent.as_str(), is_whole), (meant, true), "{written}");
+            assert!(serde_json::from_str::<serde_json::Value>(&sent).is_ok(), "{sent}");
+            for at in (0..=written.len()).filter(|at| written.is_char_boundary(*at)) {
+                let (left, right) = written.split_at(at);
+                assert_eq!(read([left, right]), wanted, "{written} cut at {at}");
+            }
+            let characters = written.char_indices().map(|(at, c)| &written[at..at + c.len_utf8()]);
+            assert_eq!(read(characters), wanted, "{written} in characters");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_repaired_passes_as_it_is() {
+        for written in [
+            "{\"a\":1}{\"a\":2}",
+            "{\"a\":1} and more",
+            "{\"a\":1}</b c>",
+            "\"text\"",
+            "nothing",
+            "[1]",
+            "7",
+            "{\"a\" 1}",
+            "{\"a\":tru}",
+            "{\"a\":1]",
+        ] {
+            let (sent, is_whole) = read([written]);
+            assert_eq!((sent.as_str(), is_whole), (written, false), "{written}");
+            let characters = written.char_indices().map(|(at, c)| &written[at..at + c.len_utf8()]);
+            assert_eq!(read(characters), (written.to_owned(), false), "{written} in characters");
+        }
+    }
+
+    #[test]
+    fn without_repair_everything_passes() {
+        for written in ["{'a': 1}", "null", "{\"a\":1,}", "{\"a\":1}</x>", "\"{}\""] {
+            let mut extent = Extent::new(128);
+            let sent: String = written.split_inclusive(',').map(|piece| extent.push(piece)).collect();
+            assert_eq!(sent, written);
+            assert!(extent.is_broken() && extent.finish(false).is_empty());
+        }
+    }
+
+    #[test]
+    fn only_a_comma_and_an_unfinished_escape_are_held() {
+        let mut extent = Extent::new(128).mending(Some(100));
+        for (piece, sent) in [
+            ("{\"a\":", "{\"a\":"),
+            ("12", "12"),
+            (",", ""),
+            (" ", ""),
+            ("\"b", ", \"b"),
+            ("\\", ""),
+            ("u12", ""),
+            ("e9\":", "\\u12e9\":"),
+            ("tru", "tru"),
+            ("e}", "e}"),
+        ] {
+            assert_eq!(extent.push(piece), sent, "{piece}");
+        }
+        assert!(extent.is_whole());
+    }
+
+    proptest! {
+        /// Valid arguments pass byte for byte, and pieces of any arguments do not change what they mean.
+        #[test]
+        fn splits_make_no_difference(
+            written in r#"(\{|"\{|null| )?(["'a,:{}\[\] \\u1nT\n/*-]|"a":|true){0,12}(\}|</x>)?"#,
+            places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let whole = read([written.as_str()]);
+            let mut places: Vec<usize> = places.iter().map(|place| place.index(written.len() + 1)).collect();
+            places.retain(|at| written.is_char_boundary(*at));
+            places.sort_unstable();
+            let ends = places.iter().copied().chain([written.len()]);
+            let mut from = 0;
+            let pieces: Vec<&str> = ends.map(|to| { let piece = &written[from..to]; from = to; piece }).collect();
+            prop_assert_eq!(&read(pieces), &whole);
+            let is_object = serde_json::from_str::<serde_json::Value>(&whole.0).is_ok_and(|value| value.is_object());
+            prop_assert!(is_object || !whole.1, "{} is passed on as an object", whole.0);
+            if serde_json::from_str::<serde_json::Value>(&written).is_ok_and(|value| value.is_object()) {
+                prop_assert_eq!(&whole, &(written.clone(), true));
+            }
+        }
+    }
+}
