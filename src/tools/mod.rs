@@ -147,6 +147,15 @@ impl DeclaredTools {
         })
     }
 
+    /// The declared name in `written`, a native call's name that is not declared but is exactly one declared name and
+    /// decoration: markup of the model's format, white space, a namespace, a number.
+    pub(crate) fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
+        if self.is_empty() {
+            return None;
+        }
+        name::undecorated(written, |name| self.resolve_plain(name).is_some())
+    }
+
     fn resolve_plain<'a>(&self, written: &'a str) -> Option<&'a str> {
         let stripped = self.unprefixed(written);
         stripped

@@ -37,6 +37,55 @@ fn inner(written: &str) -> Option<&str> {
     NAMESPACES.iter().any(|known| namespace.eq_ignore_ascii_case(known)).then_some(name)
 }
 
+/// The name in `written` that is declared, if there is exactly one and nothing else but decoration: `<…>` and words behind it,
+/// quotes, white space, namespaces, `:` with a number.
+pub(super) fn undecorated<'a>(written: &'a str, is_declared: impl Fn(&str) -> bool) -> Option<&'a str> {
+    let is_space = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
+    let mut rest = written.trim_start_matches(is_space);
+    while rest.starts_with('<') {
+        rest = rest.split_once('>')?.1.trim_start_matches(is_space);
+    }
+    let (name, behind) = rest.split_at_checked(rest.find('<').unwrap_or(rest.len()))?;
+    let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let mut words = behind.split(|c| !is_letter(c)).flat_map(|word| word.split('.').chain([word]));
+    if words.any(|word| !word.is_empty() && is_declared(word)) {
+        return None;
+    }
+    let mut name = name.trim_end_matches(is_space);
+    if let Some((before, number)) = name.rsplit_once(':')
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && !is_declared(name)
+    {
+        name = before;
+    }
+    for _ in 0..MAX_NAMESPACES {
+        if is_declared(name) {
+            return Some(name);
+        }
+        let (namespace, inner) = split_namespace(name)?;
+        if is_declared(namespace) {
+            return None;
+        }
+        name = inner;
+    }
+    None
+}
+
+/// How many namespaces may stand before a name: `multi_tool_use.functions.f`.
+const MAX_NAMESPACES: usize = 4;
+
+/// The namespace of a model's own format, and the name behind it.
+fn split_namespace(name: &str) -> Option<(&str, &str)> {
+    if let Some((namespace, inner)) = name.split_once("::") {
+        return Some((namespace, inner.trim_start()));
+    }
+    let (namespace, inner) = name.split_once(['.', ':', '/'])?;
+    let is_known = NAMESPACES.iter().chain(&["multi_tool_use", "tool", "function"]);
+    let is_known = is_known.into_iter().any(|known| namespace.eq_ignore_ascii_case(known));
+    is_known.then(|| (namespace, inner.trim_start()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -61,6 +110,51 @@ mod tests {
         assert_eq!(others.len(), 4);
         assert!(others.iter().all(|name| name.len() <= MAX_NAME && name.is_ascii()));
         assert_eq!(normalized(&"é".repeat(100)).len(), MAX_NAME);
+    }
+
+    #[test]
+    fn decoration_around_one_declared_name_is_taken_off() {
+        let declared = |name: &str| ["get_weather", "f", "g", "ns"].contains(&name);
+        for written in [
+            "get_weather<|channel|>analysis",
+            "get_weather<|channel|>commentary json",
+            "get_weather<|constrain|>json",
+            "get_weather <|message|>",
+            "get_weather<\u{ff5c}tool\u{2581}sep\u{ff5c}>",
+            "get_weather</tool_call>",
+            "<|tool|>get_weather",
+            " get_weather\n",
+            "\"get_weather\"",
+            "default_api:get_weather",
+            "default_api.get_weather ",
+            "default_api::get_weather",
+            "Functions.get_weather:0",
+            "multi_tool_use.functions.get_weather",
+            "tools.get_weather<|call|>",
+            "weather::get_weather",
+        ] {
+            assert_eq!(undecorated(written, declared), Some("get_weather"), "{written:?}");
+        }
+        for written in [
+            "",
+            " ",
+            "<",
+            "<|channel|>",
+            "get_weather2",
+            "get weather",
+            "xget_weather<|channel|>",
+            "other.get_weather",
+            "f<|call|>g",
+            "f<|call|>functions.g",
+            "ns::f",
+            "f.g",
+            "get_weather(1)",
+            "get_weather:a",
+            "a.b.c.d.e.f",
+        ] {
+            assert_eq!(undecorated(written, declared), None, "{written:?}");
+        }
+        assert_eq!(undecorated("f:0", |name| name == "f:0" || name == "f"), Some("f:0"));
     }
 
     #[test]

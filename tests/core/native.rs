@@ -131,3 +131,31 @@ fn valid_arguments_pass_in_the_frames_of_the_upstream() {
     let written = String::from_utf8(out.to_vec()).unwrap();
     assert!(written.ends_with(&stream), "{written}");
 }
+
+#[test]
+fn decorated_name_of_a_native_call_is_the_declared_one() {
+    for name in [
+        "get_weather<|channel|>analysis",
+        "get_weather<|constrain|>json",
+        "get_weather ",
+        "get_weather\n",
+        "default_api:get_weather",
+        "multi_tool_use.get_weather",
+        "functions.get_weather:0",
+    ] {
+        for client in CLIENTS {
+            for speech in [Speech::Chat, Speech::Messages, Speech::Responses] {
+                let answer = answered(speech, client, &Rules::default(), &call(name, "{\"a\":1}"), true);
+                assert_eq!(
+                    answer.named_calls(),
+                    [("get_weather", "{\"a\":1}")],
+                    "{name:?} {client:?} {speech:?}"
+                );
+            }
+        }
+    }
+    for name in ["get_weather<|call|>f", "other.get_weather", "get_weather2"] {
+        let answer = answered(Speech::Chat, ClientDialect::Chat, &Rules::default(), &call(name, "{}"), true);
+        assert_eq!(answer.named_calls(), [(name, "{}")]);
+    }
+}

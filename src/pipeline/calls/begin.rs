@@ -14,6 +14,11 @@ impl Calls {
             self.failure = Some(self.settings.limits.too_many_calls());
             return;
         }
+        let mut frame = frame;
+        if let Some(name) = self.undecorated(&start) {
+            start.name = Cow::Owned(name);
+            frame = None;
+        }
         let is_long = start.name.len() > self.settings.limits.max_name;
         if is_long && self.tools.resolve(&start.name).is_none() {
             self.failure = Some(self.settings.limits.name_too_long());
@@ -66,6 +71,15 @@ impl Calls {
             sent.map_or(Fate::Hidden, |index| Fate::Sent { index, runner })
         };
         self.entries.push(Entry { source, bytes: 0, fate });
+    }
+
+    /// The declared name of a native call that wrote it with markup, white space or a namespace around it.
+    fn undecorated(&self, start: &CallStart<'_>) -> Option<String> {
+        if start.runner != Runner::Client || matches!(start.source, Source::Format(_)) {
+            return None;
+        }
+        let is_known = self.tools.resolve(&start.name).is_some();
+        self.tools.undecorated(&start.name).filter(|_| !is_known).map(str::to_owned)
     }
 
     /// Sends a call's beginning, with its final index and id. Returns the index, or `None` if the call is dropped.
