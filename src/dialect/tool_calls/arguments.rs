@@ -5,6 +5,8 @@
 //! else of the arguments, is held until something else follows it (other content, another call, the end of the response), and the last such
 //! object counts. Arguments that arrive in pieces are never held; an object behind them that has the same value is a repetition.
 
+use std::borrow::Cow;
+
 use super::extent::Extent;
 use crate::wire::json::{continues, is_same};
 
@@ -16,6 +18,8 @@ pub(super) struct Arguments {
     sent: String,
     /// A whole object that has not been passed on.
     held: String,
+    /// It is not what arrived.
+    is_repaired: bool,
     /// What follows a whole object, as long as it may say the same again.
     again: Option<Box<Again>>,
     max_depth: usize,
@@ -36,7 +40,16 @@ struct Again {
 impl Arguments {
     pub(super) fn new(max_depth: usize, limit: usize, repairs: bool) -> Self {
         let extent = Extent::new(max_depth).mending(repairs.then_some(limit));
-        Self { extent, sent: String::new(), held: String::new(), again: None, max_depth, limit, repairs }
+        Self {
+            extent,
+            sent: String::new(),
+            held: String::new(),
+            is_repaired: false,
+            again: None,
+            max_depth,
+            limit,
+            repairs,
+        }
     }
 
     /// The extent of arguments that begin anew.
@@ -46,7 +59,7 @@ impl Arguments {
 
     /// Takes a piece; `give` gets what is certain. Returns text that is not of this call but of the next one, which is only possible
     /// if the pieces of it were named.
-    pub(super) fn push(&mut self, text: &str, is_named: bool, give: impl FnMut(&str)) -> Option<String> {
+    pub(super) fn push(&mut self, text: &str, is_named: bool, give: impl FnMut(Cow<'_, str>)) -> Option<String> {
         if text.is_empty() {
             return None;
         }
@@ -54,26 +67,27 @@ impl Arguments {
             return self.behind(text, is_named, give);
         }
         let text = self.extent.push(text);
-        self.pass(&text, give);
+        self.pass(text, give);
         None
     }
 
     /// Passes on a piece that `extent` has seen.
-    pub(super) fn pass(&mut self, text: &str, mut give: impl FnMut(&str)) {
+    pub(super) fn pass(&mut self, text: Cow<'_, str>, mut give: impl FnMut(Cow<'_, str>)) {
         if text.is_empty() {
         } else if self.extent.is_whole() && self.sent.is_empty() {
-            self.held.push_str(text);
+            self.held.push_str(&text);
+            self.is_repaired |= matches!(text, Cow::Owned(_));
         } else {
-            self.sent.push_str(text);
+            self.sent.push_str(&text);
             give(text);
         }
     }
 
     /// Takes a piece of an input that is plain text.
-    pub(super) fn text(&mut self, text: &str, mut give: impl FnMut(&str)) {
+    pub(super) fn text(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         if !text.is_empty() {
             self.sent.push_str(text);
-            give(text);
+            give(text.into());
         }
     }
 
@@ -83,39 +97,39 @@ impl Arguments {
     }
 
     /// Passes on a piece without delay.
-    pub(super) fn force(&mut self, text: &str, mut give: impl FnMut(&str)) {
+    pub(super) fn force(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.push(text);
         self.sent.push_str(&text);
-        give(&text);
+        give(text);
     }
 
     /// The arguments have ended, and nothing is held of them: passes on what their repair still has. None at all are `{}`.
-    pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(&str)) {
+    pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.finish(cut);
         if !text.is_empty() {
             self.sent.push_str(&text);
-            give(&text);
+            give(text);
         }
     }
 
     /// Takes all of the arguments, of which the pieces are a part. Returns whether the text says the same as the pieces.
-    pub(super) fn complete(&mut self, whole: &str, mut give: impl FnMut(&str)) -> bool {
+    pub(super) fn complete(&mut self, whole: &str, mut give: impl FnMut(Cow<'_, str>)) -> bool {
         self.again = None;
         let rest = self.rest_of(whole).filter(|_| self.held.is_empty());
         if let Some(rest) = rest.and_then(|rest| rest.strip_prefix(self.extent.pending()?)) {
             let text = self.extent.push(rest);
-            self.pass(&text, give);
+            self.pass(text, give);
             return true;
         }
         let mut extent = self.fresh();
         let text = extent.push(whole).into_owned();
         if !self.held.is_empty() {
-            (self.held, self.extent) = (text, extent);
+            (self.held, self.extent, self.is_repaired) = (text, extent, true);
             return true;
         }
         match text.strip_prefix(self.sent.as_str()) {
             Some(rest) => {
-                give(rest);
+                give(rest.to_owned().into());
                 (self.sent, self.extent) = (text, extent);
                 true
             }
@@ -124,9 +138,9 @@ impl Arguments {
     }
 
     /// A piece behind a whole object.
-    fn behind(&mut self, text: &str, is_named: bool, give: impl FnMut(&str)) -> Option<String> {
+    fn behind(&mut self, text: &str, is_named: bool, give: impl FnMut(Cow<'_, str>)) -> Option<String> {
         if self.again.is_none() && text.trim_ascii().is_empty() {
-            self.pass(text, give);
+            self.pass(text.into(), give);
             return None;
         }
         if self.is_placeholder() && text.trim_ascii_start().starts_with('{') {
@@ -148,7 +162,7 @@ impl Arguments {
                 return None;
             }
             if !self.held.is_empty() && (!again.is_named || continues(&self.held, &again.text)) {
-                self.held = again.text;
+                (self.held, self.is_repaired) = (again.text, true);
                 return None;
             }
         }
@@ -160,10 +174,10 @@ impl Arguments {
     }
 
     /// More than one object: the arguments are broken.
-    fn append(&mut self, text: &str, mut give: impl FnMut(&str)) {
+    fn append(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         self.release(&mut give);
         let text = self.extent.push(text);
-        self.pass(&text, give);
+        self.pass(text, give);
     }
 
     /// It is `{}`, before anything has been passed on.
@@ -188,15 +202,16 @@ impl Arguments {
     }
 
     /// What follows is something else: the object that is held is certain.
-    pub(super) fn release(&mut self, mut give: impl FnMut(&str)) {
+    pub(super) fn release(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         if !self.held.is_empty() {
             self.sent = std::mem::take(&mut self.held);
-            give(&self.sent);
+            let is_repaired = std::mem::take(&mut self.is_repaired);
+            give(if is_repaired { self.sent.clone().into() } else { self.sent.as_str().into() });
         }
     }
 
     /// The arguments have ended: passes on what is held. Half a repetition is one.
-    pub(super) fn settle(&mut self, mut give: impl FnMut(&str)) {
+    pub(super) fn settle(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         let again = self.again.take();
         let repeats =
             |again: &Again| [&self.held, &self.sent].iter().any(|text| text.starts_with(&again.text));

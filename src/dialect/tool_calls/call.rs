@@ -124,7 +124,7 @@ impl StreamedCall {
     }
 
     /// Passes on a piece of arguments that `extent` has seen.
-    pub(super) fn pass(&mut self, index: u32, text: &str, out: &mut impl Sink) {
+    pub(super) fn pass(&mut self, index: u32, text: Cow<'_, str>, out: &mut impl Sink) {
         self.arguments.pass(text, give(index, out));
     }
 
@@ -157,6 +157,6 @@ impl StreamedCall {
 }
 
 /// Emits pieces of the arguments of the call number `index`.
-pub(super) fn give(index: u32, out: &mut impl Sink) -> impl FnMut(&str) {
-    move |text| out.event(Event::CallArguments { index, piece: Cow::Borrowed(text) })
+pub(super) fn give(index: u32, out: &mut impl Sink) -> impl FnMut(Cow<'_, str>) {
+    move |piece| out.event(Event::CallArguments { index, piece })
 }

@@ -303,7 +303,7 @@ impl CallDeltas {
             signature,
         }));
         let early = std::mem::take(&mut call.early);
-        call.pass(index, &early, out);
+        call.pass(index, early.into(), out);
         self.is_holding |= call.arguments.is_holding();
     }
 
@@ -363,7 +363,7 @@ impl CallDeltas {
         if let Some(call) = self.calls.get_mut(at)
             && let State::Open(index) = call.state
         {
-            call.pass(index, &text, out);
+            call.pass(index, text, out);
             self.is_holding |= call.arguments.is_holding();
         }
         Ok(())

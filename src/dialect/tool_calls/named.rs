@@ -3,7 +3,10 @@
 //! Each call has a key, under which the upstream addresses it. Its arguments are passed on as they arrive, and kept
 //! until it ends, so that a repetition of them can be compared with them ([`Arguments`]).
 
-use std::hash::{DefaultHasher, Hasher};
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hasher},
+};
 
 use super::{arguments::Arguments, call::give};
 use crate::{
@@ -231,10 +234,10 @@ impl NamedCall {
     fn pass(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let index = self.index;
         let mut frame = frame.filter(|_| !self.arguments.is_holding());
-        let give = |piece: &str| {
+        let give = |piece: Cow<'_, str>| {
             // What was repaired is not what the frame says.
             let frame = frame.take().filter(|_| piece == text);
-            emit(out, frame, Event::CallArguments { index, piece: piece.into() });
+            emit(out, frame, Event::CallArguments { index, piece });
         };
         if self.is_text {
             return self.arguments.text(text, give);
@@ -272,8 +275,8 @@ impl NamedCall {
     fn end(&mut self, cut: bool, out: &mut impl Sink) -> bool {
         let (index, frame) = (self.index, self.frame.take());
         let mut frame = frame.as_deref();
-        self.arguments.settle(|text| {
-            emit(out, frame.take(), Event::CallArguments { index, piece: text.into() });
+        self.arguments.settle(|piece| {
+            emit(out, frame.take(), Event::CallArguments { index, piece });
         });
         if !self.is_text {
             self.arguments.finish(cut, give(index, out));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{super::CallTally, Calls, Entry, Fate, send};
 use crate::{
     event::{CallStart, Event, Runner, Sink, Source},
-    rules::ArgumentDelivery,
+    rules::{ArgumentDelivery, ServerCalls},
 };
 
 impl Calls {
@@ -57,7 +57,9 @@ impl Calls {
             _ => false,
         };
         let whole = checks || is_held || self.settings.arguments == ArgumentDelivery::Whole;
-        let fate = if start.runner == Runner::Upstream && !self.forwards(&written) {
+        // A client of the upstream's own dialect gets its blocks of server tools as they are.
+        let is_framed = frame.is_some() && self.settings.server_calls != ServerCalls::Hide;
+        let fate = if start.runner == Runner::Upstream && !is_framed && !self.forwards(&written) {
             self.left_out(&start)
         } else if rescue || (whole && start.runner == Runner::Client) {
             let Event::CallStart(start) = Event::CallStart(start).into_owned() else { return };
@@ -99,8 +101,10 @@ impl Calls {
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
         // Servers that count their calls from 0 in each response repeat ids of the history, and clients take the call for
         // the past one.
-        let fresh = start.id.is_empty() || self.is_used(&start.id) || self.has_guessable_id(&start);
-        let same = index == start.index && !fresh;
+        let is_block = start.runner == Runner::Upstream && frame.is_some();
+        let fresh =
+            !is_block && (start.id.is_empty() || self.is_used(&start.id) || self.has_guessable_id(&start));
+        let same = is_block || (index == start.index && !fresh);
         if fresh {
             start.id = Cow::Owned(self.unused_id());
         }

@@ -247,9 +247,10 @@ impl Calls {
             return;
         }
         match event {
-            // The frames of later hops have ids of their own.
+            // The frames of later hops have ids of their own. Those of server tools have none of the response.
             Event::Verbatim { frame, means: Some(means) } => {
-                self.take(means.clone(), Some(frame).filter(|_| self.hop == 0), out);
+                let may_forward = self.hop == 0 || is_of_server_call(means);
+                self.take(means.clone(), Some(frame).filter(|_| may_forward), out);
             }
             Event::Verbatim { means: None, .. } if self.hop > 0 => {}
             event => self.take(event, None, out),
@@ -277,7 +278,7 @@ impl Calls {
                 }
                 self.settle_doubles(false, out);
             }
-            Event::CallResult(result) => self.result(result, out),
+            Event::CallResult(result) => self.result(result, frame, out),
             Event::ServerCall(_) if self.settings.server_calls == ServerCalls::Hide => {}
             Event::Finish(finish) => {
                 self.settle_doubles(true, out);
@@ -514,6 +515,14 @@ impl Calls {
         if let Some(entry) = self.entry(source) {
             entry.fate = new;
         }
+    }
+}
+
+fn is_of_server_call(event: &Event<'_>) -> bool {
+    match event {
+        Event::CallStart(start) => start.runner == Runner::Upstream,
+        Event::CallResult(_) => true,
+        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Calls, Entry, Fate};
+use super::{Calls, Entry, Fate, send};
 use crate::{
     event::{Annotation, CallResult, CallStart, Event, Runner, ServerCall, Sink},
     rules::ServerCalls,
@@ -35,14 +35,15 @@ impl Calls {
         Fate::Annotated { id, name, arguments: Some(String::new()) }
     }
 
-    pub(super) fn result(&mut self, result: CallResult<'_>, out: &mut impl Sink) {
+    /// The result of a call that the upstream ran. `frame` is the upstream's frame of it.
+    pub(super) fn result(&mut self, result: CallResult<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let Some(entry) = self.entry(result.index) else { return };
         match &entry.fate {
             Fate::Sent { index, .. } => {
                 let index = *index;
                 let id = usize::try_from(index).ok().and_then(|index| self.sent_ids.get(index)).cloned();
                 let id = id.map_or(Cow::Borrowed(""), Cow::Owned);
-                out.event(Event::CallResult(CallResult { index, id, ..result }));
+                send(Event::CallResult(CallResult { index, id, ..result }), frame, out);
             }
             Fate::Annotated { .. } => {
                 cite(&result.content, self.characters.unwrap_or(0), out);

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::event::Finish;
+
 /// Members of the message and of its last event.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamMembers {
@@ -26,8 +28,9 @@ const WRITTEN: [&str; 10] = [
 ];
 
 impl UpstreamMembers {
-    /// Takes a frame whose stop reason is that of the response: a `message_delta`, or a whole message.
-    pub(super) fn take_stop(&mut self, frame: &str) {
+    /// Takes a frame with the stop reason of the response: a `message_delta`, or a whole message. A word that is not one of the
+    /// API, or contradicts `finish`, is left out.
+    pub(super) fn take_stop(&mut self, frame: &str, finish: Finish) {
         let Ok(Value::Object(mut event)) = serde_json::from_str(frame) else { return };
         match event.remove("delta") {
             Some(Value::Object(delta)) => {
@@ -36,6 +39,9 @@ impl UpstreamMembers {
                 self.others = event;
             }
             _ => self.stop = event.into_iter().filter(|(key, _)| key.starts_with("stop_")).collect(),
+        }
+        if !self.stop.get("stop_reason").and_then(Value::as_str).is_some_and(|word| agrees(word, finish)) {
+            self.stop.retain(|key, _| !WRITTEN.contains(&key.as_str()));
         }
     }
 
@@ -66,5 +72,17 @@ impl UpstreamMembers {
         for (key, value) in std::mem::take(&mut self.others) {
             event.entry(key).or_insert(value);
         }
+    }
+}
+
+/// Whether a word of the API says that the response ended with `finish`.
+fn agrees(word: &str, finish: Finish) -> bool {
+    match finish {
+        Finish::Stop => matches!(word, "end_turn" | "stop_sequence"),
+        Finish::Calls => word == "tool_use",
+        Finish::Length => {
+            matches!(word, "max_tokens" | "model_context_window_exceeded" | "pause_turn" | "compaction")
+        }
+        Finish::Filter => word == "refusal",
     }
 }

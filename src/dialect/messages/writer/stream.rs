@@ -13,7 +13,7 @@ use crate::{
     dialect::{Answering, Dialect, StreamForm, messages::error_body, opaque::carried},
     event::{CallEnd, CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
-    wire::json::Json,
+    wire::json::{Json, span},
 };
 
 /// The state of a stream.
@@ -59,6 +59,18 @@ struct OpenCall {
     deltas: Deltas,
     /// No more of it follows.
     is_cut: bool,
+    input: Input,
+}
+
+/// Where the input of a call's block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// In deltas.
+    Streamed,
+    /// In deltas, of which the upstream has sent none yet.
+    Due,
+    /// In the upstream's own event that began the block.
+    Given,
 }
 
 impl StreamForm for Stream {
@@ -185,8 +197,13 @@ impl Stream {
             }
             Event::CallArguments { index, piece } => self.arguments(*index, piece, Some(frame), out),
             Event::Annotation(_) => self.cited(frame, out),
-            Event::Finish(_) => {
-                self.upstream.take_stop(frame);
+            Event::CallStart(start) if start.runner != Runner::Client => self.server_call(start, frame, out),
+            Event::CallResult(_) => {
+                let index = self.block_frame(frame, out);
+                put_stop(index, out);
+            }
+            Event::Finish(finish) => {
+                self.upstream.take_stop(frame, *finish);
                 self.event(event, out);
             }
             event => self.event(event, out),
@@ -205,16 +222,13 @@ impl Stream {
                 if let Some(place) = known {
                     put_stop(self.unknown.remove(place).1, out);
                 }
-                self.close(out);
-                let block = json.get("content_block").map(|block| block.to_value()).unwrap_or_default();
-                let index = self.block_start(&block, out);
+                let index = self.block_frame(frame, out);
                 self.unknown.push((theirs, index));
             }
             ("content_block_stop", _, Some(place)) => put_stop(self.unknown.remove(place).1, out),
             ("content_block_delta", _, Some(place)) => {
                 let index = self.unknown.get(place).map_or(0, |(_, index)| *index);
-                let delta = json.get("delta").map(|delta| delta.to_value()).unwrap_or_default();
-                put_delta(index, &delta, out);
+                put_frame("content_block_delta", frame, index, out);
             }
             ("content_block_delta", ..) => self.cited(frame, out),
             ("content_block_stop", Some(theirs), None) => {
@@ -317,15 +331,35 @@ impl Stream {
         };
         let index = self.block_start(&block, out);
         let deltas = Deltas::new(index, ("input_json_delta", "partial_json"));
-        self.calls.push(OpenCall { call: start.index, deltas, is_cut: false });
+        self.calls.push(OpenCall { call: start.index, deltas, is_cut: false, input: Input::Streamed });
+    }
+
+    /// A call that the upstream runs begins, with the upstream's own block.
+    fn server_call(&mut self, start: &CallStart<'_>, frame: &str, out: &mut BytesMut) {
+        let index = self.block_frame(frame, out);
+        self.hosted.push((start.index, Hosted::of(&start.name)));
+        let input = Json::parse(frame).ok().and_then(|event| event.get("content_block")?.get("input"));
+        let deltas = Deltas::new(index, ("input_json_delta", "partial_json"));
+        let has_input = input.is_some_and(|input| input.members().next().is_some());
+        self.calls.push(OpenCall {
+            call: start.index,
+            deltas,
+            is_cut: false,
+            input: if has_input { Input::Given } else { Input::Due },
+        });
     }
 
     fn arguments(&mut self, call: u32, piece: &str, frame: Option<&str>, out: &mut BytesMut) {
         let Some(open) = self.calls.iter_mut().find(|open| open.call == call) else { return };
         match frame {
-            _ if piece.is_empty() => {}
+            _ if piece.is_empty() || open.input == Input::Given => {}
+            // An empty object that stands for no input.
+            None if open.input == Input::Due && piece == "{}" => {}
             Some(frame) => open.deltas.put_frame(frame, piece, out),
             None => open.deltas.put(piece, out),
+        }
+        if open.input == Input::Due {
+            open.input = Input::Streamed;
         }
     }
 
@@ -355,6 +389,22 @@ impl Stream {
 
     /// Begins the next block; returns its index.
     fn block_start(&mut self, block: &Value, out: &mut BytesMut) -> usize {
+        let index = self.next_block(out);
+        let event = json!({"type": "content_block_start", "index": index, "content_block": block});
+        put_event("content_block_start", &event, out);
+        index
+    }
+
+    /// Begins the next block with the upstream's own event; returns its index.
+    fn block_frame(&mut self, frame: &str, out: &mut BytesMut) -> usize {
+        self.close(out);
+        let index = self.next_block(out);
+        put_frame("content_block_start", frame, index, out);
+        index
+    }
+
+    /// The index of the next block, before which everything that is still open has ended.
+    fn next_block(&mut self, out: &mut BytesMut) -> usize {
         self.begin(out);
         for cut in self.calls.extract_if(.., |call| call.is_cut) {
             put_stop(cut.deltas.index, out);
@@ -363,8 +413,6 @@ impl Stream {
         self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
         let index = self.blocks;
         self.blocks += 1;
-        let event = json!({"type": "content_block_start", "index": index, "content_block": block});
-        put_event("content_block_start", &event, out);
         index
     }
 }
@@ -372,6 +420,18 @@ impl Stream {
 fn put_delta(index: usize, delta: &Value, out: &mut BytesMut) {
     let event = json!({"type": "content_block_delta", "index": index, "delta": delta});
     put_event("content_block_delta", &event, out);
+}
+
+/// Writes an event of the upstream under another index.
+fn put_frame(name: &str, frame: &str, index: usize, out: &mut BytesMut) {
+    let theirs = Json::parse(frame).ok().and_then(|event| event.get("index"));
+    let theirs = theirs.and_then(|theirs| span(frame, theirs.raw())).unwrap_or_default();
+    let (before, after) = (frame.get(..theirs.start), frame.get(theirs.end..));
+    for part in ["event: ", name, "\ndata: ", before.unwrap_or_default(), &index.to_string()] {
+        out.put_slice(part.as_bytes());
+    }
+    out.put_slice(after.unwrap_or_default().as_bytes());
+    out.put_slice(b"\n\n");
 }
 
 fn put_stop(index: usize, out: &mut BytesMut) {

@@ -12,6 +12,7 @@ use crate::{
     dialect::{Answering, Dialect, WholeForm, messages::error_body, opaque::carried},
     event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
     failure::Failure,
+    wire::json::Json,
 };
 
 /// The response so far.
@@ -34,9 +35,25 @@ pub struct Whole {
 
 #[derive(Debug)]
 enum Block {
-    Text { text: String, citations: Vec<Value> },
-    Thinking { text: String, signature: String },
-    Call { id: String, name: String, hosted: Option<Hosted>, arguments: String },
+    Text {
+        text: String,
+        citations: Vec<Value>,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    Call {
+        id: String,
+        name: String,
+        hosted: Option<Hosted>,
+        arguments: String,
+    },
+    /// A call that the upstream runs, as its server began it.
+    ServerCall {
+        block: Value,
+        arguments: String,
+    },
     Finished(Value),
 }
 
@@ -69,7 +86,9 @@ impl WholeForm for Whole {
             Event::CallStart(start) => self.call_start(start),
             Event::CallArguments { index, piece } => {
                 self.kept += piece.len();
-                if let Some(Block::Call { arguments, .. }) = self.call(*index) {
+                if let Some(Block::Call { arguments, .. } | Block::ServerCall { arguments, .. }) =
+                    self.call(*index)
+                {
                     arguments.push_str(piece);
                 }
             }
@@ -100,13 +119,11 @@ impl WholeForm for Whole {
             Event::Usage(usage) => self.usage = Some(usage.clone()),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
             Event::Finish(finish) => self.finish = Some(*finish),
-            Event::Verbatim { frame, means: Some(event) } => {
-                if let Event::Finish(_) = event {
-                    self.upstream.take_stop(frame);
-                }
-                self.event(event);
-            }
-            Event::Verbatim { frame, means: None } => self.kept += self.upstream.take_message(frame),
+            Event::Verbatim { frame, means: Some(event) } => self.verbatim(frame, event),
+            Event::Verbatim { frame, means: None } => match begun_block(frame) {
+                Some(block) => self.own_block(frame, Block::Finished(block)),
+                None => self.kept += self.upstream.take_message(frame),
+            },
         }
     }
 
@@ -144,6 +161,28 @@ impl WholeForm for Whole {
 }
 
 impl Whole {
+    /// An event with the upstream's own frame of it.
+    fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
+        match (event, begun_block(frame)) {
+            (Event::CallStart(start), Some(block)) if start.runner != Runner::Client => {
+                self.calls.push((start.index, self.blocks.len()));
+                self.own_block(frame, Block::ServerCall { block, arguments: String::new() });
+            }
+            (Event::CallResult(_), Some(block)) => self.own_block(frame, Block::Finished(block)),
+            (Event::Finish(finish), _) => {
+                self.upstream.take_stop(frame, *finish);
+                self.event(event);
+            }
+            _ => self.event(event),
+        }
+    }
+
+    /// A block as the upstream wrote it.
+    fn own_block(&mut self, frame: &str, block: Block) {
+        self.kept += frame.len();
+        self.blocks.push(block);
+    }
+
     fn text(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.kept += piece.len();
@@ -227,7 +266,25 @@ impl Block {
             Self::Call { id, name, hosted: None, arguments } => {
                 json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
             }
+            Self::ServerCall { mut block, arguments } => {
+                // The arguments follow the beginning of the block if it has none.
+                let is_given =
+                    block.get("input").and_then(Value::as_object).is_some_and(|input| !input.is_empty());
+                if let (false, Some(members)) = (is_given, block.as_object_mut())
+                    && !arguments.is_empty()
+                {
+                    members.insert("input".to_owned(), block::input(&arguments));
+                }
+                block
+            }
             Self::Finished(value) => value,
         }
     }
+}
+
+/// The block that `frame` begins, if it is such an event.
+fn begun_block(frame: &str) -> Option<Value> {
+    let json = Json::parse(frame).ok()?;
+    let is_start = json.get("type")?.string_body() == Some("content_block_start");
+    Some(json.get("content_block").filter(|_| is_start)?.to_value())
 }

@@ -6,6 +6,7 @@ use super::ResponseReader;
 use crate::{
     dialect::{
         Dialect, Skip,
+        channel::emit,
         messages::reader::event::{PieceKind, StreamEvent, text},
     },
     event::{CallResult, CallStart, Event, Opaque, Reasoning, Runner, Sink, Source},
@@ -102,12 +103,12 @@ impl ResponseReader {
                 BlockKind::Other
             }
             "tool_use" => self.call(index, block, Runner::Client, out)?,
-            // `server_tool_use`, `mcp_tool_use` and those to come.
-            kind if kind.ends_with("tool_use") => self.call(index, block, Runner::Upstream, out)?,
-            kind if kind.ends_with("tool_result") => {
-                self.result(block, out);
-                BlockKind::Other
+            // `server_tool_use`, `mcp_tool_use` and those to come: clients of this API get them as they are.
+            kind if kind.ends_with("tool_use") => {
+                let mut out = WithFrame { frame, out };
+                self.call(index, block, Runner::Upstream, &mut out)?
             }
+            kind if kind.ends_with("tool_result") => self.result(block, frame, out),
             _ => {
                 self.unknown(frame, out);
                 BlockKind::Unknown
@@ -224,10 +225,15 @@ impl ResponseReader {
     }
 
     /// The result of a call that the upstream ran.
-    fn result(&mut self, block: Json<'_>, out: &mut impl Sink) {
+    fn result(&mut self, block: Json<'_>, frame: Option<&str>, out: &mut impl Sink) -> BlockKind {
         let id = text(block, "tool_use_id");
         let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
-            return self.skipped.add(Skip::OrphanResult);
+            // The call may be in an earlier response that this one continues.
+            match frame {
+                Some(frame) => out.event(Event::Verbatim { frame, means: None }),
+                None => self.skipped.add(Skip::OrphanResult),
+            }
+            return BlockKind::Unknown;
         };
         // A call that has a result has ended, even if its block has not.
         if self.calls.index(hosted.block) == Some(hosted.number) {
@@ -237,12 +243,22 @@ impl ResponseReader {
         let content = block.get("content").unwrap_or_default();
         let says_error = block.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);
         let is_error = says_error || text(content, "type").ends_with("_error");
-        out.event(Event::CallResult(CallResult {
-            index: hosted.number,
-            id,
-            content: result_text(content),
-            is_error,
-        }));
+        let content = result_text(content);
+        emit(out, frame, Event::CallResult(CallResult { index: hosted.number, id, content, is_error }));
+        BlockKind::Other
+    }
+}
+
+/// Adds the upstream's frame to the beginning of a call.
+struct WithFrame<'a, S> {
+    frame: Option<&'a str>,
+    out: &'a mut S,
+}
+
+impl<S: Sink> Sink for WithFrame<'_, S> {
+    fn event(&mut self, event: Event<'_>) {
+        let frame = self.frame.filter(|_| matches!(event, Event::CallStart(_)));
+        emit(self.out, frame, event);
     }
 }
 

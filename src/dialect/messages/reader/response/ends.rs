@@ -2,18 +2,20 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
+
 use super::ResponseReader;
 use crate::{
     dialect::{
         Dialect, Skip,
         channel::emit,
         finish::{failure_of, finish_of},
-        messages::reader::event::StreamEvent,
+        messages::reader::event::{StreamEvent, text},
         progress::truncated,
     },
     event::{Event, Finish, Opaque, Reasoning, Sink},
     failure::{Failure, Kind},
-    wire::json::Json,
+    wire::json::{Json, Kind as JsonKind},
 };
 
 impl ResponseReader {
@@ -79,7 +81,8 @@ impl ResponseReader {
             return Ok(());
         }
         for (index, block) in (0..).zip(event.content.into_iter().flat_map(|content| content.elements())) {
-            self.begin_block(index, block, None, out)?;
+            let frame = self.own_frame(index, block);
+            self.begin_block(index, block, frame.as_deref(), out)?;
             self.block_stop(Some(index), None, out);
         }
         match message.get("stop_reason").and_then(|word| word.as_str()) {
@@ -89,6 +92,20 @@ impl ResponseReader {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A block of a whole message as the event that begins it, for clients of this API, if no other event carries all of it.
+    fn own_frame(&self, index: u64, block: Json<'_>) -> Option<String> {
+        let kind = text(block, "type");
+        let is_known = matches!(&*kind, "text" | "thinking" | "redacted_thinking" | "tool_use");
+        if is_known || !self.settings.verbatim || block.kind() != JsonKind::Object {
+            return None;
+        }
+        let block = match block.raw() {
+            raw if memchr2(b'\n', b'\r', raw.as_bytes()).is_none() => Cow::Borrowed(raw),
+            _ => Cow::Owned(block.to_value().to_string()),
+        };
+        Some(format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#))
     }
 
     fn finish_by(&mut self, word: &str, frame: Option<&str>, out: &mut impl Sink) -> Result<(), Failure> {
