@@ -17,8 +17,6 @@ mod unique_ids;
 
 use std::collections::HashSet;
 
-use std::collections::HashSet;
-
 use serde_json::Value;
 
 pub(crate) use self::{

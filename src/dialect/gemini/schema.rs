@@ -199,7 +199,9 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
         return reduced;
     }
     // Only the first choice gets what is long, so that many choices do not multiply it.
-    let is_short = |value: &Value| value.as_str().is_none_or(|text| text.len() <= 256) && !value.is_array() && !value.is_object();
+    let is_short = |value: &Value| {
+        value.as_str().is_none_or(|text| text.len() <= 256) && !value.is_array() && !value.is_object()
+    };
     let beside = |(place, mut choice): (usize, Map<String, Value>)| {
         for (key, value) in reduced.iter().filter(|(_, value)| place == 0 || is_short(value)) {
             choice.entry(key.clone()).or_insert_with(|| value.clone());

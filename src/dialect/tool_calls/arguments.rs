@@ -59,7 +59,12 @@ impl Arguments {
 
     /// Takes a piece; `give` gets what is certain. Returns text that is not of this call but of the next one, which is only possible
     /// if the pieces of it were named.
-    pub(super) fn push(&mut self, text: &str, is_named: bool, give: impl FnMut(Cow<'_, str>)) -> Option<String> {
+    pub(super) fn push(
+        &mut self,
+        text: &str,
+        is_named: bool,
+        give: impl FnMut(Cow<'_, str>),
+    ) -> Option<String> {
         if text.is_empty() {
             return None;
         }

@@ -139,7 +139,7 @@ mod tests {
     fn read(several: bool, frames: &[String]) -> String {
         let mut state = AnswerState::new(ReaderSettings::default());
         let (tools, limits) = (DeclaredTools::default(), Limits::default());
-        state.expect(Asked { tools, limits, stream: true, several });
+        state.expect(Asked { tools, limits, stream: true, several, repair: true });
         let mut events: Vec<Event<'static>> = Vec::new();
         for frame in frames {
             state.data(frame, false, &mut events).unwrap();
