@@ -104,7 +104,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         Key::new(
             "hosts",
             "names by which clients reach toolwire if they need no key, beside `localhost`: `[\"host.docker.internal\"]`, or that of \
-             a proxy in front. Requests for other hosts get 403, since [web pages](keys.md#without-keys) can send those. With keys \
+             a proxy in front. Requests for other hosts get 403, since [web pages](keys.md) can send those. With keys \
              every host is served",
         ),
         Field::Texts(&mut root.hosts),

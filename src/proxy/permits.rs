@@ -285,7 +285,8 @@ mod tests {
         let second = second.await.unwrap();
         assert_eq!((queue.gauge.get(), second.is_wanted()), (0, false));
         drop(second);
-        assert_eq!((queue.line().taken, queue.line().holders.len()), (0, 0));
+        let line = queue.line();
+        assert_eq!((line.taken, line.holders.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::{HeaderMap, HeaderName, Version, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, Version, header, request::Parts};
 
 use crate::{
     failure::{Failure, Kind},
@@ -60,9 +60,13 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Whether the client wants to go on with a WebSocket. Of HTTP/1.0, that is ignored (RFC 9110, section 7.8).
+/// Whether the client wants to go on with a WebSocket, which is a GET (RFC 6455, section 4.1). Of HTTP/1.0, and without the connection
+/// option, `Upgrade` is ignored (RFC 9110, section 7.8).
 pub(super) fn asks_websocket(head: &Parts) -> bool {
-    head.version == Version::HTTP_11 && list_contains(&head.headers, &header::UPGRADE, b"websocket")
+    head.version == Version::HTTP_11
+        && head.method == Method::GET
+        && list_contains(&head.headers, &header::UPGRADE, b"websocket")
+        && list_contains(&head.headers, &header::CONNECTION, b"upgrade")
 }
 
 /// How the client wants reasoning passed on, if it says so.

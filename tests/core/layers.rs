@@ -23,9 +23,9 @@ const ORDER: &[&str] = &[
     "tools",
     "format",
     "enforce",
+    "detect",
     "dialect",
     "template",
-    "detect",
     "pipeline",
     "redact",
     "untrusted",
@@ -62,6 +62,7 @@ fn architecture_lists_the_modules_in_this_order() {
 
 /// What `dialect/` has besides the dialects: all of them may import it.
 const SHARED_BY_DIALECTS: &[&str] = &[
+    "block_order",
     "body",
     "cache_hints",
     "channel",

@@ -266,7 +266,7 @@ async fn left_out_tools_are_named_in_metadata() {
 #[tokio::test]
 async fn last_events_of_a_long_stream_are_whole() {
     const PIECES: usize = 40;
-    let piece = "a long \"text\" ".repeat(1000);
+    let piece = "a long 'text' ".repeat(1000);
     let text = piece.clone();
     let upstream = Upstream::start(move |mut exchange: Exchange| {
         let piece = text.clone();

@@ -122,17 +122,17 @@ async fn http2_stream_with_a_closed_window_is_reset_alone() {
 const WAIT: Duration = Duration::from_secs(6);
 
 /// An upstream with two places, and clients that are cut off by no timeout.
-async fn with_two_places() -> Proxy {
+async fn with_two_places() -> (Proxy, Upstream) {
     let (upstream, _) = flooding().await;
     let mut setup = Setup::new(upstream.address);
     setup.upstream.queue.max_concurrent = 2;
     setup.upstream.queue.wait_timeout = WAIT;
-    setup.start().await
+    (setup.start().await, upstream)
 }
 
 #[tokio::test]
 async fn clients_that_read_nothing_give_up_their_places_to_those_who_wait() {
-    let proxy = with_two_places().await;
+    let (proxy, _upstream) = with_two_places().await;
     let mut clients = Vec::new();
     for _ in 0..3 {
         let mut client = Raw::connect_narrow(&proxy).await;
@@ -149,7 +149,7 @@ async fn clients_that_read_nothing_give_up_their_places_to_those_who_wait() {
 
 #[tokio::test]
 async fn http2_streams_that_are_not_read_give_up_their_places_to_those_who_wait() {
-    let proxy = with_two_places().await;
+    let (proxy, _upstream) = with_two_places().await;
     let stalled = Client::http2();
     let mut replies = Vec::new();
     for _ in 0..2 {

@@ -390,8 +390,8 @@ impl AnswerState {
             &mut self.calls,
             out,
         );
-        if self.calls.is_holding() {
-            self.calls.release(out);
+        if self.calls.has_open() {
+            self.calls.settle(out);
         }
         out.event(Event::Text(Cow::Borrowed(text)));
     }
@@ -399,8 +399,8 @@ impl AnswerState {
     fn reason(&mut self, body: &str, out: &mut impl Sink) {
         let text = self.reasoning.decode(body, &mut self.scratch);
         if !text.is_empty() {
-            if self.calls.is_holding() {
-                self.calls.release(out);
+            if self.calls.has_open() {
+                self.calls.settle(out);
             }
             out.event(Event::Reasoning(Reasoning::text(Cow::Borrowed(text))));
         }

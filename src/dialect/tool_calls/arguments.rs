@@ -166,7 +166,7 @@ impl Arguments {
             if self.held.is_empty() && is_same(&self.sent, &again.text) {
                 return None;
             }
-            if !self.held.is_empty() && (!again.is_named || continues(&self.held, &again.text)) {
+            if !self.held.is_empty() && continues(&self.held, &again.text) {
                 (self.held, self.is_repaired) = (again.text, true);
                 return None;
             }

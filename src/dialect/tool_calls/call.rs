@@ -128,13 +128,6 @@ impl StreamedCall {
         self.arguments.pass(text, give(index, out));
     }
 
-    /// The object that is held is certain.
-    pub(super) fn release(&mut self, out: &mut impl Sink) {
-        if let State::Open(index) = self.state {
-            self.arguments.release(give(index, out));
-        }
-    }
-
     pub(super) fn end(&mut self, index: u32, cut: bool, out: &mut impl Sink) {
         let mut give = give(index, out);
         self.arguments.settle(&mut give);

@@ -108,7 +108,11 @@ impl Extent {
             }
             // Half a closer is none of the arguments.
             Stage::Whole => Cow::Borrowed(""),
-            Stage::Mended => Cow::Owned(self.body.as_mut().map(|body| body.take_held()).unwrap_or_default()),
+            Stage::Mended => {
+                // They were not JSON before, so that nothing says that they were cut off.
+                self.stage = if cut { Stage::Mended } else { Stage::Broken };
+                Cow::Owned(self.body.as_mut().map(|body| body.take_held()).unwrap_or_default())
+            }
             Stage::Blank | Stage::Inside | Stage::Quoted | Stage::Broken => Cow::Owned(held),
         }
     }

@@ -393,10 +393,4 @@ impl CallDeltas {
     pub(crate) fn is_holding(&self) -> bool {
         self.is_holding
     }
-
-    /// Content of another kind follows: what calls hold is certain.
-    pub(crate) fn release(&mut self, out: &mut impl Sink) {
-        self.calls.iter_mut().for_each(|call| call.release(out));
-        self.note_holding();
-    }
 }

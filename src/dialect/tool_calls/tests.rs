@@ -549,6 +549,6 @@ fn what_is_held_is_released_by_other_content() {
     let delta = piece(r#""id":"p","#, &format!(r#""name":"a",{PARIS}"#));
     calls.delta(Json::parse(&delta).unwrap(), &mut events).unwrap();
     assert!(calls.is_holding() && events.len() == 1);
-    calls.release(&mut events);
-    assert!(!calls.is_holding() && events.len() == 2);
+    calls.settle(&mut events);
+    assert!(!calls.is_holding() && events.len() == 3, "{events:?}");
 }

@@ -53,7 +53,9 @@ impl Doubles {
             return false;
         }
         let is_native = is_native(start.source);
-        if self.doubtful.len() < MAX_HELD && self.made.iter().any(|made| made.may_be(start, name)) {
+        // Behind a call that is held, others wait too, so that their order stays.
+        let is_doubtful = self.is_holding() || self.made.iter().any(|made| made.may_be(start, name));
+        if is_doubtful && self.doubtful.len() < MAX_HELD {
             let start = CallStart {
                 id: start.id.clone().into_owned().into(),
                 name: start.name.clone().into_owned().into(),
@@ -115,7 +117,7 @@ impl Doubles {
         let mut settled = Vec::new();
         for held in mem::take(&mut self.doubtful) {
             let is_long = held.arguments.len() > limits.max_arguments;
-            if held.end.is_none() && !is_last && !is_long {
+            if !self.doubtful.is_empty() && !is_last || held.end.is_none() && !is_last && !is_long {
                 self.doubtful.push(held);
                 continue;
             }

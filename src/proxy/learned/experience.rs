@@ -139,7 +139,11 @@ impl Experience {
     /// A client has found something. Whom that concerns.
     fn weigh(&mut self, now: Instant) -> News {
         let is_witness = |client: &&Client| client.lacking.as_ref().is_some_and(is_recent);
-        if self.clients.values().filter(is_witness).count() < WITNESSES || self.is_lacking() {
+        // One that was refused and one whose responses ignored it contradict each other.
+        let was_refused = |client: &Client| client.refused.len() >= REFUSED_TOOLS;
+        let (refused, ignored): (Vec<_>, Vec<_>) =
+            self.clients.values().filter(is_witness).partition(|client| was_refused(client));
+        if refused.len().max(ignored.len()) < WITNESSES || self.is_lacking() {
             return News::Client;
         }
         self.lacking = Some(now);

@@ -270,8 +270,8 @@ fn list_elements_have_indices() {
 /// Lumo v1 gives its calls no ids.
 #[test]
 fn calls_that_the_upstream_ran_have_ids_in_every_mode() {
-    let call = json!(["stc", {"name": "web_search", "arguments": "{\"query\":\"q\"}"}]);
-    let result = json!(["str", {"content": {"results": [{"url": "https://a.x", "title": "A"}]}}]);
+    let call = json!(["tc", r#"{"name":"web_search","arguments":{"query":"q"}}"#]);
+    let result = json!(["tr", r#"{"results":[{"url":"https://a.x","title":"A"}]}"#]);
     let events = [
         call.clone(),
         result.clone(),

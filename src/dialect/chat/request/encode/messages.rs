@@ -220,7 +220,7 @@ fn put_reasoning(
     }
     match (form, joined) {
         (_, None) => {}
-        (PastReasoning::Auto, Some(_)) if rest.contains_key("reasoning") => {}
+        (_, Some(_)) if context.options.past_reasoning == PastReasoning::Auto && rest.contains_key("reasoning") => {}
         (PastReasoning::Auto | PastReasoning::ReasoningContent, Some(text)) => {
             body.key("reasoning_content").string(&text)
         }
