@@ -146,6 +146,7 @@ fn join(first: &mut Turn, repeated: Turn) {
 }
 
 #[cfg(test)]
+#[allow(clippy::string_slice, reason = "tests cut texts at known places")]
 mod tests {
     use super::*;
     use crate::conversation::{Call, CallOutput, NameForm};

@@ -167,6 +167,7 @@ macro_rules! dialects {
 
         /// Writes one response to a client, as a stream or as a whole.
         #[derive(Debug)]
+        #[allow(clippy::large_enum_variant, reason = "there is one for each response, and a box would be one allocation more")]
         pub enum Writer {
             $($(#[doc = concat!($title, ".")] $variant($client::Writer),)?)*
         }

@@ -39,7 +39,7 @@ fn inner(written: &str) -> Option<&str> {
 
 /// The name in `written` that is declared, if there is exactly one and nothing else but decoration: `<…>` and words behind it,
 /// quotes, white space, namespaces, `:` with a number.
-pub(super) fn undecorated<'a>(written: &'a str, is_declared: impl Fn(&str) -> bool) -> Option<&'a str> {
+pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> Option<&str> {
     let is_space = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let mut rest = written.trim_start_matches(is_space);
     while rest.starts_with('<') {

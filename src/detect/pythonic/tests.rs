@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::{
+    conversation::{Conversation, Tool},
     detect::Detector,
-    dialect::ClientDialect,
     event::{CallEnd, Event, Sink},
     format::{self, KnownFormats},
     rules::{Detect, Rules},
@@ -35,19 +35,21 @@ impl Sink for Seen {
 }
 
 fn detector(formats: &[&str]) -> Detector {
-    let tool = |name: &str, parameters: serde_json::Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+    let tool = |name: &str, parameters: serde_json::Value| Tool {
+        parameters: Some(parameters.into()),
+        ..Tool::named(name)
+    };
     let text = json!({"type": "string"});
     let number = json!({"type": "number"});
-    let body = json!({
-        "model": "m",
-        "messages": [{"role": "user", "content": "?"}],
-        "tools": [
-            tool("now", json!({"type": "object", "properties": {}})),
-            tool("get_weather", json!({"type": "object", "properties": {"days": number, "city": text}, "required": ["city"]})),
-            tool("search", json!({"type": "object", "properties": {"query": text, "limit": number}})),
-        ],
-    });
-    let conversation = ClientDialect::Chat.side().decode(body.to_string().as_bytes()).unwrap();
+    let tools = vec![
+        tool("now", json!({"type": "object", "properties": {}})),
+        tool(
+            "get_weather",
+            json!({"type": "object", "properties": {"days": number, "city": text}, "required": ["city"]}),
+        ),
+        tool("search", json!({"type": "object", "properties": {"query": text, "limit": number}})),
+    ];
+    let conversation = Conversation { tools, ..Conversation::default() };
     let formats = formats.iter().map(|name| format::by_name(name).unwrap().name).collect();
     let settings = Rules { detect: Detect::Formats(formats), ..Rules::default() };
     Detector::new(DeclaredTools::new(&conversation, ""), &settings, KnownFormats::built_in()).unwrap()

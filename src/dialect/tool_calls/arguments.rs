@@ -7,15 +7,21 @@
 
 use std::borrow::Cow;
 
-use super::extent::Extent;
+use super::{extent::Extent, named::Streamed};
 use crate::wire::json::{continues, is_same};
+
+/// The most bytes of arguments that are kept to compare others with them by their value. Of longer ones only the same bytes are
+/// recognised.
+const MAX_SENT: usize = 64 << 10;
 
 /// The arguments of one call.
 #[derive(Debug)]
 pub(super) struct Arguments {
     pub(super) extent: Extent,
-    /// What has been passed on, until the call ends.
+    /// What has been passed on, until the call ends, if it is at most [`MAX_SENT`] long.
     sent: String,
+    /// Length and digest of what has been passed on, if it is longer.
+    beyond: Option<Box<Streamed>>,
     /// A whole object that has not been passed on.
     held: String,
     /// It is not what arrived.
@@ -43,6 +49,7 @@ impl Arguments {
         Self {
             extent,
             sent: String::new(),
+            beyond: None,
             held: String::new(),
             is_repaired: false,
             again: None,
@@ -79,11 +86,11 @@ impl Arguments {
     /// Passes on a piece that `extent` has seen.
     pub(super) fn pass(&mut self, text: Cow<'_, str>, mut give: impl FnMut(Cow<'_, str>)) {
         if text.is_empty() {
-        } else if self.extent.is_whole() && self.sent.is_empty() {
+        } else if self.extent.is_whole() && !self.has_sent() {
             self.held.push_str(&text);
             self.is_repaired |= matches!(text, Cow::Owned(_));
         } else {
-            self.sent.push_str(&text);
+            self.note_sent(&text);
             give(text);
         }
     }
@@ -91,20 +98,44 @@ impl Arguments {
     /// Takes a piece of an input that is plain text.
     pub(super) fn text(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         if !text.is_empty() {
-            self.sent.push_str(text);
+            self.note_sent(text);
             give(text.into());
         }
     }
 
     /// What a whole input of plain text adds to its pieces; `None` if it does not begin with them.
     pub(super) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
-        whole.strip_prefix(self.sent.as_str())
+        match &self.beyond {
+            Some(beyond) => beyond.rest_of(whole),
+            None => whole.strip_prefix(self.sent.as_str()),
+        }
+    }
+
+    fn has_sent(&self) -> bool {
+        !self.sent.is_empty() || self.beyond.is_some()
+    }
+
+    /// Whether `text` says the same as what has been passed on.
+    fn says(&self, text: &str) -> bool {
+        match &self.beyond {
+            Some(beyond) => beyond.rest_of(text).is_some_and(str::is_empty),
+            None => is_same(&self.sent, text),
+        }
+    }
+
+    fn note_sent(&mut self, text: &str) {
+        if self.beyond.is_none() && self.sent.len() + text.len() <= MAX_SENT {
+            return self.sent.push_str(text);
+        }
+        let beyond = self.beyond.get_or_insert_default();
+        beyond.push(&std::mem::take(&mut self.sent));
+        beyond.push(text);
     }
 
     /// Passes on a piece without delay.
     pub(super) fn force(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.push(text);
-        self.sent.push_str(&text);
+        self.note_sent(&text);
         give(text);
     }
 
@@ -112,7 +143,7 @@ impl Arguments {
     pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.finish(cut);
         if !text.is_empty() {
-            self.sent.push_str(&text);
+            self.note_sent(&text);
             give(text);
         }
     }
@@ -132,13 +163,13 @@ impl Arguments {
             (self.held, self.extent, self.is_repaired) = (text, extent, true);
             return true;
         }
-        match text.strip_prefix(self.sent.as_str()) {
+        match self.rest_of(&text) {
             Some(rest) => {
                 give(rest.to_owned().into());
-                (self.sent, self.extent) = (text, extent);
+                self.extent = extent;
                 true
             }
-            None => is_same(&self.sent, &text),
+            None => self.says(&text),
         }
     }
 
@@ -163,7 +194,7 @@ impl Arguments {
         }
         let again = self.again.take()?;
         if again.extent.is_whole() {
-            if self.held.is_empty() && is_same(&self.sent, &again.text) {
+            if self.held.is_empty() && self.says(&again.text) {
                 return None;
             }
             if !self.held.is_empty() && continues(&self.held, &again.text) {
@@ -203,15 +234,16 @@ impl Arguments {
 
     /// Whether nothing has arrived.
     pub(super) fn is_empty(&self) -> bool {
-        self.sent.is_empty() && self.held.is_empty()
+        !self.has_sent() && self.held.is_empty()
     }
 
     /// What follows is something else: the object that is held is certain.
     pub(super) fn release(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         if !self.held.is_empty() {
-            self.sent = std::mem::take(&mut self.held);
+            let held = std::mem::take(&mut self.held);
+            self.note_sent(&held);
             let is_repaired = std::mem::take(&mut self.is_repaired);
-            give(if is_repaired { self.sent.clone().into() } else { self.sent.as_str().into() });
+            give(if is_repaired { held.into() } else { held.as_str().into() });
         }
     }
 
@@ -229,6 +261,6 @@ impl Arguments {
 
     /// The call has ended: nothing is compared with its arguments any more.
     pub(super) fn forget(&mut self) {
-        self.sent = String::new();
+        (self.sent, self.beyond) = (String::new(), None);
     }
 }

@@ -386,6 +386,7 @@ fn joined<'p>(one: Cow<'p, str>, other: Cow<'p, str>) -> Cow<'p, str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::string_slice, reason = "tests cut texts at known places")]
 mod tests {
     use proptest::prelude::*;
 

@@ -26,6 +26,7 @@ mod extent;
 mod named;
 mod piece;
 #[cfg(test)]
+#[allow(clippy::string_slice, reason = "tests cut texts at known places")]
 mod tests;
 
 use std::borrow::Cow;

@@ -160,15 +160,15 @@ fn items_with_the_same_index_are_told_apart_by_their_ids() {
         means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
     }
     let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
-    means(&stream(&events), r#"c1 f {"x":1} | A | calls"#);
+    means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
     // The first is still open when the second begins.
     let [first, args, done] = one;
     let events = [vec![first], text_at_0.to_vec(), vec![args, done, completed()]].concat();
-    means(&stream(&events), r#"c1 f {"x":1} | A | calls"#);
+    means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
     // Without a beginning of its own.
     let [_, delta, done] = text_at_0;
     let events = [two.to_vec(), vec![delta, done, completed()]].concat();
-    means(&stream(&events), r#"c2 f {"x":2} | A | calls"#);
+    means(&stream(&events), r#"A | c2 f {"x":2} | calls"#);
 }
 
 #[test]

@@ -25,13 +25,11 @@ use crate::{
     },
 };
 
+/// The turns of an input, and the items that declare tools, with their places.
+type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
+
 /// Takes `input` out of the request.
-///
-/// Gives the turns, and the items that declare tools, with their places.
-pub(super) fn take<'a>(
-    request: &mut Fields<'a, '_>,
-    toolbox: &Toolbox,
-) -> Result<(Vec<Turn>, Vec<(usize, Json<'a>)>), Failure> {
+pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Result<Input<'a>, Failure> {
     let Some(input) = request.any("input") else { return Err(no_input(request)) };
     let path = request.at("input");
     let mut history = History { toolbox, runs: Vec::new(), declares: false };

@@ -166,6 +166,7 @@ impl Pending {
 }
 
 #[cfg(test)]
+#[allow(clippy::string_slice, reason = "tests cut texts at known places")]
 mod tests {
     use super::*;
 

@@ -220,7 +220,8 @@ fn put_reasoning(
     }
     match (form, joined) {
         (_, None) => {}
-        (_, Some(_)) if context.options.past_reasoning == PastReasoning::Auto && rest.contains_key("reasoning") => {}
+        (_, Some(_))
+            if context.options.past_reasoning == PastReasoning::Auto && rest.contains_key("reasoning") => {}
         (PastReasoning::Auto | PastReasoning::ReasoningContent, Some(text)) => {
             body.key("reasoning_content").string(&text)
         }
