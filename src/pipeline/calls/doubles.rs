@@ -43,6 +43,9 @@ pub(super) struct Held {
     pub(super) end: Option<CallEnd>,
 }
 
+/// The most bytes of arguments that are kept to compare others with them: longer calls are hardly written twice.
+const MAX_KEPT: usize = 64 << 10;
+
 /// The most calls that are held.
 const MAX_HELD: usize = 128;
 
@@ -84,7 +87,7 @@ impl Doubles {
         if let Some(made) = self.made.iter_mut().rfind(|made| made.source == source)
             && !made.is_matched
         {
-            if self.kept + piece.len() > limits.max_hold {
+            if self.kept + piece.len() > limits.max_hold.min(MAX_KEPT) {
                 self.kept -= made.arguments.len();
                 (made.is_matched, made.arguments) = (true, String::new());
             } else {

@@ -11,7 +11,7 @@ fn calls(client: ClientDialect, fields: Value) -> Vec<String> {
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let function = &call["function"];
             let line = format!("call {} {} {}", call["id"], function["name"], function["arguments"]);
-            lines.push(line.replace('"', "").replace('\\', ""));
+            lines.push(line.replace(['"', '\\'], ""));
         }
         match (message["role"].as_str().unwrap(), text) {
             ("tool", text) => {
