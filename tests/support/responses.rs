@@ -95,9 +95,10 @@ fn end(answer: &mut Answer, response: &Value) {
     }
     let output = response["output"].as_array().unwrap();
     content(answer, output.iter());
-    let has_call = output.iter().any(|item| !item["call_id"].is_null());
+    let is_whole_call = |item: &Value| !item["call_id"].is_null() && item["status"] == "completed";
+    let has_whole_call = output.iter().any(is_whole_call);
     let finish = match response["status"].as_str().expect("a status") {
-        "completed" if has_call => "tool_calls",
+        "completed" if has_whole_call => "tool_calls",
         "completed" => "stop",
         "incomplete" => match response["incomplete_details"]["reason"].as_str().expect("a reason") {
             "max_output_tokens" => "length",

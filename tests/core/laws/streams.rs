@@ -234,13 +234,17 @@ fn common(answer: &Answer) -> Value {
     calls.sort_by_key(Value::to_string);
     let mut said: Vec<char> = answer.text.chars().chain(answer.refusal.chars()).collect();
     let (is_refusal, is_stop) = (!answer.refusal.is_empty(), answer.finish.as_deref() == Some("stop"));
+    // Responses says of broken calls only that their items are incomplete.
+    let is_broken = calls.iter().any(|call| call[1].is_string());
+    let finish = answer.finish.as_deref().filter(|finish| !is_broken || *finish != "tool_calls");
+    let finish = if is_broken { finish.or(Some("stop")) } else { finish };
     said.sort_unstable();
     json!({
         "said": said.into_iter().collect::<String>(),
         "reasoning": answer.reasoning,
         "calls": calls,
         // A refusal has a finish reason of its own where it has no field of its own.
-        "finish": if is_refusal && is_stop { Some("content_filter") } else { answer.finish.as_deref() },
+        "finish": if is_refusal && is_stop { Some("content_filter") } else { finish },
         "failed": answer.error.as_ref().map(|error| error["message"].clone()),
         "status": answer.status,
     })
