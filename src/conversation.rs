@@ -6,6 +6,7 @@
 
 mod arguments;
 mod arrange;
+#[cfg(feature = "proxy")]
 mod client_headers;
 mod constraint;
 mod forms;

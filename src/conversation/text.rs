@@ -59,6 +59,7 @@ impl Text {
 
     /// Whether it begins with `plain`, which JSON strings need not escape. Text in which it is escaped nevertheless is not
     /// recognised: nothing is decoded.
+    #[cfg(feature = "proxy")]
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
         match &self.0 {
             Form::Own(text) => text.starts_with(plain),
