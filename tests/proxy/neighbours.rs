@@ -76,7 +76,7 @@ async fn websocket_with_a_body_ends_the_connection() {
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
     let length = WHOLE.len();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n";
+    let head = "GET /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n";
     client.send(format!("{head}content-length: {length}\r\n\r\n{WHOLE}")).await;
     let response = client.rest().await.to_ascii_lowercase();
     assert!(response.starts_with("http/1.1 426 ") && response.contains("upgrade: http/1.1"), "{response}");
