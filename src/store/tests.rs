@@ -183,10 +183,10 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
         put("before", "one");
         put("newer", "one");
         wait("written", || waiting(&first) == 0);
+        let failed = failures.load(Ordering::Relaxed);
         faults.set_full(true);
         put("newer", "two");
         (0..100).for_each(|number| put(&format!("{round} {number}"), "three"));
-        let failed = failures.load(Ordering::Relaxed);
         wait("failed", || failures.load(Ordering::Relaxed) > failed);
         // To open the file again takes room, too. It is not said that there is no such value.
         let before = first.get(&key(1, "before"), 0);
@@ -200,10 +200,10 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
         wait("written again", || waiting(&first) == 0);
         assert_eq!(text(&first, &key(1, "newer"), 0).as_deref(), Some("four"));
     }
+    let failed = failures.load(Ordering::Relaxed);
     faults.set_full(true);
     put("last", "five");
     put("newer", "six");
-    let failed = failures.load(Ordering::Relaxed);
     wait("failed", || failures.load(Ordering::Relaxed) > failed);
     faults.set_full(false);
     drop(first);

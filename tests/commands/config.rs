@@ -167,7 +167,7 @@ fn syntax_errors_are_reported_together_with_other_errors() {
     let expected = "\
 1:22: error: invalid basic string, expected `\"`
 3:12: error: string values must be quoted, expected literal string
-4:1: error: unknown key `max_bdy`; did you mean `max_body`? also known: `max_hold`, `max_hops`; `toolwire check --keys` lists all
+4:1: error: unknown key `max_bdy`; did you mean `max_body`? also known: `max_n`, `max_hold`; `toolwire check --keys` lists all
 6:1: error: duplicate key";
     assert_eq!(desk.told(), expected);
 }

@@ -78,13 +78,7 @@ async fn turn_that_ends_early_runs_nothing() {
 #[tokio::test]
 async fn broken_arguments_are_an_error_for_the_model_and_no_harm_to_the_next_request() {
     let objects = ["", " ", "null", " null "];
-    let others = [
-        "{\"query\": rain",
-        "[1]",
-        "5",
-        "{\"query\":\"1\"},",
-        "rain",
-    ];
+    let others = ["{\"query\": rain", "[1]", "5", "{\"query\":\"1\"},", "rain"];
     for arguments in objects.into_iter().chain(others) {
         let (upstream, asked) = upstream([
             call(0, "call_0", "search", arguments)
