@@ -212,17 +212,13 @@ mod tests {
         assert_eq!(play(&[(100, "p", "f", a), (101, "p", "f", a)]), [100], "with one id they are the same");
     }
 
+    fn start(index: u32, source: Source) -> CallStart<'static> {
+        CallStart { index, id: "".into(), name: "f".into(), runner: Runner::Client, source, signature: None }
+    }
+
     #[test]
     fn a_call_waits_for_one_that_is_not_whole() {
         let mut doubles = Doubles::default();
-        let start = |index, source| CallStart {
-            index,
-            id: "".into(),
-            name: "f".into(),
-            runner: Runner::Client,
-            source,
-            signature: None,
-        };
         assert!(!doubles.begins(&start(0, Source::Native), "f"));
         doubles.piece(0, r#"{"x":"#, &LIMITS());
         assert!(doubles.begins(&start(1, Source::Format("hermes")), "f"));
@@ -238,14 +234,6 @@ mod tests {
     fn what_is_kept_and_held_is_bounded() {
         let limits = Limits { max_hold: 10, max_arguments: 20, ..Limits::default() };
         let mut doubles = Doubles::default();
-        let start = |index, source| CallStart {
-            index,
-            id: "".into(),
-            name: "f".into(),
-            runner: Runner::Client,
-            source,
-            signature: None,
-        };
         doubles.begins(&start(0, Source::Native), "f");
         doubles.piece(0, &"x".repeat(11), &limits);
         assert!(!doubles.begins(&start(1, Source::Format("hermes")), "f"), "nothing is known of the first");
