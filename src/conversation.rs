@@ -23,8 +23,8 @@ use serde_json::Value;
 pub(crate) use self::{
     arguments::Arguments,
     arrange::{
-        CallsById, is_empty_turn, joined_system_turns, joined_user_turns, media_behind_results,
-        results_in_call_order, take_media,
+        CallsById, has_joinable_turns, is_empty_turn, joined_system_turns, joined_user_turns,
+        media_behind_results, results_in_call_order, take_media,
     },
     forms::names_at_upstreams,
     own_calls::{is_own, is_own_id, own_id},

@@ -13,7 +13,7 @@ use std::{fmt::Debug, mem, ops::ControlFlow, str};
 use memchr::memchr;
 
 use super::{
-    Asked, Progress, Skip, Skipped,
+    Asked, Progress, ReasoningField, Skip, Skipped,
     json_array::{ElementError, JsonArray},
     refusal::{first_words, reported_event},
     skipped::is_sign_of_life,
@@ -63,6 +63,11 @@ pub trait ResponseState: Debug {
 
     /// What was left out, by reason.
     fn skipped(&self) -> Skipped;
+
+    /// The field in which reasoning came, in dialects with several.
+    fn reasoning_field(&self) -> Option<ReasoningField> {
+        None
+    }
 }
 
 /// The kinds of JSON body.
@@ -229,6 +234,12 @@ impl<R: ResponseState> BodyReader<R> {
     /// Whether the upstream may run tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         R::RUNS_TOOLS
+    }
+
+    /// See [`ResponseState::reasoning_field`].
+    #[cfg(feature = "proxy")]
+    pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
+        self.response.reasoning_field()
     }
 
     /// What was received and left out, by reason.

@@ -28,6 +28,7 @@ pub mod lumo;
 mod media;
 pub mod messages;
 mod objects;
+mod observed;
 pub mod ollama;
 mod opaque;
 mod openai_error;
@@ -64,6 +65,7 @@ use self::{
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
     fit::{File, Source, Unfit, fitted},
+    observed::{Observed, ReasoningField},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
     skipped::{Skip, Skipped},
@@ -72,7 +74,7 @@ pub use self::{
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 #[cfg(feature = "proxy")]
-pub(crate) use self::{field_case::is_like, fields::check_choice};
+pub(crate) use self::{field_case::is_like, fields::check_choice, observed::refuses_roles};
 pub(crate) use self::{
     response_writer::{StreamForm, WholeForm},
     stamp::Ids,
@@ -177,6 +179,13 @@ impl UpstreamDialect {
         Some((identified, name))
     }
 
+    /// The same, for a server of which this was seen.
+    #[must_use]
+    pub fn observing(mut self, observed: Observed) -> Self {
+        self.side_mut().observe(observed);
+        self
+    }
+
     /// The same, for a server whose deltas repeat all of the text before them if `cumulative` says so.
     #[must_use]
     pub fn with_cumulative(mut self, cumulative: bool) -> Self {
@@ -186,6 +195,15 @@ impl UpstreamDialect {
 }
 
 impl Reader {
+    /// The field in which reasoning came, in the dialect that has several.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
+        match self {
+            Self::Chat(reader) => reader.reasoning_field(),
+            _ => None,
+        }
+    }
+
     /// The response is encrypted with the key of its request. Call it before the first bytes.
     pub fn decrypt(&mut self, key: RequestKey) {
         if let Self::Lumo(reader) = self {

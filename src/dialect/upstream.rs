@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Dialect, File, Probe, Reader};
+use super::{Dialect, File, Observed, Probe, Reader};
 use crate::{
-    conversation::{Conversation, IdForm, NameForm, Part, Prefill, Prompt, WantsBack},
+    conversation::{Conversation, IdForm, NameForm, Part, Prefill, Prompt, Turn, WantsBack},
     enforce::Means,
     failure::Failure,
     rules::Limits,
@@ -162,6 +162,19 @@ pub trait UpstreamSide {
     fn identify(&mut self, _probe: &Probe, _body: &[u8]) -> Option<&'static str> {
         None
     }
+
+    /// Whether the field for past reasoning is that in which the server sends reasoning.
+    fn follows_reasoning(&self) -> bool {
+        false
+    }
+
+    /// Whether the request for `turns` would have fewer messages for a server with [strict roles](Observed::strict_roles).
+    fn may_join(&self, _turns: &[Turn]) -> bool {
+        false
+    }
+
+    /// Sets what was seen of the server, where the settings leave it open.
+    fn observe(&mut self, _observed: Observed) {}
 
     /// What its server can enforce while the model writes.
     fn means(&self) -> Means {

@@ -51,7 +51,7 @@ use self::{
 use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
-    dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
+    dialect::{Answering, Asked, Reader, ReasoningField, RequestKey, Skipped, Writer},
     event::{Event, Finish, Reasoning, Sink, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
@@ -451,6 +451,12 @@ impl Pipeline {
     pub fn tokens(&self) -> (Option<u64>, Option<u64>) {
         let Tally { input_tokens, output_tokens, .. } = &self.stages.calls.tally;
         (*input_tokens, *output_tokens)
+    }
+
+    /// The field in which the reasoning of this hop came, in dialects with several.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
+        self.reader.reasoning_field()
     }
 
     /// The counts so far.

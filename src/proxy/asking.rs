@@ -85,7 +85,7 @@ impl ConfiguredModels {
         let (options, means) = self.learned.about(model, &conversation, Owner::default());
         let options = match purpose {
             Purpose::Search => options.searching(&mut conversation),
-            Purpose::Vision => options.clone(),
+            Purpose::Vision => options.into_owned(),
         };
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };

@@ -160,13 +160,15 @@ pub(super) fn prepare<'c>(
     answering.left_out = left_out_tools(model, &conversation);
     let asked = (dialect.dialect(), body.map(|body| &**body));
     let (mut sent, left_out) = taught(model, &conversation, asked, (&means, now))?;
-    let (request, starts_in_reasoning) = encode((model, options), &mut sent, now)?;
-    let request = encrypted(options, request)?;
+    let (request, starts_in_reasoning) = encode((model, &options), &mut sent, now)?;
+    let request = encrypted(&options, request)?;
+    let may_join = options.side().may_join(&sent.turns);
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
     drop(sent);
     let conversation = Arc::new(conversation);
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
-    let hops = (may_follow_up || constrained.is_some() || hosted.is_some()).then(|| {
+    let may_go_on = may_follow_up || constrained.is_some() || hosted.is_some();
+    let hops = (may_go_on || may_join).then(|| {
         let shared = (Arc::clone(config), Arc::clone(learned));
         let asked = match body.filter(|_| hosted.is_none() && !is_settled) {
             Some(body) => Asked::Body(body.clone(), states.clone()),
@@ -179,6 +181,7 @@ pub(super) fn prepare<'c>(
             (dialect, hosted.clone()),
             (asked, now),
             (subject, requires_call, constrained),
+            (may_go_on, may_join),
         );
         let asking: Box<dyn DecideHop> = Box::new(asking);
         asking

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     config::Config,
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
-    dialect::{ClientDialect, Reader, UpstreamRequest},
+    dialect::{ClientDialect, Observed, Reader, UpstreamRequest, refuses_roles},
     digest::Digest,
     event::{Event, Media, Reasoning, Runner, ServerCall, Warning},
     execute::{HostedTurn, Ran, Visibility},
@@ -59,8 +59,10 @@ pub(super) trait DecideHop: fmt::Debug + Send {
         None
     }
 
-    /// Called when the upstream has accepted a hop's request.
-    fn accepted(&mut self) {}
+    /// Called when the upstream has accepted a hop's request. Whether anything else may have to be decided.
+    fn accepted(&mut self) -> bool {
+        true
+    }
 
     /// Called when the response is complete.
     fn completed(&mut self, _tally: &Tally) {}
@@ -140,6 +142,12 @@ pub(super) struct AskAgain {
     subject: Subject,
     /// The response must have a call.
     requires_call: bool,
+    /// More may have to be decided when the first request is accepted.
+    may_go_on: bool,
+    /// Some messages of the last request may be joined.
+    may_join: bool,
+    /// The upstream has refused a request for the roles of its messages.
+    joins: bool,
     learned: Arc<Learned>,
 }
 
@@ -163,6 +171,7 @@ impl AskAgain {
         (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
         (asked, now): (Asked, u64),
         (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
+        (may_go_on, may_join): (bool, bool),
     ) -> Self {
         Self {
             config,
@@ -182,6 +191,9 @@ impl AskAgain {
             tools: None,
             subject,
             requires_call,
+            may_go_on,
+            may_join,
+            joins: false,
             learned,
         }
     }
@@ -199,15 +211,20 @@ impl AskAgain {
         let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
         conversation.turns.extend(conversed.iter().cloned());
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        let (options, left) = self.learned.about(model, &conversation, self.subject.owner);
+        let (mut options, left) = self.learned.about(model, &conversation, self.subject.owner);
+        if self.joins {
+            let strict = Observed { strict_roles: true, ..Observed::default() };
+            options = Cow::Owned(options.into_owned().observing(strict));
+        }
         self.tools = (!self.dropped.is_empty()).then(|| of_tools(&conversation));
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
         let mut sent = exchange::sent(model, &conversation, self.dialect.dialect(), (&means, self.now))?;
         if !repeated.is_empty() {
             sent.to_mut().turns.extend(repeated.iter().cloned());
         }
-        let (request, _) = exchange::encode((model, options), &mut sent, self.now)?;
-        let request = exchange::encrypted(options, request)?;
+        let (request, _) = exchange::encode((model, &options), &mut sent, self.now)?;
+        let request = exchange::encrypted(&options, request)?;
+        self.may_join = !self.joins && options.side().may_join(&sent.turns);
         self.constrained = sent.constraint.as_ref().map(Kind::of);
         Ok((request, exchange::reader(model, self.dialect)))
     }
@@ -428,18 +445,26 @@ impl DecideHop for AskAgain {
     }
 
     fn refused(&mut self, status: StatusCode, body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {
+        if self.may_join && refuses_roles(status.as_u16(), body) {
+            self.joins = true;
+            return Some(self.request().map(|(request, _)| request));
+        }
         let kind = self.constrained.take().filter(|_| may_mean_a_constraint(status, body))?;
         self.dropped.push(kind);
         Some(self.request().map(|(request, _)| request))
     }
 
-    fn accepted(&mut self) {
+    fn accepted(&mut self) -> bool {
+        if self.joins {
+            self.learned.refused_roles(&self.subject);
+        }
         if let Some(tools) = self.tools.take() {
             self.learned.means.refused(&self.subject, &std::mem::take(&mut self.dropped), tools);
         }
         if let Some(kind) = self.constrained {
             self.learned.means.accepted(&self.subject, kind);
         }
+        self.may_go_on
     }
 
     fn completed(&mut self, tally: &Tally) {

@@ -5,19 +5,24 @@
 //! what one client sends, so [`Experience`] says for whom it counts.
 
 mod experience;
+mod forms;
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use self::experience::{Experience, News};
+use self::{
+    experience::{Experience, News},
+    forms::LearnedForms,
+};
 use super::servers::Servers;
 use crate::{
     config::{Model, Upstream},
     conversation::{Constraint, Conversation},
-    dialect::UpstreamDialect,
+    dialect::{Observed, ReasoningField, UpstreamDialect},
     digest::Digest,
     enforce::Means,
     event::Finish,
@@ -37,20 +42,32 @@ const MAX_MODELS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Learned {
     pub(super) means: Arc<LearnedMeans>,
+    pub(super) forms: Arc<LearnedForms>,
     pub(super) servers: Servers,
 }
 
 impl Learned {
-    /// The settings of the upstream of `entry`, as far as its server is known, and the means that it still has for this
+    /// The settings of the upstream of `entry`, with what is known of its server, and the means that it still has for this
     /// request of `owner`.
     pub(super) fn about<'m>(
         &'m self,
         entry: &'m Model,
         conversation: &Conversation,
         owner: Owner,
-    ) -> (&'m UpstreamDialect, Means) {
+    ) -> (Cow<'m, UpstreamDialect>, Means) {
         let options = self.servers.options(&entry.upstream);
-        (options, self.means.left(options.side().means(), entry, (conversation, owner)))
+        let seen = self.forms.about(&entry.upstream.name, || entry.upstream_name(&conversation.model));
+        let options = match seen == Observed::default() {
+            true => Cow::Borrowed(options),
+            false => Cow::Owned(options.clone().observing(seen)),
+        };
+        let means = options.side().means();
+        (options, self.means.left(means, entry, (conversation, owner)))
+    }
+
+    /// The upstream of `subject` takes its request since messages were joined.
+    pub(super) fn refused_roles(&self, subject: &Subject) {
+        self.forms.refused_roles(&subject.upstream.name, &subject.model);
     }
 }
 
@@ -64,6 +81,31 @@ pub(super) struct LearnedMeans {
 /// What was seen of means, by the names of upstreams, and by the names that these know their models by.
 #[derive(Debug, Default)]
 struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
+
+/// Learns what a response shows of its model.
+#[derive(Debug)]
+pub(super) struct Observer {
+    learned: Arc<Learned>,
+    upstream: Arc<Upstream>,
+    /// The name that the upstream knows the model by.
+    model: String,
+}
+
+impl Observer {
+    /// For a response of the model of `entry` that is requested as `asked`. `None`: nothing depends on it.
+    pub(super) fn new(learned: &Arc<Learned>, entry: &Model, asked: &str) -> Option<Self> {
+        entry.upstream.options.side().follows_reasoning().then(|| Self {
+            learned: Arc::clone(learned),
+            upstream: Arc::clone(&entry.upstream),
+            model: entry.upstream_name(asked).to_owned(),
+        })
+    }
+
+    /// Reasoning came in this field.
+    pub(super) fn saw_reasoning(&self, field: ReasoningField) {
+        self.learned.forms.saw_reasoning(&self.upstream.name, &self.model, field);
+    }
+}
 
 /// A means of enforcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

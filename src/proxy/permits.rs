@@ -199,10 +199,6 @@ impl Line {
 }
 
 impl Permit {
-    pub(super) fn claimant(&self) -> Claimant {
-        self.claimant
-    }
-
     /// Whether a request waits for a place.
     pub(super) fn is_wanted(&self) -> bool {
         self.queue.is_waited_in()

@@ -29,6 +29,7 @@ mod exchanges;
 mod execute;
 mod failover;
 mod failures;
+mod forms;
 mod hops;
 mod hosts;
 mod http1;

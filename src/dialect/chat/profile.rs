@@ -114,8 +114,8 @@ impl MaxTokens {
 /// How past reasoning is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PastReasoning {
-    /// As the server reads it: vLLM, Ollama and `OpenRouter` as [`PastReasoning::Reasoning`], others as
-    /// [`PastReasoning::ReasoningContent`].
+    /// As the server reads it: vLLM, Ollama and `OpenRouter` as [`PastReasoning::Reasoning`], others under the name by which
+    /// they send it, and until that is known as [`PastReasoning::ReasoningContent`].
     #[default]
     Auto,
     /// As `reasoning_content`.
@@ -135,11 +135,10 @@ impl PastReasoning {
         ("off", Self::Off),
     ];
 
-    /// The same for a server, which decides [`PastReasoning::Auto`].
+    /// The same for a server, which may decide [`PastReasoning::Auto`].
     pub(super) fn for_server(self, server: Server) -> Self {
         match (self, server) {
             (Self::Auto, Server::Vllm | Server::Ollama | Server::OpenRouter) => Self::Reasoning,
-            (Self::Auto, _) => Self::ReasoningContent,
             (chosen, _) => chosen,
         }
     }

@@ -7,10 +7,11 @@ use super::{
     profile::PROFILES, refusal, request,
 };
 use crate::{
-    conversation::{Conversation, IdForm, NameForm, Part, WantsBack},
+    conversation::{Conversation, IdForm, NameForm, Part, Turn, WantsBack, has_joinable_turns},
     dialect::{
-        Dialect, File, KeyHeader, Probe, Reader, ReaderRules, Source, SystemMessages, UpstreamRequest,
-        UpstreamSide, fit::part_of, server::SERVERS, upstream::include_usage,
+        Dialect, File, KeyHeader, Observed, Probe, Reader, ReaderRules, ReasoningField, Source,
+        SystemMessages, UpstreamRequest, UpstreamSide, fit::part_of, server::SERVERS,
+        upstream::include_usage,
     },
     enforce::Means,
     failure::Failure,
@@ -179,7 +180,8 @@ impl Options {
                 "past_reasoning",
                 "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
                  `reasoning_details`, if the server sent these), or `\"off\"`, for servers that reject both. \
-                 `\"auto\"` is `\"reasoning\"` for the servers vLLM, Ollama and OpenRouter, else `\"reasoning_content\"`",
+                 `\"auto\"` is `\"reasoning\"` for the servers vLLM, Ollama and OpenRouter, and for models \
+                 that send reasoning under that name alone, else `\"reasoning_content\"`",
             )
             .or(BY_PROFILE),
             Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),
@@ -294,7 +296,9 @@ impl UpstreamSide for Options {
             Key::new(
                 "join_user_turns",
                 "send consecutive user messages as one, for chat templates in which user and assistant must \
-             alternate (the result of a taught tool is a user message too)",
+             alternate (the result of a taught tool is a user message too). Without it, a request that is \
+             [refused](protocols/chat.md#requests) for its roles is repaired so, with all system messages joined, and so \
+             are requests to that model for an hour",
             ),
             Field::Switch(&mut self.join_user_turns),
         );
@@ -401,6 +405,27 @@ impl UpstreamSide for Options {
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
         self.server = Server::of_answer(probe, body)?;
         Some(self.server.name())
+    }
+
+    fn follows_reasoning(&self) -> bool {
+        self.past_reasoning.for_server(self.server) == PastReasoning::Auto
+    }
+
+    fn may_join(&self, turns: &[Turn]) -> bool {
+        let is_joined = self.join_user_turns && self.system_messages != SystemMessages::Auto;
+        !is_joined && has_joinable_turns(turns)
+    }
+
+    fn observe(&mut self, observed: Observed) {
+        if self.follows_reasoning() && observed.reasoning == Some(ReasoningField::Reasoning) {
+            self.past_reasoning = PastReasoning::Reasoning;
+        }
+        if observed.strict_roles {
+            self.join_user_turns = true;
+            if self.system_messages == SystemMessages::Auto {
+                self.system_messages = SystemMessages::First;
+            }
+        }
     }
 
     fn means(&self) -> Means {

@@ -25,6 +25,7 @@ use super::{
         count,
         failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
+        learned::Observer,
         limits::Allowance,
         permits::{Claimant, Permit},
         report::ExchangeReport,
@@ -64,6 +65,10 @@ pub(in crate::proxy) struct Begun {
     pub(in crate::proxy) stage: Stage,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
+    /// Learns what the response shows of the model, if anything depends on it.
+    pub(in crate::proxy) observer: Option<Observer>,
+    /// Whose request it is.
+    pub(in crate::proxy) claimant: Claimant,
     /// Stores the response, if it is to be stored.
     pub(in crate::proxy) store: Option<ResponseKeeper>,
     /// Keeps what the upstream wants back.
@@ -89,6 +94,8 @@ impl Begun {
             attempt: None,
             stage: Stage::Preparing(preparing),
             hops: None,
+            observer: None,
+            claimant: Claimant::Own,
             store: None,
             keeper: None,
             pipeline,
@@ -104,6 +111,7 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
+    observer: Option<Observer>,
     store: Option<ResponseKeeper>,
     keeper: Option<Keeper>,
     pub(super) pipeline: Pipeline,
@@ -173,6 +181,7 @@ impl ExchangeState {
             stage: exchange.stage,
             client: exchange.client,
             hops: exchange.hops,
+            observer: exchange.observer,
             store: exchange.store,
             keeper: exchange.keeper,
             pipeline: exchange.pipeline,
@@ -183,7 +192,7 @@ impl ExchangeState {
             is_filler: false,
             failure_written: false,
             permit: None,
-            claimant: Claimant::Own,
+            claimant: exchange.claimant,
             unread: None,
             memory: Some(memory),
             is_stalled: false,
@@ -319,6 +328,8 @@ impl ExchangeState {
                 self.begun = exchange.begun;
                 self.stage = exchange.stage;
                 self.hops = exchange.hops;
+                self.observer = exchange.observer;
+                self.claimant = exchange.claimant;
                 self.store = exchange.store;
                 self.keeper = exchange.keeper;
                 self.pipeline = exchange.pipeline;
@@ -337,21 +348,18 @@ impl ExchangeState {
                 if let Some(watch) = &mut self.watch {
                     watch.answered(head.status, &head.headers, after);
                 }
-                if let Some(permit) = &permit {
-                    self.claimant = permit.claimant();
-                }
                 self.permit = permit;
                 self.is_answered = true;
                 self.stage = Stage::Streaming(body);
-                if let Some(hops) = &mut self.hops {
-                    hops.accepted();
+                if self.hops.as_mut().is_some_and(|hops| !hops.accepted()) {
+                    self.hops = None;
                 }
             }
-            Err(OpenError { failure, said }) => {
+            Err(OpenError { failure, said, permit }) => {
                 if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
                     && let Some(request) = hops.refused(head.status, body)
                 {
-                    return self.ask_otherwise(request, &failure);
+                    return self.ask_otherwise(request, &failure, permit);
                 }
                 if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
                     watch.answered(head.status, &head.headers, after);
@@ -465,6 +473,9 @@ impl ExchangeState {
 
     /// Tells the log and the events that the hop has ended, if one is under way.
     fn end_of_hop(&mut self) {
+        if let (Some(observer), Some(field)) = (&self.observer, self.pipeline.reasoning_field()) {
+            observer.saw_reasoning(field);
+        }
         let finish = self.pipeline.hop_finish().or_else(|| self.pipeline.finish_given());
         self.access.hop_ended(&finish.map_or("none", finish_name), None, self.pipeline.tokens());
         if let Some(report) = &mut self.report {
@@ -539,8 +550,13 @@ impl ExchangeState {
         }
     }
 
-    /// Sends another request in place of the one that the upstream has refused.
-    fn ask_otherwise(&mut self, request: Result<UpstreamRequest, Failure>, refusal: &Failure) {
+    /// Sends another request in place of the one that the upstream has refused, whose place at the upstream it takes.
+    fn ask_otherwise(
+        &mut self,
+        request: Result<UpstreamRequest, Failure>,
+        refusal: &Failure,
+        permit: Option<Permit>,
+    ) {
         match request {
             Ok(request) => {
                 if let Some(watch) = &mut self.watch {
@@ -550,7 +566,7 @@ impl ExchangeState {
                 self.pipeline.expect_key(request.key.clone());
                 let context = self.access.asked_otherwise(kind_name(refusal.kind()));
                 let opening =
-                    self.client.traced(context).open(request, Admission::Again(None, self.claimant));
+                    self.client.traced(context).open(request, Admission::Again(permit, self.claimant));
                 self.stage = Stage::Opening(Box::pin(opening));
             }
             Err(failure) => self.fail(failure),

@@ -107,6 +107,8 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         attempt: Some(Attempt::untraced(true)),
         stage: Stage::Opening(Arc::clone(client).begin(request(), Claimant::Own).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
+        observer: None,
+        claimant: Claimant::Own,
         store: None,
         keeper: None,
         pipeline,

@@ -331,15 +331,18 @@ fn learned(
     let known = before.map(|before| (&before.service.learned.servers, before.changes));
     let servers =
         Servers::new(config, known).map_err(|(name, error)| ServeError::Upstream { name, error })?;
-    let means = match before {
+    let (means, forms) = match before {
         Some(Before { service, changes }) => {
             let names = service.clients.keys().filter(|name| changes.touch_entry("upstreams", name));
-            names.for_each(|name| service.learned.means.forget(name));
-            Arc::clone(&service.learned.means)
+            names.for_each(|name| {
+                service.learned.means.forget(name);
+                service.learned.forms.forget(name);
+            });
+            (Arc::clone(&service.learned.means), Arc::clone(&service.learned.forms))
         }
-        None => Arc::new(LearnedMeans::new(Arc::clone(metrics))),
+        None => (Arc::new(LearnedMeans::new(Arc::clone(metrics))), Arc::default()),
     };
-    Ok(Arc::new(Learned { means, servers }))
+    Ok(Arc::new(Learned { means, forms, servers }))
 }
 
 /// The bus of events, and the last exchanges, if anyone may hear of them.

@@ -36,6 +36,7 @@ use super::{
         exchange::{self, Exchange, Known, Who},
         failover::{self, Attempts},
         intake,
+        learned::Observer,
         limits::{Account, Allowance, Wish},
         reply::{self, ReplyBody},
         report::{self, ExchangeReport},
@@ -330,6 +331,8 @@ impl Service {
             command,
             made,
         } = exchange;
+        let observer =
+            attempt.as_ref().and_then(|_| Observer::new(&self.learned, model, &conversation.model));
         let begun = Instant::now();
         let (prefill, key) = (request.prefill.clone(), request.key.clone());
         let is_command = command.is_some();
@@ -365,7 +368,21 @@ impl Service {
             pipeline.observe_text(0);
         }
         let stage = Stage::Opening(opening);
-        Begun { client, begun, attempt, stage, hops, store, keeper, pipeline, watch, report }
+        let claimant = caller.claimant();
+        Begun {
+            client,
+            begun,
+            attempt,
+            stage,
+            hops,
+            observer,
+            claimant,
+            store,
+            keeper,
+            pipeline,
+            watch,
+            report,
+        }
     }
 
     /// What reports the exchange to the event feed and the audit file, if anyone hears of it.

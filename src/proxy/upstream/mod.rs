@@ -171,11 +171,13 @@ pub(super) struct OpenError {
     pub(super) failure: Failure,
     /// What the upstream sent, if it sent anything.
     pub(super) said: Option<(Parts, Bytes)>,
+    /// The place of a request that was refused.
+    pub(super) permit: Option<Permit>,
 }
 
 impl From<Failure> for OpenError {
     fn from(failure: Failure) -> Self {
-        Self { failure, said: None }
+        Self { failure, said: None, permit: None }
     }
 }
 
@@ -348,11 +350,12 @@ impl Client {
         let limit = self.upstream.timeouts.first_headers(asked.stream);
         let (head, body) = self.authorized(asked, limit).await?;
         if head.status.is_client_error() || head.status.is_server_error() {
-            return Err(self.refused(head, body).await);
+            let refused = self.refused(head, body).await;
+            return Err(OpenError { permit: Some(permit), ..refused });
         }
         match unreadable(&head) {
             None => Ok(Opened { head, body, permit: Some(permit) }),
-            Some(failure) => Err(OpenError { failure, said: Some((head, Bytes::new())) }),
+            Some(failure) => Err(OpenError { failure, said: Some((head, Bytes::new())), permit: None }),
         }
     }
 
@@ -385,7 +388,7 @@ impl Client {
     /// The body of an error response that is not read otherwise, as far as it is kept, and what the response means.
     pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
         let Opened { head, body, permit: _permit } = opened;
-        let OpenError { failure, said } = self.refused(head, body).await;
+        let OpenError { failure, said, .. } = self.refused(head, body).await;
         (said.map(|(_, body)| body).unwrap_or_default(), failure)
     }
 
@@ -529,7 +532,7 @@ impl Client {
         let body = self.refusal_body(body).await;
         let told = retry_after::told(&head.headers);
         let failure = self.upstream.options.side().refusal(head.status.as_u16(), told.as_deref(), &body);
-        OpenError { failure, said: Some((head, body)) }
+        OpenError { failure, said: Some((head, body)), permit: None }
     }
 
     /// Reads the body as far as it comes in time. A refusal whose body is cut short is still a refusal.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     dialect::{
-        Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+        Asked, JsonBody, Progress, ReasoningField, ResponseState, Skip, Skipped,
         channel::{Channel, emit},
         learnt::Learnt,
         objects::{Found, ReadObjects},
@@ -56,6 +56,7 @@ pub struct AnswerState {
     /// Several choices that make up one response, if there are any.
     merged: Option<Merged>,
     skipped: Skipped,
+    reasoning_field: Option<ReasoningField>,
 }
 
 /// What must stay the same in all frames of a stream, as the upstream wrote it.
@@ -118,6 +119,10 @@ impl ResponseState for AnswerState {
         skipped.add_all(self.deltas.skipped());
         skipped
     }
+
+    fn reasoning_field(&self) -> Option<ReasoningField> {
+        self.reasoning_field
+    }
 }
 
 impl ReadObjects for AnswerState {
@@ -161,6 +166,7 @@ impl AnswerState {
             several: true,
             merged: None,
             skipped: Skipped::default(),
+            reasoning_field: None,
         }
     }
 

@@ -6,7 +6,10 @@
 
 use std::borrow::Cow;
 
-use crate::wire::json::{Invalid, Json, Kind};
+use crate::{
+    dialect::ReasoningField,
+    wire::json::{Invalid, Json, Kind},
+};
 
 /// A chunk, or whatever was sent in its place.
 #[derive(Debug, Default)]
@@ -219,6 +222,8 @@ pub(super) struct Delta<'a> {
     pub(super) content: Option<Json<'a>>,
     /// A string.
     pub(super) reasoning: Option<Json<'a>>,
+    /// The field of the reasoning.
+    pub(super) reasoning_field: Option<ReasoningField>,
     /// OpenRouter's list of reasoning parts, with signatures.
     pub(super) details: Option<Json<'a>>,
     pub(super) refusal: Option<Json<'a>>,
@@ -244,7 +249,15 @@ impl<'a> Delta<'a> {
             match &*key {
                 "role" => delta.role = Some(value),
                 "content" => delta.content = some,
-                "reasoning_content" | "reasoning" => delta.reasoning = delta.reasoning.or(some),
+                "reasoning_content" if some.is_some() => {
+                    delta.reasoning = delta.reasoning.or(some);
+                    delta.reasoning_field = Some(ReasoningField::ReasoningContent);
+                }
+                "reasoning" if some.is_some() => {
+                    delta.reasoning = delta.reasoning.or(some);
+                    delta.reasoning_field = delta.reasoning_field.or(Some(ReasoningField::Reasoning));
+                }
+                "reasoning_content" | "reasoning" => {}
                 "reasoning_details" => delta.details = some,
                 "refusal" => delta.refusal = some,
                 "annotations" => delta.annotations = some,
