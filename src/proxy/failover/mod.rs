@@ -20,10 +20,10 @@ use std::{
 use tokio::time::sleep;
 
 use self::{
-    health::Health,
+    health::{Failed, Health, Request},
     order::{Way, order},
 };
-use super::retry_after::wait_of;
+use super::{permits::Claimant, retry_after::wait_of};
 use crate::{
     config::{Alternatives, Config, Failover as Settings, Model},
     conversation::Conversation,
@@ -56,6 +56,8 @@ pub(super) struct Attempts<T> {
     begin: Option<Begin<T>>,
     /// The entries that may answer, in the order in which they are asked.
     order: Vec<Way>,
+    /// Whose request it is.
+    client: Claimant,
     /// The one that is asked, and since when.
     current: String,
     asked: Instant,
@@ -78,6 +80,7 @@ pub(super) struct Attempts<T> {
 pub(super) struct Plan {
     /// The entry that is asked first.
     pub(super) first: String,
+    client: Claimant,
     asked: Instant,
     order: Vec<Way>,
     retries: usize,
@@ -99,16 +102,16 @@ impl Failover {
         &self,
         config: &Config,
         model: &Model,
-        (conversation, owner): (&Conversation, Owner),
+        (conversation, owner, client): (&Conversation, Owner, Claimant),
         may: impl Fn(&str) -> bool,
     ) -> Option<Plan> {
         let Alternatives { retries, .. } = **model.alternatives.as_ref()?;
         let order = order(config, model, || order::affinity(conversation, owner), may);
         let names: Vec<_> = order.iter().map(|way| way.target.as_str()).collect();
         let asked = Instant::now();
-        let is_outage = self.health.all_return(&names, asked).is_some();
-        let first = self.health.first(&names, asked)?.to_owned();
-        Some(Plan { first, asked, order, retries, is_outage })
+        let is_outage = self.health.all_return(&names, client, asked).is_some();
+        let first = self.health.first(&names, client, asked)?.to_owned();
+        Some(Plan { first, client, asked, order, retries, is_outage })
     }
 
     fn count(&self, target: &str, outcome: Option<Kind>) {
@@ -126,12 +129,13 @@ impl<T: 'static> Attempts<T> {
     /// The attempts of a request that has been begun with the first target of `plan`. `overloaded`: the status that says
     /// to the client that no target works.
     pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
-        let Plan { first, asked, order, retries, is_outage } = plan;
+        let Plan { first, client, asked, order, retries, is_outage } = plan;
         let pause = shared.settings.backoff;
         Self {
             shared,
             begin: Some(begin),
             order,
+            client,
             current: first,
             asked,
             failed: Vec::new(),
@@ -167,7 +171,7 @@ impl<T: 'static> Attempts<T> {
     /// The response has content.
     pub(super) fn has_content(&mut self) {
         if self.are_open() {
-            self.shared.health.began(&self.current, self.asked);
+            self.shared.health.began(self.request());
         }
         self.close();
     }
@@ -187,12 +191,16 @@ impl<T: 'static> Attempts<T> {
         }
         let now = Instant::now();
         let names: Vec<_> = self.order.iter().map(|way| way.target.as_str()).collect();
-        let returns = self.shared.health.all_return(&names, now);
+        let returns = self.shared.health.all_return(&names, self.client, now);
         let wait = returns.map(|returns| returns.saturating_duration_since(now)).unwrap_or_default();
         let seconds = wait.min(MAX_WAIT).as_secs() + 1;
         let message = format!("none of the targets of this model works; the last one: {failure}");
         let failure = Failure::new(Kind::Overloaded, message).with_status(self.overloaded);
         Some(failure.with_retry_after(seconds.to_string()))
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request { target: &self.current, client: self.client, asked: self.asked }
     }
 
     fn has_failed(&self, target: &str) -> bool {
@@ -223,9 +231,9 @@ impl<T: 'static> Attempts<T> {
         if self.begun.elapsed().saturating_add(pause) > self.shared.settings.deadline {
             return None;
         }
-        self.shared.judge((&self.current, self.asked), Some(failure));
+        self.shared.judge(self.request(), Some(failure));
         let asked = Instant::now().checked_add(pause)?;
-        let target = self.shared.health.first(&remaining(&failed), asked)?.to_owned();
+        let target = self.shared.health.first(&remaining(&failed), self.client, asked)?.to_owned();
         log(&self.current, &target, failure);
         let beginning = begin(target.clone());
         if failed.is_empty() {
@@ -258,26 +266,28 @@ impl<T: 'static> Attempts<T> {
     /// The response has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
         match outcome {
-            Outcome::Done => self.shared.judge((&self.current, self.asked), None),
-            Outcome::Failed(failure) => self.shared.judge((&self.current, self.asked), Some(failure)),
-            Outcome::Cancelled | Outcome::Stalled => self.shared.health.left(&self.current, self.asked),
+            Outcome::Done => self.shared.judge(self.request(), None),
+            Outcome::Failed(failure) => self.shared.judge(self.request(), Some(failure)),
+            Outcome::Cancelled | Outcome::Stalled => self.shared.health.left(self.request()),
         }
     }
 }
 
 impl Failover {
-    /// Takes note of how a request to `target`, which was asked at `asked`, ended.
-    fn judge(&self, (target, asked): (&str, Instant), failure: Option<&Failure>) {
+    /// Takes note of how a request ended.
+    fn judge(&self, request: Request<'_>, failure: Option<&Failure>) {
+        let target = request.target;
         match failure {
-            None => self.health.succeeded(target, asked),
+            None => self.health.succeeded(request),
             Some(failure) if is_of_the_target(failure.kind()) && !failure.is_unasked() => {
                 let (wait, now) = (wait_of(failure), Instant::now());
-                let ejection = self.health.failed((target, asked), wait, now, &self.settings);
+                let is_answer = may_be_of_the_request(failure.kind()) && wait.is_none();
+                let ejection = self.health.failed(request, Failed { is_answer, wait, now }, &self.settings);
                 if let Some(ejection) = ejection {
                     tracing::warn!(target, ?ejection, %failure, "a target failed and is not asked for a while");
                 }
             }
-            Some(_) => self.health.left(target, asked),
+            Some(_) => self.health.left(request),
         }
         self.count(target, failure.map(Failure::kind));
     }
@@ -317,6 +327,11 @@ fn is_of_the_target(kind: Kind) -> bool {
         | Kind::Draining
         | Kind::Internal => false,
     }
+}
+
+/// Whether the target has answered with an error that may be due to the request, so that it says nothing of others.
+fn may_be_of_the_request(kind: Kind) -> bool {
+    matches!(kind, Kind::Overloaded | Kind::Protocol | Kind::Truncated | Kind::Upstream)
 }
 
 /// Logs that `next` is asked since `failed` has failed. What does not pass by itself is a warning.

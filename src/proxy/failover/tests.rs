@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use super::*;
 
+const CLIENT: Claimant = Claimant::Own;
+
 /// What was begun, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -18,8 +20,14 @@ fn attempts_of(models: &[&[&str]], retries: usize, settings: Settings) -> (Attem
         targets.iter().map(move |target| Way { target: (*target).to_owned(), model })
     });
     let order: Vec<_> = ways.collect();
-    let plan =
-        Plan { first: order[0].target.clone(), asked: Instant::now(), order, retries, is_outage: false };
+    let plan = Plan {
+        first: order[0].target.clone(),
+        client: CLIENT,
+        asked: Instant::now(),
+        order,
+        retries,
+        is_outage: false,
+    };
     let log = Log::default();
     let begun = Arc::clone(&log);
     let begin: Begin<()> = Box::new(move |target| {
@@ -87,14 +95,14 @@ fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
     let settings = Settings { eject_after: 1, ..Settings::default() };
     let (mut first, log) = attempts(&["a", "b", "c"], 0, settings);
     let shared = Arc::clone(&first.shared);
-    shared.judge(("b", Instant::now()), Some(&down()));
+    shared.judge(Request { target: "b", client: CLIENT, asked: Instant::now() }, Some(&down()));
     assert!(first.next(&down()).is_some());
     assert_eq!(*log.lock().unwrap(), ["c"]);
     // All others are out: the one that returns first.
     assert!(first.next(&down()).is_some());
     assert_eq!(*log.lock().unwrap(), ["c", "b"]);
     first.ended(&Outcome::Done);
-    assert_eq!(shared.health.first(&["b", "a"], Instant::now()), Some("b"));
+    assert_eq!(shared.health.first(&["b", "a"], CLIENT, Instant::now()), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]

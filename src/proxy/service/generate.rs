@@ -145,7 +145,7 @@ impl Service {
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
-        let plan = self.failover.plan(&self.config, model, (&conversation, owner), may);
+        let plan = self.failover.plan(&self.config, model, (&conversation, owner, caller.claimant()), may);
         let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();

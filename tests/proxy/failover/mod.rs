@@ -13,7 +13,7 @@ use std::{
 
 use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     client::{Client, Reply, STREAM, WHOLE, chat_request, stream_error},
@@ -487,4 +487,45 @@ async fn a_response_without_a_model_has_the_name_that_was_asked_for() {
     let request = request.body(Full::new(messages.to_owned().into())).unwrap();
     let body = Client::new().send(request).await.unwrap().rest().await;
     assert!(body.contains("\"model\":\"m\"") && !body.contains("\"model\":\"t\""), "{body}");
+}
+
+/// A request that makes its upstream fail does not keep others from that.
+#[tokio::test]
+async fn errors_that_one_client_gets_eject_no_target_for_others() {
+    let first = Upstream::start(|mut exchange: Exchange| async move {
+        if exchange.body.windows(6).any(|text| text == b"poison") {
+            exchange.whole("500 Internal Server Error", "content-type: application/json\r\n", "{}").await;
+            return exchange;
+        }
+        exchange.stream(answer()).await
+    })
+    .await;
+    let second = Upstream::start(|exchange| exchange.stream(answer())).await;
+    let mut config = String::new();
+    for (name, address) in [("t0", first.address), ("t1", second.address)] {
+        let _ = write!(
+            config,
+            "[[upstreams]]\nname = \"{name}\"\ndialect = \"chat\"\nbase_url = \"http://{address}\"\n\
+             [[models]]\nname = \"{name}\"\nupstream = \"{name}\"\n"
+        );
+    }
+    let proxy = Proxy::of(&format!(
+        "api_keys = [\"good\", \"evil\"]\n{config}[[models]]\nname = \"m\"\ntargets = [\"t0\", \"t1\"]\n\
+         [failover]\neject_after = 3\neject_for = \"600s\"\n"
+    ));
+    let target = async |key: &str, text: &str| {
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": text}]}).to_string();
+        let mut request = chat_request(&proxy, body);
+        request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        let reply = Client::new().send(request).await.unwrap();
+        let target = reply.header("x-toolwire-target").unwrap_or_default().to_owned();
+        assert_eq!(text_of(&reply.rest().await), "hello");
+        target
+    };
+    for number in 0..6 {
+        assert_eq!(target("evil", &format!("poison {number}")).await, "t1");
+    }
+    assert_eq!(first.requests(), 3);
+    assert_eq!(target("evil", "harmless").await, "t1", "it is out for that client");
+    assert_eq!(target("good", "harmless").await, "t0");
 }
