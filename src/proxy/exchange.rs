@@ -107,23 +107,31 @@ pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversatio
 }
 
 /// Fields that multiply what an upstream has to do for one request. One of a few thousand choices can end a server.
-const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prompt_logprobs"];
+pub(super) const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prompt_logprobs"];
 
 /// Checks that a request does not multiply the upstream's work by more than `max`.
 ///
 /// # Errors
 /// [`Kind::Request`]
 pub(super) fn check_multipliers(conversation: &Conversation, max: usize) -> Result<(), Failure> {
-    let number = |value: &serde_json::Value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
-    for name in MULTIPLIERS {
-        let Some(value) = conversation.rest.get(name).and_then(number) else { continue };
-        // Some servers take a negative number for all that there are.
-        if !(0.0..=u32::try_from(max).map_or(f64::MAX, f64::from)).contains(&value) {
-            let message = format!("`{name}` is {value}, but at most {max} is served (limits.max_n)");
-            return Err(Failure::new(Kind::Request, message).with_param(name));
-        }
+    let mut given = MULTIPLIERS.iter().filter_map(|name| Some((name, conversation.rest.get(*name)?)));
+    given.try_for_each(|(name, value)| check_multiplier(name, value, max))
+}
+
+/// Checks one of [`MULTIPLIERS`].
+///
+/// # Errors
+/// [`Kind::Request`]
+pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize) -> Result<(), Failure> {
+    // Servers read texts as numbers.
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    let Some(number) = number else { return Ok(()) };
+    // Some servers take a negative number for all that there are.
+    if (0.0..=u32::try_from(max).map_or(f64::MAX, f64::from)).contains(&number) {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("`{name}` is {number}, but at most {max} is served (limits.max_n)");
+    Err(Failure::new(Kind::Request, message).with_param(name))
 }
 
 /// Prepares `conversation` for its upstream. It is what `body` says; without a body, it has been changed since it was decoded.

@@ -187,6 +187,28 @@ async fn model_chooses_the_upstream_and_gets_its_name_there() {
 }
 
 #[tokio::test]
+async fn multipliers_of_the_upstreams_work_are_limited() {
+    let (upstream, seen) = noting("200 OK", "content-type: application/json\r\n", "{}").await;
+    let mut setup = setup(&upstream);
+    setup.limits.max_n = 4;
+    let proxy = setup.start().await;
+    for (member, status) in [
+        ("\"n\":4", 200),
+        ("\"n\":5", 400),
+        ("\"best_of\":1e9", 400),
+        ("\"\\u006e\":\"5\"", 400),
+        ("\"N\":5", 400),
+    ] {
+        let body = format!("{{\"model\":\"m\",{member}}}");
+        let reply = Client::new().send(post(&proxy, body)).await.unwrap();
+        assert_eq!(reply.status(), status, "{member}");
+        let body = reply.rest().await;
+        assert!(status == 200 || body.contains("at most 4"), "{body}");
+    }
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn other_methods_keys_and_upstreams_are_checked() {
     let (upstream, seen) = noting("200 OK", "", "{}").await;
     let mut with_keys = setup(&upstream);

@@ -94,7 +94,7 @@ pub(super) fn prepare<'c>(
         let message = format!("a {} request that is passed through has no body", head.method);
         return Err(Failure::new(Kind::Request, message).with_param("body"));
     }
-    let named = model::named(&head.headers, &body)?;
+    let named = model::named(&head.headers, &body, config.limits.max_n)?;
     let model = match &named {
         Some(named) => config.model(&named.name).ok_or_else(|| super::routes::unknown_model(&named.name))?,
         None => model::default(config).ok_or_else(|| {

@@ -5,7 +5,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
 
-use super::multipart;
+use super::{
+    super::exchange::{MULTIPLIERS, check_multiplier},
+    multipart,
+};
 use crate::{
     config::{Config, Model},
     dialect::is_like,
@@ -52,17 +55,18 @@ impl Named {
 /// The model that a request names.
 ///
 /// # Errors
-/// [`Kind::Request`] for a body in which servers could find different names, and if body and header differ.
-pub(super) fn named(headers: &HeaderMap, body: &[u8]) -> Result<Option<Named>, Failure> {
+/// [`Kind::Request`] for a body in which servers could find different names, if body and header differ, and if a JSON body
+/// multiplies the upstream's work by more than `max_n`.
+pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let in_body = match media_type.as_str() {
         _ if body.is_empty() => None,
         // Servers read such a body as JSON whatever its type says.
-        _ if begins_as_object(body) => in_json(body)?,
-        "application/json" => in_json(body)?,
-        json if json.ends_with("+json") => in_json(body)?,
+        _ if begins_as_object(body) => in_json(body, max_n)?,
+        "application/json" => in_json(body, max_n)?,
+        json if json.ends_with("+json") => in_json(body, max_n)?,
         "multipart/form-data" => {
             let field = multipart::field(content_type, body, "model").map_err(refused)?;
             field.map(|(name, range)| Named { name: name.to_owned(), written: Written::AsText(range) })
@@ -101,18 +105,21 @@ pub(super) fn names_model(pairs: &[u8]) -> bool {
     url::form_urlencoded::parse(pairs).any(|(key, _)| is_like(&key, "model"))
 }
 
-fn in_json(body: &[u8]) -> Result<Option<Named>, Failure> {
+fn in_json(body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     let text = str::from_utf8(body).map_err(|_| refused("the request's body is not UTF-8".to_owned()))?;
-    let (mut found, mut times, mut respelled) = (None, 0, None);
+    let (mut found, mut times, mut respelled, mut multiplied) = (None, 0, None, Ok(()));
     let parsed = Json::parse_members(text, |key, value| {
         if key == "model" {
             times += 1;
             found = Some(value);
         } else if is_like(&key, "model") {
             respelled = Some(key.into_owned());
+        } else if multiplied.is_ok() {
+            multiplied = check_multipliers(&key, value, max_n);
         }
     });
     parsed.map_err(|error| refused(format!("the request's body is not JSON: {error}")))?;
+    multiplied?;
     if let Some(key) = respelled {
         let why = "differs from `model` in case only; servers could take it for that";
         return Err(Failure::new(Kind::Request, format!("`{key}` {why}")).with_param(key));
@@ -130,6 +137,18 @@ fn in_json(body: &[u8]) -> Result<Option<Named>, Failure> {
     }
 }
 
+/// Checks a member of the body if servers could read it as one that multiplies their work.
+fn check_multipliers(key: &str, value: Json<'_>, max: usize) -> Result<(), Failure> {
+    let Some(name) = MULTIPLIERS.iter().find(|name| is_like(key, name)) else { return Ok(()) };
+    match value.kind() {
+        json::Kind::Number | json::Kind::String => {
+            let value = serde_json::from_str(value.raw()).unwrap_or_default();
+            check_multiplier(name, &value, max)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The entry for requests that name no model: that of every name, or any entry if there is only one upstream.
 pub(super) fn default(config: &Config) -> Option<&Model> {
     let wildcard = config.models.iter().find(|model| model.is_wildcard());
@@ -144,13 +163,36 @@ fn refused(message: String) -> Failure {
 mod tests {
     use super::*;
 
+    const MAX: usize = 4;
+
+    #[test]
+    fn multipliers_of_the_upstreams_work_are_limited() {
+        let check =
+            |body: &str| named(&headers(&[]), body.as_bytes(), MAX).map_err(|failure| failure.to_string());
+        for body in [
+            r#"{"n":5}"#,
+            r#"{"model":"a","best_of":1e9}"#,
+            r#"{"n":"5"}"#,
+            r#"{"N":5}"#,
+            r#"{"n":1,"n":5}"#,
+            r#"{"\u006e":5}"#,
+            r#"{"n":-1}"#,
+        ] {
+            let error = check(body).unwrap_err();
+            assert!(error.contains("at most 4"), "{body}: {error}");
+        }
+        for body in [r#"{"n":4}"#, r#"{"n":null}"#, r#"{"n":[9]}"#, r#"{"x":{"n":9}}"#, r#"{"size":"9x9"}"#] {
+            assert!(check(body).is_ok(), "{body}");
+        }
+    }
+
     fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), http::HeaderValue::from_static(value))).collect()
     }
 
     fn renamed(content_type: &'static str, body: &str, name: &str) -> Result<Option<String>, String> {
         let headers = headers(&[(header::CONTENT_TYPE, content_type)]);
-        let named = named(&headers, body.as_bytes()).map_err(|failure| failure.message().to_owned())?;
+        let named = named(&headers, body.as_bytes(), MAX).map_err(|failure| failure.message().to_owned())?;
         let bytes = |named: Named| named.renamed(name, Bytes::copy_from_slice(body.as_bytes())).to_vec();
         Ok(named.map(|named| String::from_utf8(bytes(named)).unwrap()))
     }
@@ -212,9 +254,9 @@ mod tests {
             assert!(message.contains(error), "{body}: {message}");
         }
         let both = headers(&[(header::CONTENT_TYPE, "application/json"), (HEADER, "a")]);
-        assert!(named(&both, br#"{"model":"b"}"#).is_err());
-        assert_eq!(named(&both, br#"{"model":"a"}"#).unwrap().unwrap().name, "a");
-        assert_eq!(named(&both, b"").unwrap().unwrap().name, "a");
-        assert!(named(&headers(&[(HEADER, "")]), b"").is_err());
+        assert!(named(&both, br#"{"model":"b"}"#, MAX).is_err());
+        assert_eq!(named(&both, br#"{"model":"a"}"#, MAX).unwrap().unwrap().name, "a");
+        assert_eq!(named(&both, b"", MAX).unwrap().unwrap().name, "a");
+        assert!(named(&headers(&[(HEADER, "")]), b"", MAX).is_err());
     }
 }
