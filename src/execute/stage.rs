@@ -455,15 +455,17 @@ impl Places {
 }
 
 /// Keeps remembered permissions, until the runtime ends. What is not in their file by then is written when they are dropped.
-async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
+pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
+    /// How long to wait before a file that could not be written is tried again.
+    const RETRY: Duration = Duration::from_secs(5);
     loop {
         changed.notified().await;
         let Some(permissions) = permissions.upgrade() else { return };
-        // Fails if the runtime ends, or if the place cannot be written, which was logged.
-        let _ = permissions.save().await;
+        // Fails if the runtime ends, or if the place cannot be written, which was logged. A file is tried again.
+        let saved = permissions.save().await;
         let pause = permissions.pause();
         drop(permissions);
-        sleep(pause).await;
+        sleep(if saved.is_ok() { pause } else { RETRY.max(pause) }).await;
     }
 }
 

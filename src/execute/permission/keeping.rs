@@ -53,8 +53,8 @@ pub(crate) enum NotKept {
 pub(super) enum Kept {
     File {
         file: Option<PathBuf>,
-        /// Held while the file is written, so that an older text never replaces a newer one.
-        saving: Mutex<()>,
+        /// Held while the file is written, so that an older text never replaces a newer one. Why that failed last, if it did.
+        saving: Mutex<Option<String>>,
     },
     Shared {
         text: Arc<dyn SharedText>,
@@ -170,14 +170,17 @@ impl Permissions {
     /// Keeps what has changed, which includes how often rules were used.
     ///
     /// # Errors
-    /// As [`NotKept`] says. It is tried again with the next change.
+    /// As [`NotKept`] says. A file is tried again after a pause, and the place that instances share with the next change.
     pub(crate) async fn save(self: &Arc<Self>) -> Result<(), NotKept> {
         match &self.kept {
             Kept::File { file: None, .. } => Ok(()),
             Kept::File { .. } => {
                 let permissions = Arc::clone(self);
                 let written = spawn_blocking(move || permissions.write()).await;
-                written.ok().and_then(Result::ok).ok_or(NotKept::Unwritten)
+                written.ok().and_then(Result::ok).ok_or_else(|| {
+                    self.changed.notify_one();
+                    NotKept::Unwritten
+                })
             }
             Kept::Shared { text, .. } => self.change_shared(&**text, |_| ()).await.map_err(NotKept::Away),
         }
@@ -186,9 +189,25 @@ impl Permissions {
     /// Writes what has changed to the file, if there is one. Blocks on the disk.
     pub(super) fn write(&self) -> io::Result<()> {
         let Kept::File { file: Some(file), saving } = &self.kept else { return Ok(()) };
-        let _saving = saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = saving.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(text) = self.lock().remembered.text_if_changed() else { return Ok(()) };
         let save = Save { file: file.clone(), text };
-        save.write().inspect_err(|_| self.lock().remembered.is_not_written())
+        let path = file.display();
+        match save.write() {
+            Ok(()) if failed.take().is_some() => {
+                tracing::info!(%path, "remembered permissions are written again")
+            }
+            Ok(()) => {}
+            Err(error) => {
+                let reason = error.to_string();
+                if failed.as_ref() != Some(&reason) {
+                    tracing::error!(%path, error = reason, "remembered permissions cannot be written; that is tried again");
+                    *failed = Some(reason);
+                }
+                self.lock().remembered.is_not_written();
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }

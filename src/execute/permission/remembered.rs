@@ -183,13 +183,7 @@ impl Save {
     ///
     /// # Errors
     /// If that fails.
-    pub(super) fn write(self) -> io::Result<()> {
-        self.try_write().inspect_err(|error| {
-            tracing::error!(path = %self.file.display(), %error, "remembered permissions cannot be written");
-        })
-    }
-
-    fn try_write(&self) -> io::Result<()> {
+    pub(super) fn write(&self) -> io::Result<()> {
         if let Some(folder) = self.file.parent() {
             private::create_dir_all(folder)?;
         }

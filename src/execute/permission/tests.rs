@@ -2,6 +2,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use super::*;
 use crate::{
+    execute::stage::save,
     redact::Redactor,
     store::{Owner, Revised, Revision, SharedText, StoreError},
 };
@@ -198,6 +199,26 @@ fn changes_that_were_saved_survive_a_crash() {
         std::mem::forget(first);
         let second = permissions(settings(), Some(file.clone()));
         assert_eq!((second.auto_approve(), second.rules().len()), (false, 0));
+    });
+}
+
+#[test]
+fn changes_are_written_when_there_is_room_without_another_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("permissions.json");
+    run(async {
+        let first = permissions(settings(), Some(file.clone()));
+        let saving = save(first.changed(), Arc::downgrade(&first));
+        let saving = tokio::task::spawn_local(saving);
+        fs::create_dir(&file).unwrap();
+        assert!(matches!(first.set_auto_approve(true).await, Err(NotKept::Unwritten)));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        fs::remove_dir(&file).unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(file.is_file(), "it is tried again");
+        saving.abort();
+        std::mem::forget(first);
+        assert!(permissions(settings(), Some(file.clone())).auto_approve());
     });
 }
 
