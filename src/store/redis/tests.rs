@@ -121,6 +121,30 @@ fn value_expires_and_too_large_one_is_not_kept() {
 }
 
 #[test]
+fn value_that_is_too_large_is_not_read_whole() {
+    let Some(server) = redis_server::RedisServer::start().unwrap() else { return };
+    let store = responses(&server.url());
+    let place = format!("{}{{{}}}:big", Space::Responses.prefix(), hex(&OWNER.0));
+    let extend = |size: usize| server.said(&format!("SETRANGE {place} {} x", size - 1));
+    let sent = || {
+        let stats = server.said("INFO stats");
+        let line =
+            stats.lines().find_map(|line| line.trim().strip_prefix("total_net_output_bytes:")).unwrap();
+        line.parse::<usize>().unwrap()
+    };
+    let most = 32 << 20;
+    extend(most);
+    assert_eq!(store.get(&key("big"), now()).unwrap().map(|value| value.len()), Some(most));
+    extend(500 << 20);
+    let before = sent();
+    let error = store.get(&key("big"), now()).unwrap_err().to_string();
+    assert!(error.contains("more than 33554432 bytes"), "{error}");
+    let read = sent() - before;
+    assert!((most..most + (1 << 20)).contains(&read), "{read}");
+    assert_eq!(store.get(&key("small"), now()).unwrap(), None);
+}
+
+#[test]
 fn what_is_put_while_the_server_is_away_is_written_later() {
     let Some(mut server) = redis_server::RedisServer::start().unwrap() else { return };
     let (first, second) = (responses(&server.url()), responses(&server.url()));

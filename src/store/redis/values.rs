@@ -100,6 +100,20 @@ impl Values {
     }
 }
 
+/// Asks for one byte more of a value than it may have, so that what others may have written there is not read whole.
+fn bounded_get(key: &Key) -> Command {
+    Command::new("GETRANGE", &key.bytes, |command| _ = command.arg(0).arg(MAX_VALUE))
+}
+
+/// The value that was read so. The server gives an empty one for a key that does not exist; none is written.
+fn bounded_value(value: Vec<u8>) -> Result<Option<Bytes>, StoreError> {
+    match value.len() {
+        0 => Ok(None),
+        1..=MAX_VALUE => Ok(Some(value.into())),
+        _ => Err(StoreError::new(format!("a value on the server has more than {MAX_VALUE} bytes"))),
+    }
+}
+
 impl Store for Values {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
         Ok(self.get_all(std::slice::from_ref(key), now)?.pop().flatten())
@@ -114,12 +128,12 @@ impl Store for Values {
             return Ok(found);
         }
         let wanted = missing.iter().filter_map(|place| keys.get(*place));
-        let commands = wanted.map(|key| Command::new("GET", &key.bytes, |_| ())).collect();
+        let commands = wanted.map(|key| bounded_get(key)).collect();
         let inner = Arc::clone(&self.server.inner);
         let answers = self.wait(async move { Ok(inner.servers.ask_all(Line::Values, commands).await) })?;
         for (place, answer) in missing.into_iter().zip(answers) {
             if let Some(found) = found.get_mut(place) {
-                *found = read::<Option<Vec<u8>>>(answer?)?.map(Bytes::from);
+                *found = bounded_value(read(answer?)?)?;
             }
         }
         Ok(found)
