@@ -59,8 +59,11 @@ pub(super) trait DecideHop: fmt::Debug + Send {
         None
     }
 
-    /// Called when the upstream has accepted a hop's request. Whether anything else may have to be decided.
-    fn accepted(&mut self) -> bool {
+    /// Called when the upstream has accepted a hop's request.
+    fn accepted(&mut self) {}
+
+    /// Whether anything may have to be decided after the first request was accepted.
+    fn is_needed(&self) -> bool {
         true
     }
 
@@ -454,7 +457,7 @@ impl DecideHop for AskAgain {
         Some(self.request().map(|(request, _)| request))
     }
 
-    fn accepted(&mut self) -> bool {
+    fn accepted(&mut self) {
         if self.joins {
             self.learned.refused_roles(&self.subject);
         }
@@ -464,6 +467,9 @@ impl DecideHop for AskAgain {
         if let Some(kind) = self.constrained {
             self.learned.means.accepted(&self.subject, kind);
         }
+    }
+
+    fn is_needed(&self) -> bool {
         self.may_go_on
     }
 

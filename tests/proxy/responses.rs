@@ -207,6 +207,32 @@ async fn history_survives_a_restart() {
     assert_eq!(messages(&asked), pairs(&[("user", "one"), ("assistant", &said(&first)), ("user", "two")]));
 }
 
+/// It cannot know whether there is such a response.
+#[tokio::test]
+async fn second_server_on_one_state_dir_says_that_another_process_has_the_responses() {
+    let (upstream, _) = upstream().await;
+    let folder = tempfile::tempdir().unwrap();
+    let start = async || {
+        let mut setup = Setup::new(upstream.address);
+        setup.state_dir = Some(folder.path().to_owned());
+        setup.start().await
+    };
+    let (first, second) = (start().await, start().await);
+    let (_, response) = create(&first, "", json!({"input": "one"})).await;
+    let path = format!("/v1/responses/{}", id(&response));
+    while std::fs::read_dir(folder.path()).unwrap().next().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    for _ in 0..3 {
+        let continued = json!({"input": "two", "previous_response_id": id(&response)});
+        for (status, body) in [get(&second, &path, "").await, create(&second, "", continued).await] {
+            let message = body["error"]["message"].as_str().unwrap();
+            assert!(status == 503 && message.contains("another process"), "{body}");
+        }
+    }
+    assert_eq!(get(&first, &path, "").await.0, 200);
+}
+
 #[tokio::test]
 async fn nothing_is_stored_if_the_store_is_off() {
     let (upstream, _) = upstream().await;

@@ -351,9 +351,10 @@ impl ExchangeState {
                 self.permit = permit;
                 self.is_answered = true;
                 self.stage = Stage::Streaming(body);
-                if self.hops.as_mut().is_some_and(|hops| !hops.accepted()) {
-                    self.hops = None;
+                if let Some(hops) = &mut self.hops {
+                    hops.accepted();
                 }
+                self.hops = self.hops.take().filter(|hops| hops.is_needed());
             }
             Err(OpenError { failure, said, permit }) => {
                 if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
