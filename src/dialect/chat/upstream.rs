@@ -297,7 +297,7 @@ impl UpstreamSide for Options {
                 "join_user_turns",
                 "send consecutive user messages as one, for chat templates in which user and assistant must \
              alternate (the result of a taught tool is a user message too). Without it, a request that is \
-             [refused](protocols/chat.md#requests) for its roles is repaired so, with all system messages joined, and so \
+             [refused](protocols/chat.md) for its roles is repaired so, with all system messages joined, and so \
              are requests to that model for an hour",
             ),
             Field::Switch(&mut self.join_user_turns),
