@@ -68,6 +68,7 @@ struct Inner {
     retry_after: Option<String>,
     is_unasked: bool,
     unsupported: Option<&'static str>,
+    generation: Option<String>,
 }
 
 impl Failure {
@@ -82,6 +83,7 @@ impl Failure {
             retry_after: None,
             is_unasked: false,
             unsupported: None,
+            generation: None,
         }))
     }
 
@@ -127,15 +129,31 @@ impl Failure {
         self
     }
 
+    /// Keeps what the model wrote, where the upstream found an error in that alone.
+    #[must_use]
+    pub fn with_generation(mut self, text: impl Into<String>) -> Self {
+        self.0.generation = Some(text.into());
+        self
+    }
+
     /// The same failure with secrets covered in all text that may come from an upstream: servers include the
     /// key that they reject in their errors.
     #[must_use]
     pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
         let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
-        let Inner { kind: _, message, code, param, status: _, retry_after, is_unasked: _, unsupported: _ } =
-            &mut *self.0;
+        let Inner {
+            kind: _,
+            message,
+            code,
+            param,
+            status: _,
+            retry_after,
+            is_unasked: _,
+            unsupported: _,
+            generation,
+        } = &mut *self.0;
         cover(message);
-        [code, param, retry_after].into_iter().flatten().for_each(cover);
+        [code, param, retry_after, generation].into_iter().flatten().for_each(cover);
         self
     }
 
@@ -162,6 +180,11 @@ impl Failure {
     /// The member of the request that cannot be served at all, if there is one.
     pub fn unsupported(&self) -> Option<&'static str> {
         self.0.unsupported
+    }
+
+    /// What the model wrote, if the upstream found an error in that alone; see [`Failure::with_generation`].
+    pub fn generation(&self) -> Option<&str> {
+        self.0.generation.as_deref()
     }
 
     /// Whether the upstream was not asked; see [`Failure::unasked`].

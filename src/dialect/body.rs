@@ -231,6 +231,11 @@ impl<R: ResponseState> BodyReader<R> {
         !self.is_over && self.response.progress().lacks_only_mark()
     }
 
+    /// The response has content: text, a call, an image. Reasoning alone does not count.
+    pub(crate) fn has_content(&self) -> bool {
+        self.response.progress().has_content
+    }
+
     /// Whether the upstream may run tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         R::RUNS_TOOLS

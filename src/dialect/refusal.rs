@@ -178,6 +178,9 @@ const TOO_LONG: [&[&str]; 28] = [
     &["tokens exceed", "context"],
 ];
 
+/// Groq's code for a call that the model wrote and Groq could not read: docs/protocols/chat.md#upstream-deviations.
+const UNREAD_CALL: &str = "tool_use_failed";
+
 /// Words of a limit on rates, which may name tokens, too.
 const RATES: [&str; 6] = ["per minute", "per day", "per hour", "per second", "rate limit", "quota"];
 
@@ -189,6 +192,8 @@ struct Words {
     kind: Option<String>,
     param: Option<String>,
     status: Option<u16>,
+    /// What the model wrote, if the server could not read a call in it.
+    generation: Option<String>,
     /// A code that is a number says that the prompt is too long.
     is_too_long: bool,
 }
@@ -227,16 +232,19 @@ impl Words {
             number => u16::try_from(number.as_u64()?).ok(),
         };
         // Groq's: what the model wrote and Groq could not read as a call.
-        let message = match (message, text("failed_generation")) {
+        let generation = text("failed_generation");
+        let message = match (message, &generation) {
             (Some(message), Some(text)) => Some(format!("{message} (failed_generation: {text})")),
             (message, _) => message,
         };
+        let code = text("code").filter(|code| code.parse::<u16>().is_err());
         // Z.ai's, as a number or as text.
         let is_too_long = error.get("code").is_some_and(|code| code == "1261" || code.as_u64() == Some(1261));
         Self {
             message,
             is_too_long,
-            code: text("code").filter(|code| code.parse::<u16>().is_err()),
+            generation: generation.filter(|_| code.as_deref() == Some(UNREAD_CALL)),
+            code,
             // Gemini's word is in `status`.
             kind: text("type").or_else(|| text("status")),
             param: text("param"),
@@ -293,6 +301,9 @@ impl Words {
         }
         if let Some(param) = self.param {
             failure = failure.with_param(param);
+        }
+        if let Some(text) = self.generation {
+            failure = failure.with_generation(text);
         }
         failure
     }

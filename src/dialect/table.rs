@@ -156,6 +156,13 @@ macro_rules! dialects {
                 }
             }
 
+            /// The response has content: text, a call, an image. Reasoning alone does not count.
+            pub(crate) fn has_content(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::has_content(reader),)?)*
+                }
+            }
+
             /// The end mark has been read; whatever follows is ignored, so the rest of the body need not be
             /// read.
             pub fn is_done(&self) -> bool {

@@ -20,6 +20,7 @@
 mod backlog;
 mod calls;
 mod corrections;
+mod failed_generation;
 mod given;
 mod hops;
 mod prefill;
@@ -285,7 +286,9 @@ impl Pipeline {
         }
         let read = self.stages.failure().map_or(read, Err);
         if let Err(failure) = read {
-            self.fail(failure, out);
+            if !self.recover(&failure, out) {
+                self.fail(failure, out);
+            }
         } else if ended && self.stages.calls.pending.is_some() {
             self.state = State::HopEnded;
         } else if ended {

@@ -18,6 +18,7 @@ mod completions;
 mod conformance;
 mod docs;
 mod enforce;
+mod failed_generation;
 mod fit;
 mod formats;
 mod fuzz;

@@ -81,6 +81,11 @@ impl AnswerState {
         self.stage > Stage::Waiting
     }
 
+    /// The response has content.
+    pub(super) fn has_content(&self) -> bool {
+        self.has_content
+    }
+
     /// The finish reason is known.
     pub(super) fn is_finished(&self) -> bool {
         self.stage >= Stage::Finished

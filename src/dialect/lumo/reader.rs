@@ -146,6 +146,11 @@ impl Reader {
         self.body.answer.is_finished() && !self.is_done()
     }
 
+    /// The response has content.
+    pub(crate) fn has_content(&self) -> bool {
+        self.body.answer.has_content()
+    }
+
     /// See [`Reader::awaits_end`].
     pub(crate) fn lacks_only_mark(&self) -> bool {
         self.awaits_end()

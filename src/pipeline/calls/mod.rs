@@ -236,6 +236,11 @@ impl Calls {
         &self.corrections
     }
 
+    /// Whether this hop has calls.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.entries.is_empty() || self.doubles.is_holding()
+    }
+
     /// The tools that may be called.
     pub(super) fn tools(&self) -> &DeclaredTools {
         &self.tools

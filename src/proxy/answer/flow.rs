@@ -356,6 +356,14 @@ impl ExchangeState {
                 }
                 self.hops = self.hops.take().filter(|hops| hops.is_needed());
             }
+            Err(OpenError { failure, said, .. }) if self.pipeline.recover(&failure, &mut self.out) => {
+                if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
+                    watch.answered(head.status, &head.headers, after);
+                    watch.piece(&body, after);
+                }
+                self.is_answered = true;
+                self.went_on(self.pipeline.state());
+            }
             Err(OpenError { failure, said, permit }) => {
                 if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
                     && let Some(request) = hops.refused(head.status, body)

@@ -1,0 +1,61 @@
+//! What a model wrote, inside an error: some servers refuse a response because they cannot read a call in it, and send its text
+//! with the error. If there is a call in the text, the text is the response.
+
+use bytes::BytesMut;
+
+use super::{Pipeline, Stages, State, ToCalls};
+use crate::{
+    event::{CallEnd, CallStart, Event, Finish, Runner, Sink},
+    failure::Failure,
+};
+
+impl Pipeline {
+    /// Reads the text that came with `failure` as the hop's response, and ends the hop. `false`: there is none, or no complete call
+    /// of a declared tool in it, and nothing has been done.
+    pub(crate) fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
+        let Some(text) = failure.generation().filter(|_| self.state == State::Open && !self.is_behind())
+        else {
+            return false;
+        };
+        let is_begun = self.reader.has_content();
+        let Some(events) = self.stages.calls_in(text, is_begun, out) else { return false };
+        let (calls, next) = self.stages.calls_and_writer(out);
+        let mut next = ToCalls { calls, next };
+        events.into_iter().for_each(|event| next.event(event));
+        self.settle(Ok(()), true, out);
+        true
+    }
+}
+
+impl Stages {
+    /// The events of a response that is `text`, if it has a complete call of a declared tool. `is_begun`: the client has the text
+    /// before the call.
+    fn calls_in(&mut self, text: &str, is_begun: bool, out: &mut BytesMut) -> Option<Vec<Event<'static>>> {
+        if self.prefill.is_active() || self.calls.has_calls() || self.detector.is_none() {
+            return None;
+        }
+        let mut events: Vec<Event<'static>> = Vec::new();
+        self.end_text(out, |detector, next| {
+            detector.next_answer(next);
+            detector.event(Event::Text(text.into()), &mut events);
+            detector.event(Event::Finish(Finish::Calls), &mut events);
+            detector.next_answer(&mut events);
+        });
+        let is_declared = |start: &CallStart<'_>| {
+            start.runner == Runner::Client && self.calls.tools().resolve(&start.name).is_some()
+        };
+        let is_complete = |index: u32| {
+            let end = Event::CallEnd { index, end: CallEnd::Complete };
+            events.contains(&end)
+        };
+        let has_call = events.iter().any(|event| match event {
+            Event::CallStart(start) => is_declared(start) && is_complete(start.index),
+            _ => false,
+        });
+        if is_begun {
+            let first = events.iter().position(|event| matches!(event, Event::CallStart(_)));
+            events.drain(..first.unwrap_or_default());
+        }
+        has_call.then_some(events)
+    }
+}
