@@ -40,12 +40,14 @@ pub mod responses;
 mod schemas;
 mod search_results;
 pub(crate) mod server;
+mod signatures;
 mod skipped;
 mod stamp;
 pub(crate) mod status;
 mod system_messages;
 #[macro_use]
 mod table;
+mod thinking;
 pub(crate) mod tool_calls;
 mod upstream;
 mod usage;

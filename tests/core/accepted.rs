@@ -328,6 +328,83 @@ fn first_call_of_each_step_of_the_turn_is_signed_for_gemini_3() {
 }
 
 #[test]
+fn first_call_of_each_step_is_signed_over_the_compatible_api_of_gemini_3() {
+    let host = "generativelanguage.googleapis.com";
+    let body = |conversation: &Conversation, model: &str| {
+        sent_with(upstream(Dialect::Chat), host, conversation, model)
+    };
+    let stand_in = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
+    for client in [ClientDialect::Chat, ClientDialect::Messages] {
+        let conversation = match client {
+            ClientDialect::Chat => decoded(client, &steps()),
+            _ => decoded(
+                client,
+                &json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "1"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "d", "name": "f", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "d", "content": "R"}]},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "e", "name": "f", "input": {}},
+                    {"type": "tool_use", "id": "f", "name": "f", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "e", "content": "R"},
+                    {"type": "tool_result", "tool_use_id": "f", "content": "R"}]}]}),
+            ),
+        };
+        let sent = body(&conversation, "gemini-3-flash");
+        let signed = objects(&sent).into_iter().filter(|object| object.get("extra_content").is_some());
+        let signed: Vec<_> = signed.map(|call| (&call["id"], &call["extra_content"])).collect();
+        assert_eq!(signed, [(&json!("d"), &stand_in), (&json!("e"), &stand_in)], "{sent}");
+        assert!(!body(&conversation, "gemini-2.5-pro").to_string().contains("extra_content"));
+        assert!(
+            !sent_with(upstream(Dialect::Chat), "localhost", &conversation, "gemini-3-flash")
+                .to_string()
+                .contains("extra_content")
+        );
+    }
+    let own = json!({"google": {"thought_signature": "own"}});
+    let mut known = steps();
+    known["messages"][8]["tool_calls"][0]["extra_content"] = own.clone();
+    let sent = body(&decoded(ClientDialect::Chat, &known), "gemini-3-flash");
+    assert_eq!(sent["messages"][8]["tool_calls"][0]["extra_content"], own);
+}
+
+#[test]
+fn thinking_that_the_client_turns_off_is_off_at_each_upstream() {
+    let off = json!({"model": "m", "max_tokens": 99, "thinking": {"type": "disabled"},
+        "messages": [{"role": "user", "content": "q"}]});
+    let (messages, chat) = (decoded(ClientDialect::Messages, &off), decoded(ClientDialect::Chat, &off));
+    let thinking = &off["thinking"];
+    for host in ["api.deepseek.com", "api.moonshot.ai"] {
+        assert_eq!(&sent_with(upstream(Dialect::Chat), host, &messages, "m")["thinking"], thinking);
+    }
+    for (host, model, effort) in [
+        ("api.openai.com", "gpt-5.2", "none".into()),
+        ("api.openai.com", "gpt-5.1-codex", Value::Null),
+        ("api.openai.com", "gpt-4o", Value::Null),
+        ("generativelanguage.googleapis.com", "gemini-2.5-flash", "none".into()),
+        ("generativelanguage.googleapis.com", "gemini-3-pro", Value::Null),
+        ("localhost", "gpt-5.2", Value::Null),
+    ] {
+        let body = sent_with(upstream(Dialect::Chat), host, &messages, model);
+        assert_eq!(body["reasoning_effort"], effort, "{model}");
+        assert_eq!(body.get("thinking"), None);
+    }
+    assert_eq!(sent(Dialect::Responses, &messages, "gpt-5.1")["reasoning"], json!({"effort": "none"}));
+    assert_eq!(sent(Dialect::Responses, &messages, "o4-mini").get("reasoning"), None);
+    let messages_body = sent(Dialect::Messages, &chat, "m");
+    assert_eq!(&messages_body["thinking"], thinking, "{messages_body}");
+    assert_eq!(&sent(Dialect::Messages, &messages, "m")["thinking"], thinking);
+    assert_eq!(&sent(Dialect::Chat, &chat, "m")["thinking"], thinking);
+    for conversation in [&messages, &chat] {
+        assert_eq!(sent(Dialect::Ollama, conversation, "m")["think"], json!(false));
+        let config = |model: &str| {
+            sent(Dialect::Gemini, conversation, model)["generationConfig"]["thinkingConfig"].clone()
+        };
+        assert_eq!(config("gemini-2.5-flash"), json!({"thinkingBudget": 0}));
+        assert_eq!(config("gemini-3-flash"), json!({"thinkingLevel": "minimal"}));
+        assert_eq!(config("gemini-2.5-pro"), Value::Null, "it cannot be turned off");
+    }
+}
+
+#[test]
 fn result_with_a_reference_is_text_for_gemini() {
     let response = |content: &str| {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"},

@@ -10,7 +10,7 @@ use crate::{
     conversation::{Conversation, IdForm, NameForm, Part, Turn, WantsBack, has_joinable_turns},
     dialect::{
         Dialect, File, KeyHeader, Observed, Probe, Reader, ReaderRules, ReasoningField, Source,
-        SystemMessages, UpstreamRequest, UpstreamSide, fit::part_of, server::SERVERS,
+        SystemMessages, UpstreamRequest, UpstreamSide, fit::part_of, server::SERVERS, thinking,
         upstream::include_usage,
     },
     enforce::Means,
@@ -109,6 +109,20 @@ impl Options {
     /// Whether content may say up to where a prompt is to be kept in a cache.
     pub(super) fn takes_cache_hints(&self) -> bool {
         self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
+    }
+
+    /// Whether the server knows `thinking` in the form of Anthropic's API.
+    pub(super) fn takes_thinking(&self) -> bool {
+        matches!(self.profile, Profile::Moonshot | Profile::DeepSeek)
+    }
+
+    /// Whether `reasoning_effort` may be `none` for `model`.
+    pub(super) fn takes_no_effort(&self, model: &str) -> bool {
+        match self.profile {
+            Profile::OpenAi | Profile::Azure => thinking::takes_none(model),
+            Profile::Gemini => model.to_ascii_lowercase().contains("gemini-2.5-flash"),
+            _ => self.server == Server::Ollama,
+        }
     }
 
     /// The defaults for the server at `host`.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     conversation::{Constraint, Conversation},
-    dialect::{Dialect, UpstreamRequest},
+    dialect::{Dialect, UpstreamRequest, thinking},
     wire::json::Encoder,
 };
 
@@ -59,6 +59,9 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
         }
     });
     dropped.extend(inexpressible(conversation, rest));
+    if thinking::gemini_can_be_off(model) {
+        thinking::tell_carried(conversation, &mut dropped);
+    }
     dropped.sort_unstable();
     dropped.dedup();
     let path = Some(path(model, conversation.stream));
@@ -123,7 +126,9 @@ fn generation_config(
         }
         Err(field) => dropped.push(field.to_owned()),
     }
-    if let Some(effort) = &sampling.reasoning_effort
+    let is_off = thinking::gemini_can_be_off(model) && thinking::is_off(conversation, Dialect::Gemini);
+    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
+    if let Some(effort) = effort
         && let Some(thinking) = thinking_config(effort, model, options)
     {
         put("thinkingConfig", thinking.into());

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     conversation::{Conversation, media_behind_results},
-    dialect::UpstreamRequest,
+    dialect::{Dialect, UpstreamRequest, thinking},
     wire::json::Encoder,
 };
 
@@ -152,9 +152,11 @@ fn v2(
     body.key("messages").array(|body| turns.iter().for_each(|turn| v2_message(body, turn)));
     body.key("stream").value(&true);
     body.key("stream_options").object(|body| body.key("include_usage").value(&true));
-    if let Some(effort) = &conversation.sampling.reasoning_effort {
+    let is_off = thinking::is_off(conversation, Dialect::Lumo);
+    let effort = if is_off { Some("none") } else { conversation.sampling.reasoning_effort.as_deref() };
+    if let Some(effort) = effort {
         // Thinking is either on or off (docs/protocols/lumo.md#v2-request).
-        let effort = if matches!(effort.as_str(), "none" | "minimal") { "none" } else { "high" };
+        let effort = if matches!(effort, "none" | "minimal") { "none" } else { "high" };
         body.key("reasoning_effort").string(effort);
     }
     tools::put(body, conversation, &options.native_tools, dropped);

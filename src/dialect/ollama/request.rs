@@ -8,7 +8,7 @@ use crate::{
         Arguments, Call, CallsById, Constraint, Conversation, Part, Prefill, Role, Tool, Turn,
         media_behind_results, results_in_call_order,
     },
-    dialect::{Dialect, UpstreamRequest, media::data_url},
+    dialect::{Dialect, UpstreamRequest, media::data_url, thinking},
     wire::json::Encoder,
 };
 
@@ -86,6 +86,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
         body.key("stream").value(&conversation.stream);
     });
     dropped.extend(inexpressible(conversation, rest));
+    thinking::tell_carried(conversation, &mut dropped);
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
@@ -228,7 +229,9 @@ fn put_think(
     if let Some(own) = rest.get("think") {
         return body.key("think").value(own);
     }
-    let Some(effort) = &conversation.sampling.reasoning_effort else { return };
+    let is_off = thinking::is_off(conversation, Dialect::Ollama);
+    let effort = if is_off { Some("none") } else { conversation.sampling.reasoning_effort.as_deref() };
+    let Some(effort) = effort else { return };
     let effort = effort.to_ascii_lowercase();
     let level = match effort.as_str() {
         "minimal" | "low" => "low",

@@ -14,6 +14,7 @@ use crate::{
         Dialect, UpstreamRequest,
         cache_hints::CACHE_CONTROL,
         chat::{MaxTokens, Options, Streaming, server::Fields},
+        thinking,
     },
     wire::json::Encoder,
 };
@@ -34,13 +35,15 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
             body.key("model").string(model);
         }
         body.key("messages").array(|body| {
-            let context = messages::Context::new(&turns, rest, options);
-            turns.iter().for_each(|turn| messages::put(body, turn, &context, &mut dropped));
+            let context = messages::Context::new(&turns, rest, (model, options));
+            for (place, turn) in turns.iter().enumerate() {
+                messages::put(body, (place, turn), &context, &mut dropped);
+            }
             constraint.begun.iter().for_each(|begun| body.value(begun));
         });
         tools::put(body, conversation, rest, options);
         put_max_tokens(body, conversation, rest, options.max_tokens);
-        put_sampling(body, conversation, rest, (&constraint.members, options));
+        put_sampling(body, conversation, rest, (&constraint.members, model, options));
         let thinking = disabled_thinking(conversation, options);
         if let Some(thinking) = &thinking {
             body.key("thinking").value(thinking);
@@ -65,6 +68,9 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
             put_stream_options(body, rest, options);
         }
     });
+    if options.takes_thinking() || options.takes_no_effort(model) {
+        thinking::tell_carried(conversation, &mut dropped);
+    }
     dropped.sort_unstable();
     dropped.dedup();
     UpstreamRequest {
@@ -144,10 +150,11 @@ fn put_max_tokens(
     }
 }
 
-/// `thinking` for servers that reject a required call beside thinking.
+/// `thinking` for servers that reject a required call beside thinking, and if a client of another dialect turns it off.
 fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
     let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
-    (options.exclusive_thinking && is_forced).then(|| json!({"type": "disabled"}))
+    let is_off = options.takes_thinking() && thinking::is_off(conversation, Dialect::Chat);
+    (is_off || (options.exclusive_thinking && is_forced)).then(|| json!({"type": "disabled"}))
 }
 
 /// Writes the other sampling settings; not those that `constraint` replaces.
@@ -155,7 +162,7 @@ fn put_sampling(
     body: &mut Encoder,
     conversation: &Conversation,
     rest: &Map<String, Value>,
-    (constraint, options): (&Map<String, Value>, &Options),
+    (constraint, model, options): (&Map<String, Value>, &str, &Options),
 ) {
     let sampling = &conversation.sampling;
     let mut put = Optional { body, rest };
@@ -164,7 +171,9 @@ fn put_sampling(
     put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
     let is_excluded = options.exclusive_thinking
         && (rest.contains_key("thinking") || disabled_thinking(conversation, options).is_some());
-    put.member("reasoning_effort", sampling.reasoning_effort.as_ref().filter(|_| !is_excluded));
+    let is_off = thinking::is_off(conversation, Dialect::Chat) && options.takes_no_effort(model);
+    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
+    put.member("reasoning_effort", effort.filter(|_| !is_excluded).as_ref());
     let format = sampling.response_format.as_ref();
     put.member("response_format", format.filter(|_| !constraint.contains_key("response_format")));
     put.member("seed", sampling.seed.as_ref());

@@ -11,6 +11,7 @@ use crate::{
     dialect::{
         Dialect,
         media::{data_url, mime_of_url},
+        signatures::{NO_SIGNATURE, begin_of_turn, checks_signatures},
     },
     event::Opaque,
     wire::json::{Encoder, Json, Kind},
@@ -58,18 +59,6 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
             });
         }
     });
-}
-
-/// Where the user last said something that is no result: the upstream checks the signatures of the calls behind it.
-fn begin_of_turn(spoken: &[&Turn]) -> usize {
-    let (mut begin, mut place) = (0, 0);
-    for run in spoken.chunk_by(|one, next| (one.role == Role::Assistant) == (next.role == Role::Assistant)) {
-        if run.iter().all(|turn| !matches!(turn.role, Role::Assistant | Role::Tool)) {
-            begin = place;
-        }
-        place += run.len();
-    }
-    begin
 }
 
 const USER: &str = "user";
@@ -237,20 +226,6 @@ fn sign(body: &mut Encoder, signature: Option<&str>) {
     if let Some(signature) = signature {
         body.key("thoughtSignature").string(signature);
     }
-}
-
-/// What stands in place of a signature that is not known: the call was written by another model, or its signature is lost
-/// (docs/protocols/gemini.md#signatures).
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
-
-/// Whether the model refuses a call without a signature, as those of Gemini 3 and later do.
-fn checks_signatures(model: &str) -> bool {
-    let model = model.to_ascii_lowercase();
-    let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
-    let digits = version.len() - version.trim_start_matches(|char: char| char.is_ascii_digit()).len();
-    let major = version.get(..digits).and_then(|major| major.parse::<u32>().ok());
-    // `gemini-flash-latest` is the newest.
-    major.map_or_else(|| version.ends_with("-latest"), |major| major >= 3)
 }
 
 /// Whether a result has a member `$ref` somewhere, which the API would follow.

@@ -16,6 +16,7 @@ use crate::{
         Dialect, UpstreamRequest,
         cache_hints::CACHE_CONTROL,
         messages::upstream::{Effort, Options},
+        thinking,
     },
     wire::json::Encoder,
 };
@@ -36,6 +37,7 @@ pub(in crate::dialect::messages) fn encode(
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
+    thinking::tell_carried(conversation, &mut dropped);
     body.object(|body| {
         if !model.is_empty() {
             body.key("model").string(model);
@@ -167,7 +169,9 @@ fn put_output(
     let sampling = &conversation.sampling;
     let mut config = rest.get("output_config").and_then(Value::as_object).cloned().unwrap_or_default();
     let may_think = !rest.contains_key("thinking");
+    let is_off = thinking::is_off(conversation, Dialect::Messages);
     let thinking = match (sampling.reasoning_effort.as_deref(), options.effort) {
+        _ if is_off => Some(json!({"type": "disabled"})),
         (None, _) => None,
         (Some("none"), Effort::OutputConfig | Effort::Thinking) => Some(json!({"type": "disabled"})),
         (Some(effort), Effort::OutputConfig) => {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::DIALECT;
 use crate::{
     conversation::{Conversation, Part, Role},
-    dialect::{UpstreamRequest, responses::upstream::Options},
+    dialect::{Dialect, UpstreamRequest, responses::upstream::Options, thinking},
     wire::json::Encoder,
 };
 
@@ -28,6 +28,10 @@ pub(in crate::dialect::responses) fn encode(
         }
         _ => (None, conversation.turns.as_slice()),
     };
+    let is_off = thinking::takes_none(model) && thinking::is_off(conversation, Dialect::Responses);
+    if is_off {
+        thinking::tell_carried(conversation, &mut dropped);
+    }
     let mut body = Encoder::with_capacity(ROOM + conversation.size());
     body.object(|body| {
         if !model.is_empty() {
@@ -39,7 +43,7 @@ pub(in crate::dialect::responses) fn encode(
         body.key("input").array(|body| items::put(body, turns, conversation, &mut dropped));
         tools::put(body, conversation, rest);
         put_sampling(body, conversation, &mut dropped);
-        put_nested(body, conversation, rest);
+        put_nested(body, conversation, rest, is_off);
         put_include(body, rest, options);
         for (key, value) in rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
@@ -118,13 +122,14 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// `reasoning` and `text`, of which a part is a setting of every API.
-fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
+/// `reasoning` and `text`, of which a part is a setting of every API. `is_off`: there is to be no reasoning.
+fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>, is_off: bool) {
     let sampling = &conversation.sampling;
     let object = |key: &str| rest.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
     let (mut reasoning, mut text) = (object("reasoning"), object("text"));
-    if let Some(effort) = &sampling.reasoning_effort {
-        reasoning.insert("effort".to_owned(), effort.clone().into());
+    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
+    if let Some(effort) = effort {
+        reasoning.insert("effort".to_owned(), effort.into());
     }
     if let Some(format) = sampling.response_format.as_ref().and_then(flat_format) {
         text.insert("format".to_owned(), format);

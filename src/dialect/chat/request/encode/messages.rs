@@ -1,6 +1,6 @@
 //! Encodes a turn as messages.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{super::original, DIALECT};
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
         Dialect,
         cache_hints::{CACHE_CONTROL, CacheHints},
         chat::{Options, PastReasoning, extra},
+        signatures::{NO_SIGNATURE, begin_of_turn, checks_signatures},
     },
     wire::json::Encoder,
 };
@@ -20,11 +21,17 @@ pub(super) struct Context<'a> {
     calls: Option<CallsById<'a>>,
     /// Past calls need a reasoning beside them.
     needs_reasoning: bool,
+    /// The place from which on the first call of a turn needs a signature.
+    signed_from: Option<usize>,
 }
 
 impl<'a> Context<'a> {
-    /// For the turns of a request whose other fields are `rest`.
-    pub(super) fn new(turns: &'a [Turn], rest: &Map<String, Value>, options: &'a Options) -> Self {
+    /// For the turns of a request to `model` whose other fields are `rest`.
+    pub(super) fn new(
+        turns: &'a [Turn],
+        rest: &Map<String, Value>,
+        (model, options): (&str, &'a Options),
+    ) -> Self {
         let calls = options.name_results.then(|| {
             let mut calls = CallsById::default();
             turns.iter().for_each(|turn| calls.add(turn));
@@ -32,7 +39,9 @@ impl<'a> Context<'a> {
         });
         let thinking = rest.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
         let needs_reasoning = options.reasoning_placeholder && thinking != Some("disabled");
-        Self { options, calls, needs_reasoning }
+        let wants_signatures = options.wants_back == WantsBack::Signatures && checks_signatures(model);
+        let signed_from = wants_signatures.then(|| signed_from(turns));
+        Self { options, calls, needs_reasoning, signed_from }
     }
 
     /// The hints for caches in a turn of a client of Messages, if the upstream takes them.
@@ -49,8 +58,21 @@ impl<'a> Context<'a> {
     }
 }
 
+/// The place behind which the upstream checks the signatures of calls.
+fn signed_from(turns: &[Turn]) -> usize {
+    let is_spoken = |turn: &Turn| !matches!(turn.role, Role::System | Role::Developer);
+    let (places, spoken): (Vec<_>, Vec<_>) =
+        turns.iter().enumerate().filter(|(_, turn)| is_spoken(turn)).unzip();
+    places.get(begin_of_turn(&spoken)).copied().unwrap_or_default()
+}
+
 /// The messages of a turn: one, or one for each result and one for the rest of it.
-pub(super) fn put<'a>(body: &mut Encoder, turn: &'a Turn, context: &Context<'a>, dropped: &mut Vec<String>) {
+pub(super) fn put<'a>(
+    body: &mut Encoder,
+    (place, turn): (usize, &'a Turn),
+    context: &Context<'a>,
+    dropped: &mut Vec<String>,
+) {
     let no_rest = Map::new();
     let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
@@ -68,7 +90,7 @@ pub(super) fn put<'a>(body: &mut Encoder, turn: &'a Turn, context: &Context<'a>,
         }
     }
     if has_content {
-        message(body, (turn, rest), context, dropped);
+        message(body, (place, turn, rest), context, dropped);
     }
 }
 
@@ -104,7 +126,7 @@ fn result(
 
 fn message(
     body: &mut Encoder,
-    (turn, rest): (&Turn, &Map<String, Value>),
+    (place, turn, rest): (usize, &Turn, &Map<String, Value>),
     context: &Context<'_>,
     dropped: &mut Vec<String>,
 ) {
@@ -120,7 +142,8 @@ fn message(
         body.key("role").string(role);
         content(body.key("content"), &turn.parts, (rest, context.hints(turn)), may_be_null);
         put_reasoning(body, (&turn.parts, rest), context, dropped);
-        put_calls(body, &turn.parts, rest, options);
+        let needs_signature = context.signed_from.is_some_and(|from| place >= from);
+        put_calls(body, (&turn.parts, needs_signature), rest, options);
         extend(body, rest);
     });
 }
@@ -234,29 +257,45 @@ fn put_reasoning(
     }
 }
 
-fn put_calls(body: &mut Encoder, parts: &[Part], rest: &Map<String, Value>, options: &Options) {
+fn put_calls(
+    body: &mut Encoder,
+    (parts, mut needs_signature): (&[Part], bool),
+    rest: &Map<String, Value>,
+    options: &Options,
+) {
     let calls = parts.iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
     });
     let (legacy, calls): (Vec<_>, Vec<_>) = calls.partition(|call| call.id.is_empty());
     if !calls.is_empty() {
-        body.key("tool_calls")
-            .array(|body| calls.into_iter().for_each(|call| call_element(body, call, rest, options)));
+        body.key("tool_calls").array(|body| {
+            for call in calls {
+                call_element(body, (call, std::mem::take(&mut needs_signature)), rest, options);
+            }
+        });
     }
     if let [call, ..] = legacy.as_slice() {
         function(body.key("function_call"), call);
     }
 }
 
-fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, options: &Options) {
+fn call_element(
+    body: &mut Encoder,
+    (call, needs_signature): (&Call, bool),
+    rest: &Map<String, Value>,
+    options: &Options,
+) {
     let state = call.signature.as_ref().map(|state| extra::returned_extra_content(state));
+    let stand_in = (needs_signature && state.as_ref().is_none_or(Option::is_none))
+        .then(|| json!({"google": {"thought_signature": NO_SIGNATURE}}));
     let Some(original) = original_call(call, rest, options) else {
         return body.object(|body| {
             body.key("id").string(&call.id);
             body.key("type").string("function");
             function(body.key("function"), call);
-            if let Some(extra) = state.flatten().filter(|_| options.wants_back != WantsBack::Nothing) {
+            let known = state.flatten().filter(|_| options.wants_back != WantsBack::Nothing);
+            if let Some(extra) = known.or(stand_in) {
                 body.key("extra_content").value(&extra);
             }
         });
@@ -266,13 +305,16 @@ fn call_element(body: &mut Encoder, call: &Call, rest: &Map<String, Value>, opti
     // State of another dialect, which the client carries here.
     let is_foreign = matches!(state, Some(None));
     let has_its_id = original.get("id").and_then(Value::as_str) == Some(&call.id);
-    if !is_foreign && arguments.is_none() && has_its_id {
+    if !is_foreign && arguments.is_none() && has_its_id && stand_in.is_none() {
         return body.value(original);
     }
     let arguments = arguments.map(|_| Arguments::of(&call.arguments).into_text(CUSTOM_INPUT).into_owned());
     let mut original = original.clone();
     if is_foreign {
         original.as_object_mut().and_then(|call| call.shift_remove("extra_content"));
+    }
+    if let (Some(extra), Some(members)) = (stand_in, original.as_object_mut()) {
+        members.insert("extra_content".to_owned(), extra);
     }
     if let Some(id) = original.get_mut("id") {
         *id = call.id.as_str().into();

@@ -1,0 +1,29 @@
+//! Signatures of calls, as Gemini 3 wants them back over each of Google's APIs (docs/protocols/gemini.md#signatures).
+
+use crate::conversation::{Role, Turn};
+
+/// What stands in place of a signature that is not known: the call was written by another model, or its signature is lost.
+pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Whether the model refuses a call without a signature, as those of Gemini 3 and later do.
+pub(super) fn checks_signatures(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
+    let digits = version.len() - version.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+    let major = version.get(..digits).and_then(|major| major.parse::<u32>().ok());
+    // `gemini-flash-latest` is the newest.
+    major.map_or_else(|| version.ends_with("-latest"), |major| major >= 3)
+}
+
+/// Where the user last said something that is no result: the upstream checks the signatures of the calls behind it. `spoken` has
+/// no instructions.
+pub(super) fn begin_of_turn(spoken: &[&Turn]) -> usize {
+    let (mut begin, mut place) = (0, 0);
+    for run in spoken.chunk_by(|one, next| (one.role == Role::Assistant) == (next.role == Role::Assistant)) {
+        if run.iter().all(|turn| !matches!(turn.role, Role::Assistant | Role::Tool)) {
+            begin = place;
+        }
+        place += run.len();
+    }
+    begin
+}
