@@ -43,7 +43,7 @@ fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
 }
 
 /// An upstream that gives every request the same short stream.
-fn upstream() -> String {
+pub(super) fn upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let chunk = |delta: Value, finish: Value| {
@@ -67,7 +67,7 @@ fn upstream() -> String {
 }
 
 /// Sends a request; returns the status and the body.
-fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
+pub(super) fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let body = body.to_string();

@@ -13,6 +13,7 @@ mod calibrate;
 mod cli;
 mod config;
 mod conform;
+mod descriptors;
 mod doctor;
 mod flags;
 mod install;

@@ -20,7 +20,7 @@
 //!   ([`handover`](super::handover)).
 //! - `Service::begin` asks hyper to close where the body was not read, or the host is wrong: so the response says so.
 //! - `Streaming`: a response that is aborted, or whose end the client can see only by the end of the connection.
-//! - The drain: no connection persists.
+//! - The drain: no connection persists. A [`Shortage`](super::shortage::Shortage) of file descriptors: older ones do not.
 //!
 //! Each of them can only close: none keeps a connection open that another one closes.
 
@@ -44,14 +44,13 @@ use tokio::{
 };
 
 use super::{
-    super::{
-        answer::AnswerBody, current::CurrentService, drain::SignalFuture, reply::ReplyBody, service::Service,
-    },
+    super::{answer::AnswerBody, current::CurrentService, reply::ReplyBody, service::Service},
     client_socket::ClientSocket,
     client_stream::{ClientStream, NoTls},
     handover::{HandledBody, Handover, Served, until_handover},
     http2,
     rewind::Rewind,
+    shortage::Leave,
     streaming,
 };
 
@@ -92,10 +91,14 @@ enum Opening {
     Neither,
 }
 
-/// Serves `stream` to its end. When the server stops, it ends after the responses that are open.
-pub(super) async fn serve((stream, peer): (TcpStream, SocketAddr), service: Arc<CurrentService>) {
+/// Serves `stream` to its end. When it should `leave`, it ends after the responses that are open.
+pub(super) async fn serve(
+    (stream, peer): (TcpStream, SocketAddr),
+    service: Arc<CurrentService>,
+    leave: Leave,
+) {
     let peer = peer.ip();
-    let mut stopped = pin!(service.drain().when_begun());
+    let mut stopped = pin!(leave);
     let current = service.get();
     let opened = tokio::select! {
         biased;
@@ -171,7 +174,7 @@ async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
 async fn serve_http1(
     (mut client, peer): (Rewind, IpAddr),
     service: &Arc<CurrentService>,
-    mut stopped: Pin<&mut SignalFuture>,
+    mut stopped: Pin<&mut Leave>,
 ) {
     loop {
         let handover = Handover::default();
@@ -207,7 +210,7 @@ async fn serve_http1(
 }
 
 /// Closes a connection on which the client may still be sending.
-async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut SignalFuture>) {
+async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut Leave>) {
     let closed = poll_fn(|cx| client.poll_closed(cx));
     if service.drain().is_serving() {
         tokio::select! {

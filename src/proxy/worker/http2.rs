@@ -27,10 +27,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    super::{current::CurrentService, drain::SignalFuture, reply},
+    super::{current::CurrentService, reply},
     FAREWELL,
     connection::{BUFFER, GOODBYE, IDLE},
     rewind::Rewind,
+    shortage::Leave,
     stall::Stall,
 };
 
@@ -42,7 +43,7 @@ const MAX_STREAMS: u32 = 256;
 pub(super) async fn serve(
     (stream, peer): (Rewind, IpAddr),
     service: Arc<CurrentService>,
-    mut stopped: Pin<&mut SignalFuture>,
+    mut stopped: Pin<&mut Leave>,
 ) -> hyper::Result<()> {
     let streams = Arc::new(Streams::new(&stream, Arc::clone(&service)));
     let handler = service_fn(move |request| {

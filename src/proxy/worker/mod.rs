@@ -7,6 +7,7 @@ mod flood_throttle;
 mod handover;
 mod http2;
 mod rewind;
+mod shortage;
 mod stall;
 mod streaming;
 
@@ -26,10 +27,8 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
+use self::shortage::Shortage;
 use super::current::CurrentService;
-
-/// Pause after a failed `accept`, so that file descriptors may become free.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Grace period in which aborted streams may still send their error event, and finished ones reach the client. Part of the
 /// drain timeout.
@@ -75,16 +74,22 @@ impl Worker {
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopped = pin!(self.service.drain().when_begun());
+        let mut shortage = Shortage::new();
         loop {
             tokio::select! {
                 () = &mut stopped => break,
                 accepted = poll_fn(|cx| poll_accept(&listeners, cx)) => match accepted {
                     Ok(accepted) => {
-                        connections.spawn(connection::serve(accepted, Arc::clone(&self.service)));
+                        let pause = shortage.after(&accepted.0);
+                        let leave = shortage.accepted(self.service.drain().when_begun());
+                        connections.spawn(connection::serve(accepted, Arc::clone(&self.service), leave));
+                        if let Some(pause) = pause {
+                            sleep(pause).await;
+                        }
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
-                        sleep(ACCEPT_PAUSE).await;
+                        shortage.failed(&error);
+                        sleep(shortage::PAUSE).await;
                     }
                 },
                 Some(_) = connections.join_next() => {}
@@ -96,7 +101,8 @@ impl Worker {
                 continue;
             }
             for accepted in waiting(listener) {
-                connections.spawn(connection::serve(accepted, Arc::clone(&self.service)));
+                let leave = shortage.accepted(self.service.drain().when_begun());
+                connections.spawn(connection::serve(accepted, Arc::clone(&self.service), leave));
             }
         }
         drain(&self.service, connections).await;

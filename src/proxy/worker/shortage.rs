@@ -1,0 +1,207 @@
+//! [`Shortage`]: what a thread does when file descriptors run short.
+//!
+//! Every connection takes one, also one that never sends a request, and needs no key for that. So when few are left, the
+//! connections that wait for a request are closed, the oldest half of them first, and those that wait to be accepted get their
+//! turn. A response needs another one for its upstream; that is what the reserve is for.
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use pin_project::pin_project;
+use rustix::process::{Resource, getrlimit};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, futures::OwnedNotified},
+    time::Instant,
+};
+
+use super::{super::drain::SignalFuture, connection::GOODBYE};
+
+/// Pause after a failed `accept`, and after connections were asked to leave: longer than they take.
+pub(super) const PAUSE: Duration = GOODBYE.saturating_add(Duration::from_millis(50));
+
+/// How often the log says that connections cannot be accepted.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// The part of the descriptors that is left to upstreams and files: one of so many.
+const RESERVE: u64 = 8;
+
+/// Notices that descriptors run short, and asks connections of its thread to leave.
+#[derive(Debug)]
+pub(super) struct Shortage {
+    /// The first descriptor of the reserve. The system gives the lowest that is free, so all below it are taken by then.
+    reserve: Option<u64>,
+    /// The number of the next connection.
+    next: u64,
+    leaving: Arc<Leaving>,
+    logged: Option<Instant>,
+    /// Failures that the log has not counted yet.
+    failures: u64,
+}
+
+/// Which connections are to leave.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// Those with a lower number.
+    below: AtomicU64,
+    changed: Arc<Notify>,
+}
+
+impl Shortage {
+    pub(super) fn new() -> Self {
+        let limit = getrlimit(Resource::Nofile).current;
+        Self::of_limit(limit)
+    }
+
+    fn of_limit(limit: Option<u64>) -> Self {
+        let reserve = limit.map(|limit| limit - limit / RESERVE);
+        Self { reserve, next: 0, leaving: Arc::default(), logged: None, failures: 0 }
+    }
+
+    /// Counts a connection that is about to be served. `drain`: when the server stops.
+    pub(super) fn accepted(&mut self, drain: SignalFuture) -> Leave {
+        let number = self.next;
+        self.next += 1;
+        let notified = Arc::clone(&self.leaving.changed).notified_owned();
+        Leave { drain, number, leaving: Arc::clone(&self.leaving), notified }
+    }
+
+    /// How long to accept no other connection after `stream`, which is the newest one. None, while there are enough descriptors.
+    pub(super) fn after(&mut self, stream: &TcpStream) -> Option<Duration> {
+        let reserve = self.reserve?;
+        let descriptor = u64::try_from(stream.as_raw_fd()).ok()?;
+        (descriptor >= reserve && self.make_room()).then(|| {
+            self.log(None);
+            PAUSE
+        })
+    }
+
+    /// A connection could not be accepted.
+    pub(super) fn failed(&mut self, error: &io::Error) {
+        self.failures += 1;
+        if is_of_descriptors(error) {
+            self.make_room();
+        }
+        self.log(Some(error));
+    }
+
+    /// Asks the older half of the connections that were not asked yet to leave. `false`: there is none.
+    fn make_room(&mut self) -> bool {
+        let below = self.leaving.below.load(Ordering::Relaxed);
+        let half = (self.next - below) / 2;
+        if half > 0 {
+            self.leaving.below.store(below + half, Ordering::Release);
+            self.leaving.changed.notify_waiters();
+        }
+        half > 0
+    }
+
+    fn log(&mut self, error: Option<&io::Error>) {
+        let now = Instant::now();
+        if self.logged.is_some_and(|logged| now - logged < LOG_EVERY) {
+            return;
+        }
+        self.logged = Some(now);
+        let failures = std::mem::take(&mut self.failures);
+        match error {
+            Some(error) if is_of_descriptors(error) => tracing::warn!(
+                %error, failures, "connections cannot be accepted; closing those that wait for a request"
+            ),
+            Some(error) => tracing::warn!(%error, failures, "connections cannot be accepted"),
+            None => tracing::warn!(
+                "few file descriptors are left (`ulimit -n`); closing connections that wait for a request"
+            ),
+        }
+    }
+}
+
+/// Whether the process or the system has no descriptor left: `EMFILE` or `ENFILE`.
+fn is_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE].contains(&errno))
+}
+
+/// Ready when a connection should end as soon as no response is open: the server stops, or descriptors run short.
+#[derive(Debug)]
+#[pin_project]
+pub(super) struct Leave {
+    #[pin]
+    drain: SignalFuture,
+    number: u64,
+    leaving: Arc<Leaving>,
+    #[pin]
+    notified: OwnedNotified,
+}
+
+impl Future for Leave {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        if this.drain.poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        // Read after the registration, so that a change in between is not missed.
+        while *this.number >= this.leaving.below.load(Ordering::Acquire) {
+            if this.notified.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            this.notified.set(Arc::clone(&this.leaving.changed).notified_owned());
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::{super::super::drain::Drain, *};
+
+    /// The numbers of those that leave.
+    fn leaving(all: &mut [Pin<Box<Leave>>]) -> Vec<usize> {
+        let ready = |leave: &mut Pin<Box<Leave>>| leave.as_mut().now_or_never().is_some();
+        all.iter_mut().enumerate().filter_map(|(number, leave)| ready(leave).then_some(number)).collect()
+    }
+
+    #[tokio::test]
+    async fn older_half_leaves_each_time_and_the_newest_stays() {
+        let (drain, mut shortage) = (Drain::default(), Shortage::of_limit(None));
+        let mut all: Vec<_> = (0..8).map(|_| Box::pin(shortage.accepted(drain.when_begun()))).collect();
+        let error = io::Error::from(rustix::io::Errno::MFILE);
+        for expected in [0, 4, 6, 7, 7] {
+            assert_eq!(leaving(&mut all), (0..expected).collect::<Vec<_>>());
+            shortage.failed(&error);
+        }
+        drain.begin();
+        assert_eq!(leaving(&mut all).len(), 8);
+    }
+
+    #[tokio::test]
+    async fn connection_that_waits_is_woken() {
+        let (drain, mut shortage) = (Drain::default(), Shortage::of_limit(None));
+        let waiting = tokio::spawn(shortage.accepted(drain.when_begun()));
+        let _second = shortage.accepted(drain.when_begun());
+        tokio::task::yield_now().await;
+        shortage.failed(&io::Error::from(rustix::io::Errno::NFILE));
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn other_failures_close_nothing() {
+        let (drain, mut shortage) = (Drain::default(), Shortage::of_limit(None));
+        let mut all: Vec<_> = (0..8).map(|_| Box::pin(shortage.accepted(drain.when_begun()))).collect();
+        shortage.failed(&io::ErrorKind::ConnectionAborted.into());
+        assert_eq!(leaving(&mut all), [0; 0]);
+    }
+}

@@ -1,0 +1,34 @@
+//! File descriptors that connections without requests use up.
+
+use std::{net::TcpStream, process::Command, time::Instant};
+
+use crate::{
+    instances::upstream,
+    support::{Server, ask, toolwire},
+};
+
+#[test]
+fn idle_connections_keep_nobody_out_when_descriptors_are_used_up() {
+    let base = format!("http://{}/v1", upstream());
+    let mut limited = Command::new("sh");
+    // The program that is measured raises its limit to the hard one.
+    limited.args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""]);
+    let serve = toolwire(&["serve", "--upstream", &base, "--dialect", "chat", "--listen", "127.0.0.1:0"]);
+    limited.arg(serve.get_program()).args(serve.get_args()).env("TOOLWIRE_THREADS", "1");
+    let begun = Instant::now();
+    let server = Server::start(&mut limited);
+    let idle: Vec<_> = (0..400).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    for _ in 0..5 {
+        let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+        let (head, body) = ask(&server, "/v1/chat/completions", "", body);
+        let body = String::from_utf8_lossy(&body);
+        assert!(head.contains(" 200 ") && body.contains("Hello."), "{head}: {body}");
+    }
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log}");
+    let lines = log.lines().filter(|line| line.contains("that wait for a request")).count();
+    // Once in ten seconds for each thread.
+    let most = usize::try_from(begun.elapsed().as_secs()).unwrap() / 10 + 1;
+    assert!((1..=most * 2).contains(&lines), "{lines}: {log}");
+    drop(idle);
+}
