@@ -29,6 +29,7 @@ mod replay;
 mod rewrite;
 mod saved;
 mod sign_in;
+mod state_files;
 mod support;
 mod systemd;
 mod top;

@@ -1,0 +1,146 @@
+//! What `serve` does with files of its state that it cannot use, and with those that it left when it was killed.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    instances::{post, upstream},
+    support::{Server, ask, toolwire},
+};
+
+const FILES: [&str; 6] =
+    ["store.redb", "deferred.redb", "turn_states.redb", "usage.redb", "usage_copy.redb", "results.redb"];
+
+/// A configuration whose state is in the folder `state` beside it. Its client `team` has the key `free`.
+fn config(folder: &TempDir) -> std::path::PathBuf {
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nthreads = 1\nstate_dir = {state:?}\n[execution]\n[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\n\
+         base_url = \"http://{}/v1\"\n[[models]]\nname = \"m\"\nupstream = \"u\"\n\
+         [[keys]]\nname = \"team\"\nkey = \"free\"\ntokens_per_month = 1000000\n",
+        upstream()
+    );
+    let file = folder.path().join("toolwire.toml");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+fn start(config: &Path) -> Server {
+    Server::start(toolwire(&["serve", "--config"]).arg(config))
+}
+
+/// Stores a response and returns its id.
+fn stored(address: &str) -> String {
+    let (status, response) = post(address, "free", &json!({"model": "m", "input": "hi"}));
+    assert_eq!(status, 200, "{response}");
+    response["id"].as_str().unwrap().to_owned()
+}
+
+/// The status of a GET of a stored response.
+fn found(server: &Server, id: &str) -> bool {
+    let path = format!("/v1/responses/{id}");
+    let (head, body) = ask(server, &path, "authorization: Bearer free\r\n", "");
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert!(head.contains(" 200 ") || head.contains(" 404 "), "{head}: {body}");
+    head.contains(" 200 ")
+}
+
+#[test]
+fn state_files_that_are_no_files_hold_nothing_up() {
+    for kind in ["fifo", "folder"] {
+        let folder = TempDir::new().unwrap();
+        let config = config(&folder);
+        for file in FILES.map(|file| folder.path().join("state").join(file)) {
+            match kind {
+                "fifo" => assert!(Command::new("mkfifo").arg(&file).status().unwrap().success()),
+                _ => fs::create_dir(&file).unwrap(),
+            }
+        }
+        let server = start(&config);
+        let id = stored(&server.address);
+        assert!(found(&server, &id), "{kind}: it is kept in memory");
+        let begin = server.start.clone();
+        let (code, rest) = server.stop();
+        let log = begin + &rest;
+        assert_eq!(code, Some(0), "{kind}: {log}");
+        let named =
+            |file: &str| log.lines().any(|line| line.contains("not a regular file") && line.contains(file));
+        assert!(named("store.redb") && named("usage.redb"), "{kind}: {log}");
+        assert!(!log.contains("panicked"), "{kind}: {log}");
+        for file in FILES.map(|file| folder.path().join("state").join(file)) {
+            assert!(!fs::metadata(&file).unwrap().is_file(), "{kind}: {file:?} is left as it was");
+        }
+    }
+}
+
+/// Root may open every file, so nothing is asserted about what is stored.
+#[test]
+fn state_files_without_permission_hold_nothing_up() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder);
+    for file in FILES.map(|file| folder.path().join("state").join(file)) {
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    }
+    let server = start(&config);
+    let id = stored(&server.address);
+    assert!(found(&server, &id));
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+/// The process is killed in the middle of its writes, five times.
+#[test]
+fn kill_during_writes_leaves_whole_files() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder);
+    let mut durable: Vec<String> = Vec::new();
+    let mut latest: Vec<String> = Vec::new();
+    for round in 0..5 {
+        let server = start(&config);
+        assert!(!server.start.contains("damaged"), "round {round}: {}", server.start);
+        // What was read from the files once is there for good.
+        assert!(durable.iter().all(|id| found(&server, id)), "round {round}");
+        durable.extend(latest.drain(..).filter(|id| found(&server, id)));
+        let (address, is_over) = (server.address.clone(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let mut ids = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    ids.push(stored(&address));
+                }
+                ids
+            });
+            while fs::metadata(folder.path().join("state/store.redb")).is_err() {
+                thread::yield_now();
+            }
+            thread::sleep(std::time::Duration::from_millis(300 + 70 * round));
+            is_over.store(true, Ordering::Relaxed);
+            latest = writing.join().unwrap();
+            // Killed while what came last is written.
+            drop(server);
+        });
+    }
+    let names = fs::read_dir(folder.path().join("state")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.contains("damaged")), "{names:?}");
+    assert!(!durable.is_empty(), "nothing was written in five rounds");
+    // After a stop, all is there.
+    let server = start(&config);
+    let last: Vec<_> = (0..20).map(|_| stored(&server.address)).collect();
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log}");
+    let server = start(&config);
+    assert!(last.iter().chain(&durable).all(|id| found(&server, id)));
+}
