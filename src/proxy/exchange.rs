@@ -454,7 +454,7 @@ fn rendered<'a>(
 /// `options` are the settings of its upstream, as far as they are known.
 ///
 /// # Errors
-/// The model's chat template refuses the conversation, or fails.
+/// The model's chat template refuses the conversation, or fails; or the model's name cannot be a part of the URL.
 pub(super) fn encode(
     (model, options): (&Model, &UpstreamDialect),
     sent: &mut Cow<'_, Conversation>,
@@ -462,7 +462,13 @@ pub(super) fn encode(
 ) -> Result<(UpstreamRequest, Option<bool>), Failure> {
     let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
-        return Ok((side.encode(sent, &name), None));
+        let request = side.encode(sent, &name);
+        // Even escaped, servers may read such a part of a path as another place.
+        if request.path.is_some() && matches!(&*name, "." | "..") {
+            let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
+            return Err(Failure::new(Kind::Request, why).with_param("model"));
+        }
+        return Ok((request, None));
     };
     let prompt = template.render(sent, now).or_else(|failure| {
         // Many templates refuse system messages that are not the only and first one.

@@ -13,8 +13,8 @@ use toolwire::{
 
 use crate::support::{
     client::{Client, chat_request},
-    proxy::Setup,
-    upstream::{Exchange, Upstream},
+    proxy::{Proxy, Setup},
+    upstream::{Exchange, Upstream, at_once},
 };
 
 /// What an upstream got: the path, the key's header, and the body.
@@ -223,4 +223,30 @@ async fn azure_gets_its_key_and_its_deployment() {
     let options = Options { api_version: Some("2024-10-21".to_owned()), ..of("azure") };
     let (_, (path, _, _)) = asked_by("f", options, &dialogue(json!({}))).await;
     assert_eq!(path, "/base/openai/deployments/m/chat/completions?api-version=2024-10-21");
+}
+
+/// Some servers read an escaped segment of dots as dots.
+#[tokio::test]
+async fn deployment_whose_name_would_be_another_place_is_refused() {
+    let upstream = Upstream::start(at_once).await;
+    let models = [("one", "."), ("two", ".."), ("three", "..."), ("four", "..x")];
+    let models = models.map(|(name, theirs)| {
+        format!("[[models]]\nname = \"{name}\"\nupstream = \"u\"\nupstream_name = \"{theirs}\"\n")
+    });
+    let proxy = Proxy::of(&format!(
+        "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"\n\
+         [upstreams.chat]\napi_version = \"2024-10-21\"\n{}[[models]]\nname = \"*\"\nupstream = \"u\"\n",
+        upstream.address,
+        models.concat(),
+    ));
+    for (model, status) in
+        [("one", 400), ("two", 400), ("three", 200), ("four", 200), ("..", 404), ("a/../b", 404)]
+    {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]}).to_string();
+        let reply = Client::new().chat(&proxy, body).await;
+        assert_eq!(reply.status(), status, "{model}");
+        let body = reply.json().await;
+        assert!(status == 200 || body["error"]["param"] == "model", "{model}: {body}");
+    }
+    assert_eq!(upstream.requests(), 2);
 }
