@@ -36,17 +36,42 @@ pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     }
 }
 
+/// More tokens than a response can have. A higher count is a fault of the upstream; sums of counts must not overflow by it.
+const MAX_COUNT: u64 = 1 << 40;
+
 /// A token count: a number, also one like `10.0`, or the same as a string.
 pub(super) fn count(json: Json<'_>) -> Option<u64> {
-    json.as_u64().or_else(|| {
+    let count = json.as_u64().or_else(|| {
         let text = json.string_body().unwrap_or(json.raw()).trim();
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         whole.parse().ok().filter(|_| fraction.bytes().all(|digit| digit == b'0'))
-    })
+    });
+    count.filter(|count| *count <= MAX_COUNT)
 }
 
 /// A usage object as it is, for clients of the same dialect.
 pub(super) fn raw_usage(usage: Json<'_>, dialect: Dialect) -> Option<RawUsage> {
     let object = RawValue::from_string(usage.raw().to_owned()).ok()?;
     Some(RawUsage { dialect: dialect.name(), object })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn count_that_no_response_can_have_is_no_count() {
+        let cases = [
+            ("1099511627776", Some(1 << 40)),
+            ("1099511627777", None),
+            ("18446744073709551615", None),
+            ("\"18446744073709551615\"", None),
+            ("1e300", None),
+            ("-5", None),
+            ("\"70.00\"", Some(70)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(count(Json::parse(text).unwrap()), expected, "{text}");
+        }
+    }
 }

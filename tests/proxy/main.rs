@@ -31,6 +31,7 @@ mod failover;
 mod failures;
 mod forms;
 mod hops;
+mod hostile_upstreams;
 mod hosts;
 mod http1;
 mod incidents;

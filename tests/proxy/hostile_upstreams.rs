@@ -1,0 +1,206 @@
+//! Upstreams that send what no upstream should: each client API ends the response in its own form, and the next request is served.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use crate::support::{
+    client::{Client, weather},
+    proxy::{Proxy, Setup},
+    upstream::{END, Upstream, answer, text},
+};
+
+/// The data of events, in place of what a chunk should be.
+const CHUNKS: &[&str] = &[
+    "",
+    "null",
+    "5",
+    "\"x\"",
+    "[]",
+    "{}",
+    "{",
+    "}{",
+    "nonsense",
+    "[DONE]",
+    r#"{"choices":null}"#,
+    r#"{"choices":{}}"#,
+    r#"{"choices":[null,5,"x",[]]}"#,
+    r#"{"choices":[{"index":-1,"delta":{"content":"x"}}]}"#,
+    r#"{"choices":[{"index":1e300,"delta":{"content":"x"}}]}"#,
+    r#"{"choices":[{"index":"0","delta":{"content":"x"}}]}"#,
+    r#"{"choices":[{"delta":null}]}"#,
+    r#"{"choices":[{"delta":[]}]}"#,
+    r#"{"choices":[{"delta":{"content":5}}]}"#,
+    r#"{"choices":[{"delta":{"content":{"a":1}}}]}"#,
+    r#"{"choices":[{"delta":{"content":[null,5,{"type":"text"},{"type":"text","text":5}]}}]}"#,
+    r#"{"choices":[{"delta":{"content":"\ud800"}}]}"#,
+    r#"{"choices":[{"delta":{"content":"\u0000\u001b[31m\u202e"}}]}"#,
+    r#"{"choices":[{"delta":{"role":5,"refusal":[],"reasoning_content":{}}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":null}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":{}}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[null,5,"x",[]]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":null}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":null,"arguments":null}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":5,"function":{"name":5,"arguments":5}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","function":{"name":"","arguments":""}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":-1,"id":"a","function":{"name":"weather","arguments":"{}"}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":18446744073709551615,"id":"a","function":{"name":"weather","arguments":"{}"}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"weather","arguments":{"city":["x"]}}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"weather","arguments":"}}}{{{"}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a\r\nx: y","function":{"name":"we\r\nather","arguments":"\ud800"}}]}}]}"#,
+    r#"{"choices":[{"delta":{"function_call":{"name":[],"arguments":{}}}}]}"#,
+    r#"{"choices":[{"delta":{},"finish_reason":5}]}"#,
+    r#"{"choices":[{"delta":{},"finish_reason":"nonsense"}]}"#,
+    r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#,
+    r#"{"choices":[{"delta":{"content":"x"},"delta":{"content":"y"}}]}"#,
+    r#"{"choices":[],"usage":"x"}"#,
+    r#"{"choices":[],"usage":{"prompt_tokens":-5,"completion_tokens":1e300,"total_tokens":18446744073709551615}}"#,
+    r#"{"choices":[],"usage":{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615}}"#,
+    r#"{"choices":[],"usage":{"prompt_tokens":{"a":1},"prompt_tokens_details":[],"cached_tokens":"x"}}"#,
+    r#"{"error":null}"#,
+    r#"{"error":"x"}"#,
+    r#"{"error":5}"#,
+    r#"{"error":{}}"#,
+    r#"{"error":{"message":5,"code":{},"type":[]}}"#,
+    r#"{"error":{"message":"a\r\nx: y","code":"\u0000","type":"\u001b[31m"}}"#,
+    r#"{"id":5,"model":{},"created":"x","object":null,"choices":[{"delta":{"content":"x"}}]}"#,
+];
+
+/// Whole streams.
+fn streams() -> Vec<String> {
+    let deep = format!("data: {{\"choices\":{}\n\n", "[".repeat(100_000));
+    let long = format!("data: {{\"id\":\"{}\",\"choices\":[]}}\n\n", "i".repeat(200_000));
+    let good = answer();
+    let mut streams = vec![
+        String::new(),
+        "\n\n\n\n".to_owned(),
+        ": comment\n\n".repeat(1000),
+        "event: error\ndata: x\n\n".to_owned(),
+        "event: error\ndata: {\"message\":\"x\"}\n\n".to_owned(),
+        "id: 1\nretry: 0\nevent\n\n".to_owned(),
+        "data\n\ndata:\n\ndata: \n\n".to_owned(),
+        "\0\u{1}\u{7f}\n\n".to_owned(),
+        "<html><body>502</body></html>".to_owned(),
+        "{\"error\":{\"message\":\"x\"}}".to_owned(),
+        format!("\u{feff}{good}"),
+        good.replace('\n', "\r\n"),
+        good.replace('\n', "\r"),
+        format!("{good}{good}"),
+        format!("{good}data: nonsense\n\n"),
+        "data: [DONE]\n\n".repeat(100),
+        text("x"),
+        format!("{}data: [DONE]\n\n", text("x")),
+        format!("{deep}{good}"),
+        format!("{long}{good}"),
+        "<tool_call>".repeat(20_000),
+    ];
+    for chunk in CHUNKS {
+        let event = format!("data: {chunk}\n\n");
+        streams.extend([event.clone(), format!("{event}{good}"), format!("{}{event}{END}", text("x"))]);
+    }
+    streams
+}
+
+/// Whole bodies of JSON, or of what should be.
+fn wholes() -> Vec<String> {
+    let mut wholes = vec!["[".repeat(100_000), "\u{feff}{}".to_owned(), " ".repeat(10_000), answer()];
+    wholes.extend(CHUNKS.iter().map(|chunk| chunk.replace("\"delta\"", "\"message\"")));
+    wholes
+}
+
+/// Requests of each client API, streamed or not.
+fn requests(stream: bool) -> [(&'static str, Value); 3] {
+    let chat = weather(json!({"stream": stream}));
+    let function = chat["tools"][0]["function"].clone();
+    let schema = function["parameters"].clone();
+    let message = json!([{"role": "user", "content": "weather?"}]);
+    let flat = json!([{"type": "function", "name": "weather", "parameters": schema}]);
+    let tools = json!([{"name": "weather", "input_schema": schema}]);
+    [
+        ("/v1/chat/completions", chat),
+        ("/v1/responses", json!({"model": "m", "stream": stream, "input": "weather?", "tools": flat})),
+        (
+            "/v1/messages",
+            json!({"model": "m", "stream": stream, "max_tokens": 9, "messages": message, "tools": tools}),
+        ),
+    ]
+}
+
+async fn ask(client: &Client, proxy: &Proxy, path: &str, body: &Value) -> (u16, String) {
+    let request = Request::post(proxy.url(path)).header("content-type", "application/json");
+    let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+    let reply = client.send(request).await.unwrap();
+    (reply.status().as_u16(), reply.rest().await)
+}
+
+/// Whether a stream ends as the API of `path` says, with success or an error.
+fn has_end(path: &str, stream: &str) -> bool {
+    let last = |names: &[&str]| {
+        let name = stream.lines().rev().find_map(|line| line.strip_prefix("event: "));
+        names.contains(&name.unwrap_or_default())
+    };
+    stream.ends_with("\n\n")
+        && match path {
+            "/v1/chat/completions" => stream.ends_with("data: [DONE]\n\n"),
+            "/v1/messages" => last(&["message_stop", "error"]),
+            _ => last(&["response.completed", "response.incomplete", "response.failed", "error"]),
+        }
+}
+
+/// A proxy whose upstream gives each request what is in the mutex: a content type and a body.
+async fn start() -> (Proxy, Upstream, Arc<Mutex<(&'static str, String)>>) {
+    let said = Arc::new(Mutex::new(("", String::new())));
+    let upstream = Upstream::start_sharing(Arc::clone(&said), |mut exchange, said| async move {
+        let (kind, body) = said.lock().unwrap().clone();
+        exchange.whole("200 OK", &format!("content-type: {kind}\r\n"), &body).await;
+        exchange
+    })
+    .await;
+    (Setup::new(upstream.address).start().await, upstream, said)
+}
+
+/// Plays `answers`, and asks for a good one behind each.
+async fn plays(kind: &'static str, answers: Vec<String>, stream: bool) {
+    let ((proxy, _upstream, said), client) = (start().await, Client::new());
+    for hostile in answers {
+        let shown: String = hostile.chars().take(200).collect();
+        for (path, request) in requests(stream) {
+            *said.lock().unwrap() = (kind, hostile.clone());
+            let (status, body) = ask(&client, &proxy, path, &request).await;
+            if status == 200 && stream {
+                assert!(has_end(path, &body), "{path} {shown:?}: {body}");
+            } else {
+                let body: Value = serde_json::from_str(&body)
+                    .unwrap_or_else(|error| panic!("{path} {shown:?}: {error}: {body}"));
+                assert!(status == 200 || body["error"]["message"].is_string(), "{path} {shown:?}: {body}");
+            }
+        }
+        *said.lock().unwrap() = ("text/event-stream", answer());
+        let (path, request) = &requests(true)[0];
+        let (status, body) = ask(&client, &proxy, path, request).await;
+        assert!(status == 200 && body.contains("hello"), "after {shown:?}: {status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn every_stream_ends_in_the_form_of_the_clients_api() {
+    plays("text/event-stream", streams(), true).await;
+}
+
+#[tokio::test]
+async fn every_stream_for_a_whole_response_is_json() {
+    plays("text/event-stream", streams(), false).await;
+}
+
+#[tokio::test]
+async fn every_whole_answer_is_json_or_an_error() {
+    plays("application/json", wholes(), false).await;
+}
+
+#[tokio::test]
+async fn every_whole_answer_to_a_stream_ends_it() {
+    plays("application/json", wholes(), true).await;
+}
