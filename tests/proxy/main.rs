@@ -17,6 +17,7 @@ mod support;
 mod accounts;
 mod admin;
 mod bodies;
+mod bombs;
 mod cancel;
 mod completions;
 mod connections;
