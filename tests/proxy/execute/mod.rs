@@ -3,6 +3,7 @@
 mod at_limits;
 mod choice;
 mod clients;
+mod details;
 mod hops;
 mod images;
 mod limits;

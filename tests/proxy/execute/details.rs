@@ -1,0 +1,99 @@
+//! `details` of a tool's answer: people see them wherever they look, a model never does.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::script::{Asked, call, end, text, upstream};
+use crate::support::{
+    client::{Client, Reply},
+    proxy::{Proxy, Setup},
+    soon,
+    upstream::Upstream,
+};
+
+const KEY: &str = "admin-key-of-tests";
+
+/// What the details contain, and nothing else.
+const MARK: &str = "\"tabId\":777";
+
+/// A tool whose answer has details, an audit file in `folder`, and a model that calls the tool in each of its responses.
+async fn start(capture: &str, folder: &tempfile::TempDir) -> (Proxy, Upstream, Asked) {
+    let turn = || [call(0, "call_0", "tab", "{}") + &end("tool_calls"), text("done") + &end("stop")];
+    let (upstream, asked) = upstream(turn().into_iter().chain(turn())).await;
+    let audit = folder.path().join("audit.jsonl");
+    let answer = json!({"content": [{"type": "text", "text": "ok"}], "details": {"tabId": 777}});
+    let execution = format!(
+        "[admin]\napi_keys = [\"{KEY}\"]\n{capture}\n[execution]\naudit = {audit:?}\n[[providers]]\nname = \"tab\"\n\
+         kind = \"command\"\ncommand = [\"echo\", '{answer}']\ndescription = \"Opens a tab.\"\n"
+    );
+    let proxy = Setup { execution, ..Setup::new(upstream.address) }.start().await;
+    (proxy, upstream, asked)
+}
+
+async fn post(proxy: &Proxy, path: &str, body: &Value) -> String {
+    let request = Request::post(proxy.url(path))
+        .header("content-type", "application/json")
+        .header("authorization", format!("Bearer {KEY}"));
+    let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+    Client::new().send(request).await.unwrap().rest().await
+}
+
+async fn feed(proxy: &Proxy) -> Reply {
+    let request = Request::get(proxy.url("/admin/events")).header("authorization", format!("Bearer {KEY}"));
+    let mut feed = Client::new().send(request.body(Full::default()).unwrap()).await.unwrap();
+    feed.until(": connected\n\n").await;
+    feed
+}
+
+/// A run by hand, a chat of the Playground and a request of a client, in this order.
+async fn calls(proxy: &Proxy) -> [String; 3] {
+    let messages = json!([{"role": "user", "content": "Open it."}]);
+    let by_hand = post(proxy, "/admin/tools/tab/run", &json!({"input": {}})).await;
+    let chat = json!({"model": "m", "client": "chat", "messages": messages});
+    let chat = post(proxy, "/console/api/chat", &chat).await;
+    let client = post(proxy, "/v1/chat/completions", &json!({"model": "m", "messages": messages})).await;
+    assert!(chat.contains("done") && client.contains("done"), "{chat} {client}");
+    [by_hand, chat, client]
+}
+
+/// The audit file, when it has the results of `count` calls.
+async fn audited(folder: &tempfile::TempDir, count: usize) -> String {
+    soon("the audit file", async {
+        loop {
+            let text = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap_or_default();
+            if text.matches("\"tool_result\"").count() >= count {
+                return text;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn details_reach_people_and_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, _upstream, asked) = start("capture = \"redacted\"", &folder).await;
+    let mut feed = feed(&proxy).await;
+    let [by_hand, chat, client] = calls(&proxy).await;
+    assert_eq!(serde_json::from_str::<Value>(&by_hand).unwrap()["details"], json!({"tabId": 777}));
+    assert_eq!(chat.matches(MARK).count(), 1, "{chat}");
+    assert!(!client.contains("777"), "{client}");
+    for _ in 0..3 {
+        feed.until(MARK).await;
+    }
+    assert_eq!(audited(&folder, 3).await.matches(MARK).count(), 3);
+    let asked = Value::from(asked.lock().unwrap().clone()).to_string();
+    assert!(asked.contains("ok") && !asked.contains("777"), "{asked}");
+}
+
+#[tokio::test]
+async fn details_are_kept_nowhere_while_contents_are_not_captured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, _upstream, _asked) = start("", &folder).await;
+    let [by_hand, _, client] = calls(&proxy).await;
+    assert!(by_hand.contains(MARK) && !client.contains("777"), "{by_hand} {client}");
+    assert!(!audited(&folder, 3).await.contains("777"));
+}
