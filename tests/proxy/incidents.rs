@@ -118,6 +118,32 @@ async fn limits_of_a_key_hold_in_every_header() {
     assert_eq!(upstream.requests(), 0);
 }
 
+/// Keys that are nearly right, and keys of others.
+#[tokio::test]
+async fn only_the_whole_key_of_a_client_is_a_key() {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+    let wrong = [
+        bearer("key-of-alice-000"),
+        bearer("key-of-alice-00011"),
+        bearer("KEY-OF-ALICE-0001"),
+        bearer("key-of-alice-0001key-of-alice-0001"),
+        bearer("key-of-the-admin-1"),
+        "authorization: Bearer\r\n".to_owned(),
+        format!("authorization: Basic {ALICE}\r\n"),
+        format!("{}{}", bearer(ALICE), bearer(BOB)),
+    ];
+    let (upstream, proxy) = proxy().await;
+    for headers in wrong {
+        let response = ask(&proxy, ("POST", "/v1/chat/completions"), ("localhost", &headers), &body).await;
+        assert!([400, 401].contains(&response.status), "{headers}: {} {}", response.status, response.body);
+    }
+    assert_eq!(upstream.requests(), 0);
+    assert_eq!(
+        ask(&proxy, ("POST", "/v1/chat/completions"), ("localhost", &bearer(ALICE)), &body).await.status,
+        200
+    );
+}
+
 /// CVE-2026-45349, CVE-2026-45671: whoever knows an id reads what is behind it. CVE-2026-47101: a client becomes an admin.
 #[tokio::test]
 async fn a_client_has_its_own_responses_and_models_only() {

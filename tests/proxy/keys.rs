@@ -272,6 +272,85 @@ async fn counts_of_the_upstream_are_used_and_a_budget_ends() {
     }
 }
 
+/// Counts that a reader of plain numbers would miss would cost nothing.
+#[tokio::test]
+async fn counts_of_every_form_are_taken_from_the_budget() {
+    for usage in [
+        json!({"prompt_tokens": "70", "completion_tokens": "30", "total_tokens": "100"}),
+        json!({"prompt_tokens": 70.0, "completion_tokens": 30.0}),
+        json!({"prompt_tokens": "70.00", "completion_tokens": 30}),
+        json!({"input_tokens": 70, "output_tokens": 30}),
+        json!({"prompt_tokens": 70, "completion_tokens": 30, "cached_tokens": 50}),
+        json!({"prompt_tokens": 70, "completion_tokens": 30, "prompt_tokens_details": {"cached_tokens": "50"}}),
+        json!({"prompt_cache_hit_tokens": 60, "prompt_cache_miss_tokens": 10, "completion_tokens": 30}),
+    ] {
+        let upstream = Upstream::start_sharing(usage.to_string(), |mut exchange, usage| async move {
+            let counts = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n");
+            let body = text("hello") + &END.replace("data: [DONE]\n\n", &counts);
+            exchange.whole("200 OK", "content-type: text/event-stream\r\n", &body).await;
+            exchange
+        })
+        .await;
+        for body in [WHOLE, STREAM] {
+            let mut setup = with_key(&upstream, "tokens_per_month = 100");
+            setup.execution += "[admin]\n";
+            let proxy = setup.start().await;
+            let first = send(&proxy, "/v1/chat/completions", body).await;
+            assert_eq!(first.status(), 200, "{usage}");
+            first.rest().await;
+            let used = json!({"requests": 1, "input_tokens": 70, "output_tokens": 30});
+            assert_eq!(until_idle(&proxy).await["used"], used, "{usage}");
+            assert_eq!(send(&proxy, "/v1/chat/completions", body).await.status(), 429, "{usage}");
+        }
+    }
+}
+
+/// All APIs and headers of a key share its limits.
+#[tokio::test]
+async fn limits_of_a_key_hold_for_all_apis_and_headers_together() {
+    let upstream = Upstream::start(at_once).await;
+    let proxy = with_key(&upstream, "requests_per_minute = 3").start().await;
+    let ask = async |path: &str, body: &'static str, header: &str, value: &str| {
+        let request = Request::post(proxy.url(path)).header("content-type", "application/json");
+        let request = request.header(header, value).body(Full::new(Bytes::from(body))).unwrap();
+        Client::new().send(request).await.unwrap().status().as_u16()
+    };
+    let responses = r#"{"model":"m","input":"hi"}"#;
+    assert_eq!(ask("/v1/chat/completions", WHOLE, "authorization", "Bearer k").await, 200);
+    assert_eq!(ask("/v1/messages", MESSAGES, "x-api-key", "k").await, 200);
+    assert_eq!(ask("/v1/responses", responses, "api-key", "k").await, 200);
+    for (path, body, header, value) in [
+        ("/v1/chat/completions", WHOLE, "x-api-key", "k"),
+        ("/v1/messages", MESSAGES, "authorization", "Bearer k"),
+        ("/v1/responses", responses, "x-api-key", "k"),
+    ] {
+        assert_eq!(ask(path, body, header, value).await, 429, "{path}");
+    }
+    assert_eq!(upstream.requests(), 3);
+}
+
+#[tokio::test]
+async fn one_stream_is_one_stream_however_many_begin_at_once() {
+    let go_on = Arc::new(tokio::sync::Notify::new());
+    let upstream = crate::support::upstream::held(&go_on).await;
+    let proxy = Arc::new(with_key(&upstream, "streams = 1").start().await);
+    let mut sent = JoinSet::new();
+    for _ in 0..20 {
+        let proxy = Arc::clone(&proxy);
+        sent.spawn(async move {
+            let reply = send(&proxy, "/v1/chat/completions", STREAM).await;
+            let status = reply.status().as_u16();
+            reply.rest().await;
+            status
+        });
+    }
+    for _ in 0..19 {
+        assert_eq!(soon("a refusal", sent.join_next()).await.unwrap().unwrap(), 429);
+    }
+    go_on.notify_one();
+    assert_eq!(soon("the stream", sent.join_next()).await.unwrap().unwrap(), 200);
+}
+
 #[tokio::test]
 async fn questions_to_other_models_count_for_the_client() {
     // For the description as for the response.

@@ -143,6 +143,15 @@ async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
     let reply = post("/v1/responses", json!({"model": "m", "input": item})).await.unwrap();
     assert_eq!(reply.status(), 400);
     assert_eq!(reply.json().await["error"]["param"], "input[1]");
+    // Codex shows the message when it asks the server to compact a session.
+    for stream in [false, true] {
+        let input = json!([{"role": "user", "content": "hi"}, {"type": "compaction_trigger"}]);
+        let body = json!({"model": "m", "stream": stream, "store": false, "input": input});
+        let reply = post("/v1/responses", body).await.unwrap();
+        assert_eq!(reply.status(), 400);
+        let error = reply.json().await["error"].take();
+        assert!(error["message"].as_str().unwrap().contains("[model_providers]"), "{error}");
+    }
     assert_eq!(upstream.requests(), 0);
 }
 
