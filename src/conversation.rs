@@ -54,7 +54,7 @@ pub struct Conversation {
     pub late_tools: HashSet<String>,
     /// Names of the tools declared as custom tools, whose input is plain text. Everywhere except in the
     /// dialects' encoders and decoders they are functions with one argument, [`CUSTOM_INPUT`].
-    pub custom_tools: Vec<String>,
+    pub custom_tools: HashSet<String>,
     /// The tools that the client declared inside namespaces.
     pub namespaced: Vec<Namespaced>,
     /// Names of the tools that toolwire runs. The client did not declare them, and never sees their calls as its own.
@@ -334,7 +334,7 @@ impl Conversation {
 
     /// Whether `name` is declared as a custom tool.
     pub fn is_custom(&self, name: &str) -> bool {
-        self.custom_tools.iter().any(|custom| custom == name)
+        self.custom_tools.contains(name)
     }
 }
 

@@ -11,14 +11,20 @@ pub(crate) fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
         return Cow::Borrowed(turns);
     }
     let mut arranged = Vec::with_capacity(turns.len() + 1);
-    let mut media = Vec::new();
+    let (mut media, mut calls) = (Vec::new(), CallsById::default());
+    turns.iter().for_each(|turn| calls.add(turn));
     for turn in turns {
         if turn.role != Role::Tool && !media.is_empty() {
             arranged.push(Turn::of(Role::User, mem::take(&mut media)));
         }
         let mut turn = turn.clone();
-        let name = called_name(turns, &turn).unwrap_or_default().to_owned();
-        media.extend(take_media(&mut turn, &name));
+        if has_media(&turn) {
+            let name = turn.parts.iter().find_map(|part| match part {
+                Part::Result(output) => Some(calls.tool_of(output).to_owned()),
+                _ => None,
+            });
+            media.extend(take_media(&mut turn, &name.unwrap_or_default()));
+        }
         arranged.push(turn);
     }
     if !media.is_empty() {
@@ -185,20 +191,4 @@ fn is_media(part: &Part) -> bool {
 
 fn has_media(turn: &Turn) -> bool {
     turn.role == Role::Tool && turn.parts.iter().any(is_media)
-}
-
-/// The name of the tool whose result is in `turn`: its own name field, or the name of the call before it.
-fn called_name<'t>(turns: &'t [Turn], turn: &'t Turn) -> Option<&'t str> {
-    if !has_media(turn) {
-        return None;
-    }
-    let output = turn.parts.iter().find_map(|part| match part {
-        Part::Result(output) => Some(output),
-        _ => None,
-    })?;
-    let mut calls = turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
-        Part::Call(call) if call.id == output.id => Some(call.name.as_str()),
-        _ => None,
-    });
-    Some(output.name.as_str()).filter(|name| !name.is_empty()).or_else(|| calls.next_back())
 }

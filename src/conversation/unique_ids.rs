@@ -139,7 +139,9 @@ fn join(first: &mut Turn, repeated: Turn) {
     if let (Some(Part::Result(output)), Some(Part::Result(more))) = (first.parts.first_mut(), parts.next())
         && output.content != more.content
     {
-        output.content = [mem::take(&mut output.content), more.content].join("\n");
+        output.content.reserve(1 + more.content.len());
+        output.content.push('\n');
+        output.content.push_str(&more.content);
         output.is_error |= more.is_error;
     }
     first.parts.extend(parts);
@@ -196,6 +198,7 @@ mod tests {
             // Results that repeat one.
             ("a b, =a:x, =b, =a:y", "a b, =a:x\ny, =b"),
             ("a, =a:x, =a:x", "a, =a:x"),
+            ("a, =a:x, =a:y, =a:z", "a, =a:x\ny\nz"),
             ("a, =a:x, ., =a:y", "a, =a:x, ., =a:y"),
             // Nothing is known of its call.
             ("., =z, =z", "., =z, =z"),

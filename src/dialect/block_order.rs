@@ -7,7 +7,7 @@
 //!
 //! What waits counts toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::event::{CallEnd, CallStart, Event, Reasoning};
 
@@ -23,7 +23,7 @@ pub(super) struct BlockOrder {
     /// How many elements have left the front of `held`.
     left: usize,
     /// The calls in `held`, with their places counted from the first element there ever was.
-    calls: Vec<(u32, usize)>,
+    calls: HashMap<u32, usize>,
     /// Approximate bytes of `held`.
     bytes: usize,
 }
@@ -118,13 +118,13 @@ impl BlockOrder {
 
     /// Whether this call waits.
     fn has(&self, index: u32) -> bool {
-        self.calls.iter().any(|(call, _)| *call == index)
+        self.calls.contains_key(&index)
     }
 
     /// A call begins that has to wait.
     fn begin(&mut self, start: &CallStart<'_>) {
         if let Event::CallStart(start) = Event::CallStart(start.clone()).into_owned() {
-            self.calls.push((start.index, self.left + self.held.len()));
+            self.calls.insert(start.index, self.left + self.held.len());
             self.bytes += ELEMENT + start.id.len() + start.name.len();
             self.held.push_back(Held::Call(HeldCall { start, arguments: String::new(), end: None }));
         }
@@ -132,8 +132,7 @@ impl BlockOrder {
 
     /// Adds an event to a call that waits.
     fn add(&mut self, index: u32, event: &Event<'_>) {
-        let place = self.calls.iter().rfind(|(call, _)| *call == index).map(|(_, place)| *place);
-        let place = place.and_then(|place| place.checked_sub(self.left));
+        let place = self.calls.get(&index).and_then(|place| place.checked_sub(self.left));
         let Some(Held::Call(call)) = place.and_then(|place| self.held.get_mut(place)) else { return };
         match event {
             Event::CallArguments { piece, .. } => {
@@ -190,7 +189,7 @@ impl BlockOrder {
                 Held::Frame(frame, means) => write(&Event::Verbatim { frame: &frame, means: means.as_ref() }),
                 Held::Call(HeldCall { start, arguments, end }) => {
                     let index = start.index;
-                    self.calls.retain(|(call, _)| *call != index);
+                    self.calls.remove(&index);
                     write(&Event::CallStart(start));
                     if !arguments.is_empty() {
                         write(&Event::CallArguments { index, piece: arguments.into() });

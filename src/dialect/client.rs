@@ -1,5 +1,7 @@
 //! [`ClientSide`]: what a dialect's folder provides so that clients can speak it.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -144,7 +146,7 @@ pub struct Answering {
     /// In OpenAI's `function_call` form from before November 2023.
     pub legacy_functions: bool,
     /// Names of the tools whose calls are written as calls of custom tools.
-    pub custom_tools: Vec<String>,
+    pub custom_tools: HashSet<String>,
     /// Tools whose calls are written with their namespace.
     pub namespaced: Vec<Namespaced>,
     /// Fields of the request that the response repeats.

@@ -4,6 +4,8 @@
 //! taught tools in the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of
 //! that string as it arrives.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::{
     conversation::CUSTOM_INPUT,
     dialect::Answering,
@@ -57,14 +59,14 @@ pub(super) struct Customs(Option<Box<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     /// Names of the client's custom tools.
-    names: Vec<String>,
-    calls: Vec<(u32, Input)>,
+    names: HashSet<String>,
+    calls: HashMap<u32, Input>,
 }
 
 impl Customs {
     pub(super) fn new(answering: &Answering) -> Self {
         let names = &answering.custom_tools;
-        Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: Vec::new() })))
+        Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: HashMap::new() })))
     }
 
     /// Notes a call that begins; `true` if it is a custom tool's.
@@ -76,14 +78,13 @@ impl Customs {
             }
             _ => return false,
         };
-        self.0.get_or_insert_default().calls.push((start.index, input));
+        self.0.get_or_insert_default().calls.insert(start.index, input);
         true
     }
 
     /// The input of the call `index`, if that is a custom tool's.
     pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
-        let calls = &mut self.0.as_mut()?.calls;
-        calls.iter_mut().find(|(known, _)| *known == index).map(|(_, input)| input)
+        self.0.as_mut()?.calls.get_mut(&index)
     }
 
     /// Whether `event` belongs to a custom tool's call, which is written differently from a function's.
@@ -92,15 +93,14 @@ impl Customs {
         match event {
             Event::CallStart(start) => start.source != Source::NativeCustom && self.is_custom(&start.name),
             Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => {
-                let is_read = |(call, input): &(u32, Input)| call == index && !matches!(input, Input::Plain);
-                known.calls.iter().any(is_read)
+                known.calls.get(index).is_some_and(|input| !matches!(input, Input::Plain))
             }
             _ => false,
         }
     }
 
     fn is_custom(&self, name: &str) -> bool {
-        self.0.as_ref().is_some_and(|known| known.names.iter().any(|custom| custom == name))
+        self.0.as_ref().is_some_and(|known| known.names.contains(name))
     }
 }
 

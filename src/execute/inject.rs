@@ -160,7 +160,7 @@ fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
         return;
     }
     conversation.tools.retain(|tool| tool.name != name);
-    conversation.custom_tools.retain(|custom| custom != name);
+    conversation.custom_tools.remove(name);
     conversation.namespaced.retain(|namespaced| namespaced.name != name);
     if conversation.server_tools.iter().any(|tool| is_same(tool, hosted)) {
         conversation.server_tools.retain(|tool| !is_same(tool, hosted));

@@ -1,6 +1,6 @@
 //! [`history`]: past calls and their results as text.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::Teach;
 use crate::conversation::{Call, CallOutput, Part, Role, Turn, results_in_call_order, take_media};
@@ -13,7 +13,7 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
         Cow::Borrowed(_) => None,
     };
     let turns = ordered.unwrap_or(turns);
-    let mut names: Vec<(String, String)> = Vec::new();
+    let mut names: HashMap<String, String> = HashMap::new();
     let mut told: Vec<Turn> = Vec::with_capacity(turns.len());
     let mut after_results = false;
     let mut media = Vec::new();
@@ -45,11 +45,11 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
 }
 
 /// An assistant's turn with its calls written as text after its own text.
-fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut Vec<(String, String)>) -> Turn {
+fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut HashMap<String, String>) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {
         Part::Call(call) => {
-            names.push((call.id.clone(), call.name.clone()));
+            names.insert(call.id.clone(), call.name.clone());
             calls.push(Call { name: format!("{prefix}{}", call.name), ..call.clone() });
             false
         }
@@ -65,11 +65,11 @@ fn results_turn(
     mut turn: Turn,
     teach: &Teach,
     prefix: &str,
-    names: &[(String, String)],
+    names: &HashMap<String, String>,
     media: &mut Vec<Part>,
 ) -> Turn {
     let name_of = |result: &CallOutput| {
-        let known = names.iter().rev().find(|(id, _)| *id == result.id).map(|(_, name)| name);
+        let known = names.get(&result.id);
         let name = known.unwrap_or(&result.name);
         if name.is_empty() { String::new() } else { format!("{prefix}{name}") }
     };

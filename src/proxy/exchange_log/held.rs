@@ -54,15 +54,9 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
         ToolChoice::Named(name) => std::slice::from_ref(name),
         _ => &[],
     };
-    let lists = [
-        &conversation.custom_tools,
-        &conversation.hosted_tools,
-        &answering.custom_tools,
-        &answering.left_out,
-    ];
+    let lists = [&conversation.hosted_tools, &answering.left_out].into_iter().flatten();
     lists
-        .into_iter()
-        .flatten()
+        .chain([&conversation.custom_tools, &answering.custom_tools].into_iter().flatten())
         .chain(chosen)
         .chain([&answering.model])
         .try_for_each(|name| left.text(name))?;

@@ -169,6 +169,18 @@ fn changed_message_is_not_sent_in_its_original_form() {
 }
 
 #[test]
+fn equal_parts_keep_their_own_fields() {
+    let call = |extra: &str| json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "x": extra});
+    let messages = json!([
+        {"role": "user", "content": [
+            {"type": "text", "text": "s"}, {"type": "text", "text": "s", "cache_control": {}}, {"type": "text", "text": "s", "x": 1},
+        ]},
+        {"role": "assistant", "content": null, "tool_calls": [call("1"), call("2")]},
+    ]);
+    assert_eq!(encoded(&decoded(&json!({"messages": messages})))["messages"], messages);
+}
+
+#[test]
 fn turns_of_other_dialects_become_messages() {
     let output = |id: &str| {
         Part::Result(CallOutput { id: id.into(), name: String::new(), content: id.into(), is_error: true })

@@ -1,5 +1,7 @@
 //! Requests of Responses clients, decoded.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use toolwire::{
     conversation::{Call, CallOutput, Conversation, Namespaced, Part, Role, ToolChoice},
@@ -199,7 +201,7 @@ fn tools_of_all_kinds_are_decoded() {
     .unwrap();
     let names: Vec<_> = conversation.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["a", "sql", "files__read", "files__patch"]);
-    assert_eq!(conversation.custom_tools, ["sql", "files__patch"]);
+    assert_eq!(conversation.custom_tools, HashSet::from(["sql", "files__patch"].map(String::from)));
     assert_eq!((&*conversation.server_tools[0].kind, conversation.server_tools.len()), ("web_search", 1));
     let read = Namespaced {
         name: "files__read".to_owned(),

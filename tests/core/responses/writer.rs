@@ -1,5 +1,7 @@
 //! Responses as their clients get them, event by event.
 
+use std::collections::HashSet;
+
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use toolwire::{
@@ -368,7 +370,7 @@ fn reasoning_carries_the_upstreams_state() {
 fn calls_of_custom_tools_and_of_namespaces_are_mapped_back() {
     let answering = Answering {
         stream: true,
-        custom_tools: vec!["sql".to_owned()],
+        custom_tools: HashSet::from(["sql".to_owned()]),
         namespaced: vec![Namespaced {
             name: "n__f".to_owned(),
             namespace: "n".to_owned(),

@@ -26,6 +26,21 @@ pub(super) fn part(element: &Value) -> Option<Part> {
     }
 }
 
+/// Whether `element` of `content` means `part`, as [`part`] reads it. Nothing is copied: it is asked for many elements.
+pub(super) fn means(element: &Value, part: &Part) -> bool {
+    let text = |value: Option<&Value>, said: &str| value.and_then(Value::as_str) == Some(said);
+    match (element.get("type").and_then(Value::as_str), part) {
+        (Some("text"), Part::Text(said)) => text(element.get("text"), said),
+        (Some("image_url"), Part::Image { url, detail }) => element.get("image_url").is_some_and(|image| {
+            let own_detail = image.get("detail").and_then(Value::as_str);
+            text(image.get("url"), url) && own_detail == detail.as_deref()
+        }),
+        (Some("text" | "image_url") | None, _) => false,
+        (Some(_), Part::Other(other)) => other.from_dialect(Dialect::Chat.name()) == Some(element),
+        _ => false,
+    }
+}
+
 /// The meaning of one element of `content`; `None` if the element contains anything else.
 pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     match &*element.get("type")?.as_str()? {
@@ -121,13 +136,25 @@ fn is_media(element: &Value) -> bool {
     is_text("type") && !is_text("text")
 }
 
-/// The original in `rest[key]` for which `means` is true.
-pub(super) fn find<'a>(
-    rest: &'a Map<String, Value>,
-    key: &str,
-    means: impl Fn(&Value) -> bool,
-) -> Option<&'a Value> {
-    rest.get(key)?.as_array()?.iter().find(|element| means(element))
+/// The originals of a message's parts that are still to be written, in their order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Originals<'a>(&'a [Value]);
+
+impl<'a> Originals<'a> {
+    /// Those in `rest[key]`.
+    pub(super) fn of(rest: &'a Map<String, Value>, key: &str) -> Self {
+        Self(rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// The next one for which `means` is true. Those before it have no part any more.
+    pub(super) fn next(&mut self, means: impl Fn(&Value) -> bool) -> Option<&'a Value> {
+        /// Bounds the search for a part that has no original.
+        const NEAR: usize = 16;
+        let place = self.0.iter().take(NEAR).position(means)?;
+        let (before, behind) = self.0.split_at_checked(place + 1)?;
+        self.0 = behind;
+        before.last()
+    }
 }
 
 /// The members with these keys, if the object has no others and each at most once.

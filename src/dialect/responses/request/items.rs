@@ -32,7 +32,7 @@ type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
 pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Result<Input<'a>, Failure> {
     let Some(input) = request.any("input") else { return Err(no_input(request)) };
     let path = request.at("input");
-    let mut history = History { toolbox, runs: Vec::new(), declares: false };
+    let mut history = History { toolbox, runs: Vec::new(), own_results: 0, declares: false };
     let mut late = Vec::new();
     match (input.as_str(), input.kind()) {
         (Some(text), _) => return Ok((vec![Turn::text(Role::User, text)], late)),
@@ -54,6 +54,8 @@ pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Resul
 struct History<'a, 't> {
     toolbox: &'t Toolbox,
     runs: Vec<Run<'a>>,
+    /// The number of runs at the end that have only results of calls that toolwire ran.
+    own_results: usize,
     /// The last item declares tools.
     declares: bool,
 }
@@ -101,7 +103,7 @@ pub(super) const ITEMS: &str = "items";
 pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     let toolbox = Toolbox::default();
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
-    let mut history = History { toolbox: &toolbox, runs: Vec::new(), declares: false };
+    let mut history = History { toolbox: &toolbox, runs: Vec::new(), own_results: 0, declares: false };
     for (item, text) in items.iter().zip(&texts) {
         if item.get("namespace").is_some() {
             return None;
@@ -232,8 +234,7 @@ impl<'a> History<'a, '_> {
 
     /// Adds a call that toolwire ran to the turn before, together with those that follow one another, and its result.
     fn own_call(&mut self, call: Call, output: CallOutput) {
-        let place = self.runs.iter().rposition(|run| !run.turn.is_own_result());
-        let before = place.and_then(|place| self.runs.get_mut(place));
+        let before = self.runs.iter_mut().rev().nth(self.own_results);
         match before.filter(|run| run.turn.role == Role::Assistant) {
             Some(run) => {
                 run.turn.parts.push(Part::Call(call));
@@ -244,16 +245,19 @@ impl<'a> History<'a, '_> {
                 run.turn.parts.push(Part::Call(call));
                 run.has_call = true;
                 self.runs.push(run);
+                self.own_results = 0;
             }
         }
         let mut run = Run::new(Role::Tool);
         run.turn.parts.push(Part::Result(output));
         self.runs.push(run);
+        self.own_results += 1;
     }
 
     fn begin(&mut self, role: Role, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
         let mut run = Run::new(role);
         run.add(parts, item, has_more);
+        self.own_results = if run.turn.is_own_result() { self.own_results + 1 } else { 0 };
         self.runs.push(run);
     }
 }

@@ -23,7 +23,7 @@ const LONGEST_FLAT: usize = 64;
 #[derive(Default)]
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
-    pub(super) custom: Vec<String>,
+    pub(super) custom: HashSet<String>,
     pub(super) namespaced: Vec<Namespaced>,
     /// The names of `namespaced`, by [`key`].
     flattened: HashMap<String, String>,
@@ -83,6 +83,8 @@ impl Toolbox {
             return Ok(late);
         }
         let mut known: HashSet<_> = self.tools.iter().map(|tool| tool.name.clone()).collect();
+        let mut namespaces: HashSet<_> =
+            self.namespaced.iter().map(|known| known.namespace.clone()).collect();
         for (place, item) in items {
             let item_path = Path::Element(&input, *place);
             let path = Path::Member(&item_path, "tools");
@@ -99,8 +101,13 @@ impl Toolbox {
                         known.insert(name.clone());
                         late.insert(name);
                     }
-                    "namespace" if !self.namespaced.iter().any(|known| known.namespace == name) => {
+                    "namespace" if !namespaces.contains(&name) => {
+                        let before = self.namespaced.len();
                         self.add_namespace(path, declaration, &mut known)?;
+                        // One without tools may be declared again.
+                        if self.namespaced.len() > before {
+                            namespaces.insert(name);
+                        }
                     }
                     _ => {}
                 }
@@ -113,7 +120,7 @@ impl Toolbox {
         let (tool, is_custom) = tool(path, declaration)?;
         check_name(Path::Member(&path, "name"), &tool.name)?;
         if is_custom {
-            self.custom.push(tool.name.clone());
+            self.custom.insert(tool.name.clone());
         }
         self.tools.push(tool);
         Ok(())
@@ -141,7 +148,7 @@ impl Toolbox {
                 return Err(wrong_value(path, why));
             }
             if is_custom {
-                self.custom.push(name.clone());
+                self.custom.insert(name.clone());
             }
             let entry = Namespaced { name: name.clone(), namespace: namespace.clone(), inner: tool.name };
             self.namespaced.push(entry);

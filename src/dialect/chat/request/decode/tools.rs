@@ -1,7 +1,7 @@
 //! `tools`, `tool_choice`, `parallel_tool_calls`, and their forms from before November 2023, `functions` and
 //! `function_call`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
     conversation::{Received, ServerTool, Tool, ToolChoice},
@@ -17,7 +17,7 @@ use crate::{
 /// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
-    pub(super) custom: Vec<String>,
+    pub(super) custom: HashSet<String>,
     /// Those of unknown types.
     pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
@@ -30,12 +30,13 @@ pub(super) struct Toolbox {
 /// Tools of an unknown type (such as an upstream's own search) have no name to be called by. They are kept in
 /// `rest` under `tools`, as are choices that only repeat the default, for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
-    let (mut tools, mut custom, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut tools, mut custom, mut server, mut unknown) =
+        (Vec::new(), HashSet::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
         match declared(Path::Element(&request.at("tools"), place), declaration)? {
             Declared::Function(tool) => tools.push(tool),
             Declared::Custom(tool) => {
-                custom.push(tool.name.clone());
+                custom.insert(tool.name.clone());
                 tools.push(tool);
             }
             Declared::Unknown(tool) => {

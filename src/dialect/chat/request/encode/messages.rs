@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{super::original, DIALECT};
+use super::{
+    super::original::{self, Originals},
+    DIALECT,
+};
 use crate::{
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, CallsById, Part, Role, Turn, WantsBack},
     dialect::{
@@ -116,8 +119,9 @@ fn result(
             Some(original) => body.key("content").value(original),
             None if media.is_empty() && hint.is_none() => body.key("content").string(&output.content),
             None => body.key("content").array(|body| {
-                element(body, &Part::Text(output.content.clone().into()), rest, hint);
-                media.iter().for_each(|part| element(body, part, rest, None));
+                let mut originals = Originals::of(rest, "content");
+                element(body, &Part::Text(output.content.clone().into()), &mut originals, hint);
+                media.iter().for_each(|part| element(body, part, &mut originals, None));
             }),
         }
         extend(body, rest);
@@ -161,9 +165,10 @@ fn content(
         [] => body.string(""),
         [Part::Text(text)] if !is_list => text.put(body),
         parts => body.array(|body| {
+            let mut originals = Originals::of(rest, "content");
             for (place, part) in parts.iter().enumerate() {
                 let hint = if hints.is_empty() { None } else { hints.next(part, place + 1 == parts.len()) };
-                element(body, part, rest, hint);
+                element(body, part, &mut originals, hint);
             }
         }),
     }
@@ -178,14 +183,13 @@ fn is_expressible(part: &Part) -> bool {
     }
 }
 
-fn element(body: &mut Encoder, part: &Part, rest: &Map<String, Value>, hint: Option<&Value>) {
+fn element(body: &mut Encoder, part: &Part, originals: &mut Originals<'_>, hint: Option<&Value>) {
     let put_hint = |body: &mut Encoder| {
         if let Some(hint) = hint {
             body.key(CACHE_CONTROL).value(hint);
         }
     };
-    let means_it = |element: &Value| original::part(element).as_ref() == Some(part);
-    if let Some(original) = original::find(rest, "content", means_it) {
+    if let Some(original) = originals.next(|element| original::means(element, part)) {
         return body.value(original);
     }
     match part {
@@ -269,9 +273,10 @@ fn put_calls(
     });
     let (legacy, calls): (Vec<_>, Vec<_>) = calls.partition(|call| call.id.is_empty());
     if !calls.is_empty() {
+        let mut originals = Originals::of(rest, "tool_calls");
         body.key("tool_calls").array(|body| {
             for call in calls {
-                call_element(body, (call, std::mem::take(&mut needs_signature)), rest, options);
+                call_element(body, (call, std::mem::take(&mut needs_signature)), &mut originals, options);
             }
         });
     }
@@ -283,13 +288,13 @@ fn put_calls(
 fn call_element(
     body: &mut Encoder,
     (call, needs_signature): (&Call, bool),
-    rest: &Map<String, Value>,
+    originals: &mut Originals<'_>,
     options: &Options,
 ) {
     let state = call.signature.as_ref().map(|state| extra::returned_extra_content(state));
     let stand_in = (needs_signature && state.as_ref().is_none_or(Option::is_none))
         .then(|| json!({"google": {"thought_signature": NO_SIGNATURE}}));
-    let Some(original) = original_call(call, rest, options) else {
+    let Some(original) = original_call(call, originals, options) else {
         return body.object(|body| {
             body.key("id").string(&call.id);
             body.key("type").string("function");
@@ -327,15 +332,14 @@ fn call_element(
 
 /// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind. The call may have got
 /// another id.
-fn original_call<'r>(call: &Call, rest: &'r Map<String, Value>, options: &Options) -> Option<&'r Value> {
+fn original_call<'r>(call: &Call, originals: &mut Originals<'r>, options: &Options) -> Option<&'r Value> {
     let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
     let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
     let means_alike = |element: &Value| {
         let alike = original::call(element).map(|own| Call { id: call.id.clone(), ..own });
         is_known(element) && alike.as_ref() == Some(call)
     };
-    let find = |means: &dyn Fn(&Value) -> bool| original::find(rest, "tool_calls", means);
-    find(&means_it).or_else(|| find(&means_alike))
+    originals.next(means_it).or_else(|| originals.next(means_alike))
 }
 
 fn function(body: &mut Encoder, call: &Call) {

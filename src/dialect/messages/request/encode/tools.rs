@@ -1,6 +1,6 @@
 //! The tools of a request, and the choice among them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -23,10 +23,11 @@ pub(super) fn put(
     dropped: &mut Vec<String>,
 ) {
     let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let is_allowed = |tool: &&Tool| match &conversation.tool_choice {
-        ToolChoice::Allowed { names, .. } => names.contains(&tool.name),
-        _ => true,
+    let allowed: Option<HashSet<&String>> = match &conversation.tool_choice {
+        ToolChoice::Allowed { names, .. } => Some(names.iter().collect()),
+        _ => None,
     };
+    let is_allowed = |tool: &&Tool| allowed.as_ref().is_none_or(|names| names.contains(&tool.name));
     let is_in_messages = |tool: &&Tool| {
         conversation.late_tools.contains(&tool.name)
             && tool.declared.as_ref().is_some_and(|declared| declared.from_dialect(DIALECT).is_some())

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{DIALECT, tools::is_custom};
+use super::{DIALECT, tools};
 use crate::{
     conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Conversation, Part, Role, Turn},
     dialect::responses::request::items::{ITEMS, meaning},
@@ -18,7 +18,7 @@ pub(super) fn put(
     conversation: &Conversation,
     dropped: &mut Vec<String>,
 ) {
-    let mut items = Items { conversation, customs: HashSet::new(), dropped };
+    let mut items = Items { customs: tools::customs(conversation), custom_calls: HashSet::new(), dropped };
     for turn in turns {
         items.note_customs(turn);
         match originals(turn) {
@@ -82,9 +82,10 @@ fn is_call_or_result(kind: &str) -> bool {
 }
 
 struct Items<'a> {
-    conversation: &'a Conversation,
-    /// Ids of calls of custom tools.
+    /// Names of custom tools.
     customs: HashSet<&'a str>,
+    /// Ids of their calls.
+    custom_calls: HashSet<&'a str>,
     dropped: &'a mut Vec<String>,
 }
 
@@ -92,9 +93,9 @@ impl<'a> Items<'a> {
     fn note_customs(&mut self, turn: &'a Turn) {
         for part in &turn.parts {
             if let Part::Call(call) = part
-                && is_custom(self.conversation, &call.name)
+                && self.customs.contains(&*call.name)
             {
-                self.customs.insert(&call.id);
+                self.custom_calls.insert(&call.id);
             }
         }
     }
@@ -156,7 +157,7 @@ impl<'a> Items<'a> {
     }
 
     fn call(&self, body: &mut Encoder, call: &Call) {
-        let is_custom = self.customs.contains(call.id.as_str());
+        let is_custom = self.custom_calls.contains(call.id.as_str());
         body.object(|body| {
             body.key("type").string(if is_custom { "custom_tool_call" } else { "function_call" });
             body.key("call_id").string(&call.id);
@@ -172,7 +173,7 @@ impl<'a> Items<'a> {
     }
 
     fn result(&self, body: &mut Encoder, output: &CallOutput, media: &[Part]) {
-        let is_custom = self.customs.contains(output.id.as_str());
+        let is_custom = self.custom_calls.contains(output.id.as_str());
         let media: Vec<&Part> = media.iter().filter(|part| is_spoken(part)).collect();
         body.object(|body| {
             body.key("type").string(if is_custom {

@@ -1,5 +1,7 @@
 //! The tools of a request, and the choice among them.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::DIALECT;
@@ -32,10 +34,14 @@ fn original(tool: &Tool) -> Option<Json<'_>> {
     Some(tool.declared.as_ref()?.from_dialect(DIALECT)?.view())
 }
 
-/// Whether the upstream knows the tool as a custom tool, whose input is plain text.
-pub(super) fn is_custom(conversation: &Conversation, name: &str) -> bool {
-    let is_it = |tool: &&Tool| tool.name == name && original(tool).is_some();
-    conversation.is_custom(name) && conversation.tools.iter().any(|tool| is_it(&tool))
+/// The names of the tools that the upstream knows as custom tools, whose input is plain text.
+pub(super) fn customs(conversation: &Conversation) -> HashSet<&str> {
+    if conversation.custom_tools.is_empty() {
+        return HashSet::new();
+    }
+    let tools = conversation.tools.iter();
+    let customs = tools.filter(|tool| conversation.is_custom(&tool.name) && original(tool).is_some());
+    customs.map(|tool| tool.name.as_str()).collect()
 }
 
 fn declaration(body: &mut Encoder, tool: &Tool) {
@@ -66,8 +72,9 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
 
 /// The choice; `written` is what only a client of this API can write, such as the choice of a server's tool.
 fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&Value>) {
+    let customs = customs(conversation);
     let reference = |body: &mut Encoder, name: &str| {
-        let kind = if is_custom(conversation, name) { "custom" } else { "function" };
+        let kind = if customs.contains(name) { "custom" } else { "function" };
         body.object(|body| {
             body.key("type").string(kind);
             body.key("name").string(name);
