@@ -52,7 +52,8 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
     }
     let chosen = match &conversation.tool_choice {
         ToolChoice::Named(name) => std::slice::from_ref(name),
-        _ => &[],
+        ToolChoice::Allowed { names, .. } => names,
+        ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => &[],
     };
     let lists = [&conversation.hosted_tools, &answering.left_out].into_iter().flatten();
     lists
@@ -114,6 +115,22 @@ mod tests {
         assert!(counted(&json!({"model": "m", "input": "x", "metadata": {"a": "b"}})).is_some());
         assert_eq!(counted(&json!({"model": "m", "input": "x", "metadata": members(100_000)})), None);
         assert_eq!(counted(&json!({"model": "m", "input": "x", "text": {"a": vec![0; 100_000]}})), None);
+    }
+
+    /// Chat Completions repeats no field, so the choice is counted as such.
+    #[test]
+    fn names_of_a_choice_are_counted() {
+        let tools = json!([{"type": "function", "function": {"name": "t"}}]);
+        let counted = |times: usize| {
+            let names: Vec<_> = (0..times).map(|_| tools[0].clone()).collect();
+            let choice = json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": names}});
+            let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": tools, "tool_choice": choice});
+            let decoded = ClientDialect::Chat.side().decode(body.to_string().as_bytes());
+            let conversation = decoded.expect("a request");
+            size(&conversation, &Answering::new(&conversation, Stamp::default()), LIMIT)
+        };
+        assert!(counted(10).is_some());
+        assert_eq!(counted(70_000), None);
     }
 
     #[test]
