@@ -6,10 +6,9 @@
 //! not an argument.
 
 use super::{
-    envelope::{CallRules, Piece},
     pattern::Fit,
     text::{head, tail},
-    walker::{Out, Step},
+    walk::{CallRules, Out, Piece, Step},
 };
 use crate::wire::json::escape_str;
 

@@ -2,10 +2,9 @@
 
 use super::{
     body::Fed,
-    envelope::{CallRules, Piece},
     literal::{Literal, Notation},
     string_fast_path::StringFastPath,
-    walker::{Out, Step, Walk},
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 
 /// Reads one call.

@@ -1,9 +1,8 @@
 //! [`Gate`]: passes the pieces of calls on, either at once or when the condition they wait for is met.
 
 use super::{
-    envelope::{CallRules, Piece},
     text::append,
-    walker::Out,
+    walk::{CallRules, Out, Piece},
 };
 use crate::{event::CallEnd, format::Voice};
 

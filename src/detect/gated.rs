@@ -1,11 +1,11 @@
 //! [`Gated`]: a container of calls being read, whose calls are sent through a [`Gate`].
 
 use super::{
-    envelope::CallRules,
     gate::{Gate, Waiting},
     string_fast_path::StringFastPath,
     text::tail,
-    walker::{Out, Parsed, Surroundings, Walk, Walker},
+    walk::{CallRules, Out, Surroundings, Walk},
+    walker::{Parsed, Walker},
 };
 
 /// How far a feed got.

@@ -7,12 +7,11 @@
 use super::{
     bare_text::BareText,
     body::JsonBody,
-    envelope::{CallRules, Piece},
     pattern::fit_any,
     string_fast_path::StringFastPath,
     tag::json,
     text::tail,
-    walker::{Out, Step, Walk},
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Header, HeaderEnd};
 

@@ -8,11 +8,33 @@
 
 use std::iter;
 
-use super::{
-    pattern::{Case, Fit, fit_cased},
-    search::Reads,
-};
+use super::pattern::{Case, Fit, fit_cased};
 use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
+
+/// Which parts of formats are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reads {
+    /// Calls.
+    pub(super) calls: bool,
+    /// Reasoning markers and, if calls are not read, channels and frames.
+    pub(super) reasoning: bool,
+}
+
+impl Reads {
+    #[cfg(test)]
+    pub(super) const ALL: Self = Self { calls: true, reasoning: true };
+
+    /// Whether this grammar is read.
+    pub(super) fn grammar(self, grammar: &Grammar) -> bool {
+        match grammar {
+            Grammar::Reasoning(_) => self.reasoning,
+            // A format without an opener only has call messages.
+            Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
+            Grammar::Frame(_) => self.calls || self.reasoning,
+            _ => self.calls,
+        }
+    }
+}
 
 /// What begins at an opener.
 #[derive(Debug, Clone, Copy)]

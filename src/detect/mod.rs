@@ -48,6 +48,7 @@ mod tagged_tests;
 mod thinking;
 mod trimmed;
 mod typed;
+mod walk;
 mod walker;
 
 use std::borrow::Cow;
@@ -63,10 +64,10 @@ use self::{
     gate::{Gate, Wait},
     gated::Gated,
     joined::Joined,
-    markers::Markers,
+    markers::{Markers, Reads},
     prose::Prose,
     reading::{Reading, Rivals},
-    search::{Reads, Search},
+    search::Search,
     string_fast_path::StringFastPath,
     text::{head, tail},
     thinking::{Thinking, ThinkingProgress},

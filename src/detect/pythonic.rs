@@ -6,10 +6,9 @@
 
 use super::{
     body::Fed,
-    envelope::{CallRules, Piece},
     literal::{Literal, Notation, quote_into},
     string_fast_path::StringFastPath,
-    walker::{Out, Step, Walk},
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::Python;
 

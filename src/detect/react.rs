@@ -12,12 +12,11 @@
 
 use super::{
     body::JsonBody,
-    envelope::{CallRules, Piece},
     literal::quote_into,
     string_fast_path::StringFastPath,
     tag::json,
     text::tail,
-    walker::{Out, Step, Walk},
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::wire::json::escape_str;
 

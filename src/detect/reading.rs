@@ -1,12 +1,11 @@
 //! [`Reading`]: a stretch of text read as calls of one format, until it is certain whether it is that.
 
 use super::{
-    envelope::{CallRules, Piece},
     gate::Waiting,
     gated::{Gated, Passed},
     prose::Prose,
     string_fast_path::StringFastPath,
-    walker::Out,
+    walk::{CallRules, Out, Piece},
 };
 use crate::{
     event::{CallEnd, CallStart, Event, Runner, Sink, Source},

@@ -4,7 +4,12 @@
 use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
 
-use super::{behind::Framing, envelope::CallRules, markers::Markers, reading::Reading};
+use super::{
+    behind::Framing,
+    markers::{Markers, Reads},
+    reading::Reading,
+    walk::CallRules,
+};
 use crate::{
     format::{self, Calls, Channels, Format, Grammar, KnownFormats, Place, Python},
     rules::{ArgumentDelivery, Detect, Rules, UnknownCalls},
@@ -75,31 +80,6 @@ pub(super) struct SearchPlan {
     /// Of the channels of formats that are not named, only reasoning is read. Their other messages stay text, which may
     /// contain calls of the named formats.
     only_reasoning: bool,
-}
-
-/// Which parts of formats are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reads {
-    /// Calls.
-    pub(super) calls: bool,
-    /// Reasoning markers and, if calls are not read, channels and frames.
-    pub(super) reasoning: bool,
-}
-
-impl Reads {
-    #[cfg(test)]
-    pub(super) const ALL: Self = Self { calls: true, reasoning: true };
-
-    /// Whether this grammar is read.
-    pub(super) fn grammar(self, grammar: &Grammar) -> bool {
-        match grammar {
-            Grammar::Reasoning(_) => self.reasoning,
-            // A format without an opener only has call messages.
-            Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
-            Grammar::Frame(_) => self.calls || self.reasoning,
-            _ => self.calls,
-        }
-    }
 }
 
 impl SearchPlan {

@@ -6,13 +6,13 @@
 //! text after that call is.
 
 use super::{
-    envelope::CallRules,
     gate::Wait,
     pattern::{Fit, fit},
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
     text::head,
-    walker::{Out, Step, Walk, body, step},
+    walk::{CallRules, Out, Step, Walk, step},
+    walker::body,
 };
 use crate::format::Calls;
 

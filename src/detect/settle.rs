@@ -8,7 +8,7 @@ use super::{
     reading::{Outlet, Reading, Rivals},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,
-    walker::Surroundings,
+    walk::Surroundings,
 };
 use crate::event::Sink;
 

@@ -2,11 +2,10 @@
 
 use super::{
     body::{Fed, JsonBody},
-    envelope::Piece,
     pattern::{Fit, fit},
     text::{head, slice, tail},
     typed::TypedValue,
-    walker::{Out, Step},
+    walk::{Out, Piece, Step},
 };
 use crate::format::Key;
 use crate::tools::Types;

@@ -7,9 +7,8 @@
 
 use super::{
     body::{Fed, JsonBody, is_number},
-    envelope::{CallRules, Piece},
     text::{is_blank, tail},
-    walker::Out,
+    walk::{CallRules, Out, Piece},
 };
 use crate::{tools::Types, wire::json::escape_str};
 

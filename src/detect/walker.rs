@@ -1,73 +1,26 @@
-//! [`Walk`]: the trait of everything that reads a call; [`Walker`]: the driver for all of them.
+//! [`Walker`]: the driver of every [`Walk`], and the choice of the walk for a format.
 //!
-//! A walk decides on the text alone. Each step takes as much as is certain and leaves the rest, which it sees
-//! again together with the text after it. The driver holds that rest and joins it with the next piece, so a
-//! walk never knows where a piece ends. The output therefore does not depend on the cuts: a test below checks
-//! it for a toy walk, and the laws check it for all formats.
+//! The driver holds the text that a step leaves and joins it with the next piece. The output therefore does not
+//! depend on the cuts: a test below checks it for a toy walk, and the laws check it for all formats.
 //!
 //! The driver also tracks whether a call is open, since it sees each start, and only the driver ends calls:
 //! complete where a step says so, or as the walk decides where the text stops.
 
-use std::fmt::Debug;
-
 use super::{
     dsl::DslWalk,
     elements::ElementsWalk,
-    envelope::{CallRules, Piece},
-    fence::Fence,
     header::HeaderWalk,
     params::ParamsWalk,
     pythonic::PythonWalk,
     react::ReactWalk,
     string_fast_path::StringFastPath,
-    text::{append, boundary_from, head, tail},
+    text::{append, tail},
+    walk::{CallRules, Out, Piece, Step, Surroundings, Walk, step},
 };
 use crate::{
     event::CallEnd,
     format::{CallBody, Calls},
-    wire::json::Scanner,
 };
-
-/// Receives the pieces of calls.
-pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
-
-/// The result of one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// This many bytes have been read; 0 if only the state changed.
-    Took(usize),
-    /// The meaning of the text depends on what follows. The step is repeated with more text.
-    Hold,
-    /// This many bytes have been read. If a call was open, it is complete. Everything read is certain, unless
-    /// the calls of this container wait for each other.
-    Whole(usize),
-    /// As `Whole`, but certain in any case.
-    Certain(usize),
-    /// The walk ends after this many bytes. If a call was open, it is complete.
-    End(usize),
-    /// As `End`, and the model invented the rest of the message.
-    EndMessage(usize),
-    /// As `Certain`, but an open call is cut off: it cannot become complete.
-    Cut(usize),
-    /// This many bytes have been read. What follows them cannot continue the walk.
-    Stop(usize),
-}
-
-impl Step {
-    /// The same step, with `length` applied to the number of bytes.
-    pub(super) fn map(self, length: impl Fn(usize) -> usize) -> Self {
-        match self {
-            Self::Took(len) => Self::Took(length(len)),
-            Self::Hold => Self::Hold,
-            Self::Whole(len) => Self::Whole(length(len)),
-            Self::Certain(len) => Self::Certain(length(len)),
-            Self::End(len) => Self::End(length(len)),
-            Self::EndMessage(len) => Self::EndMessage(length(len)),
-            Self::Cut(len) => Self::Cut(length(len)),
-            Self::Stop(len) => Self::Stop(length(len)),
-        }
-    }
-}
 
 /// Why [`Walker::feed`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,77 +41,6 @@ pub(super) enum Parsed {
     Stop,
 }
 
-/// Reads one call, or a value that holds several.
-pub(super) trait Walk: Debug + Send {
-    /// Reads on from the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start` when
-    /// the call is certain, then `Arguments` as they arrive. The driver adds `End`.
-    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
-
-    /// The maximum number of bytes that may be held. A step sees at most one byte more, so that it decides
-    /// the same whether it waits or not.
-    fn bound(&self) -> usize {
-        usize::MAX
-    }
-
-    /// The text stops inside an open call, after `held`, which no step has taken. `stopped`: the model
-    /// finished. Writes what is provably missing, and returns whether the call is complete with that.
-    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
-
-    /// The argument string that the walk is in, if all of its text is sent as it arrives.
-    fn string(&self) -> Option<StringFastPath> {
-        None
-    }
-
-    /// Bytes that the walk holds in addition to the source.
-    fn kept(&self) -> usize {
-        0
-    }
-
-    /// Whether the last text read belongs to a call that has started.
-    fn is_in_call(&self) -> bool {
-        false
-    }
-
-    /// Whether a call that has not started would start if the text stopped here.
-    fn starts_at_end(&self) -> bool {
-        false
-    }
-
-    /// Whether the open call ends where the text does, so that nothing is missing there.
-    fn ends_with_text(&self) -> bool {
-        false
-    }
-
-    /// The last step stopped before `rest`; `open`: inside a call. Returns whether the walk continues in
-    /// another state.
-    fn recover(&mut self, _open: bool, _rest: &str) -> bool {
-        false
-    }
-
-    /// The text stops outside any call, after `held`. Returns whether everything read since the last certain
-    /// point has a meaning, so that none of it is text.
-    fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
-        false
-    }
-
-    /// The context of the text after the point where the walk stopped. `cut`: in the middle of a call.
-    fn surroundings(&mut self, cut: bool) -> Surroundings {
-        if cut { Surroundings::Behind } else { Surroundings::Prose }
-    }
-}
-
-/// The context of the text after a failed container.
-#[derive(Debug)]
-pub(super) enum Surroundings {
-    Prose,
-    /// Prose right after a container of calls.
-    Behind,
-    /// A fence that is not searched.
-    Fence(Fence),
-    /// A JSON value that is not a call.
-    Json(Scanner),
-}
-
 /// The walk for one call of `calls`, starting after `open`, which is given as it was written.
 pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Box<dyn Walk> {
     match &calls.body {
@@ -168,17 +50,6 @@ pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> 
         CallBody::React => Box::new(ReactWalk::new(rules)),
         CallBody::Params(params) => Box::new(ParamsWalk::new(calls, params, rules)),
         CallBody::Elements(elements) => Box::new(ElementsWalk::new(calls, elements, open, rules)),
-    }
-}
-
-/// A step of `walk` that sees at most one byte more than the walk may hold, and stops if that does not decide
-/// it.
-pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
-    let bound = walk.bound();
-    let seen = bounded(text, bound);
-    match walk.step(seen, rules, out) {
-        Step::Hold if seen.len() > bound => Step::Stop(0),
-        step => step,
     }
 }
 
@@ -311,17 +182,12 @@ impl Walker {
     }
 }
 
-/// `text`, cut to just over `most` bytes.
-pub(super) fn bounded(text: &str, most: usize) -> &str {
-    if text.len() <= most { text } else { head(text, boundary_from(text, most.saturating_add(1))) }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tools::DeclaredTools;
+    use crate::{detect::text::head, tools::DeclaredTools};
 
     /// Calls of the form `name((text)`, possibly several in a row: `);` ends one, `).` the last, `))` is a
     /// bracket in the text.

@@ -3,10 +3,10 @@
 use super::{Mark, Phase, mark, may_begin, named::NamedJson};
 use crate::{
     detect::{
-        envelope::{CallRules, Envelope, Piece},
+        envelope::Envelope,
         params::ParamsWalk,
         text::{head, tail},
-        walker::{Out, Step, Walk, bounded, step},
+        walk::{CallRules, Out, Piece, Step, Walk, bounded, step},
     },
     format::{CallBody, Channels, Route, Voice},
     wire::json::escape_str,

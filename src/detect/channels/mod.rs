@@ -15,11 +15,10 @@ mod named;
 
 use self::header::{Header, Opens};
 use super::{
-    envelope::{CallRules, Piece},
     string_fast_path::StringFastPath,
     text::{head, tail},
     trimmed::Trimmed,
-    walker::{Out, Step, Surroundings, Walk, step},
+    walk::{CallRules, Out, Piece, Step, Surroundings, Walk, step},
 };
 use crate::{
     format::{Channels, Place, Voice},

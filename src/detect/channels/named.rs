@@ -4,9 +4,8 @@ use super::{Mark, mark, may_mend};
 use crate::{
     detect::{
         body::{Fed, JsonBody},
-        envelope::{CallRules, Piece},
         string_fast_path::StringFastPath,
-        walker::{Out, Step, Walk},
+        walk::{CallRules, Out, Piece, Step, Walk},
     },
     format::Channels,
 };

@@ -2,12 +2,11 @@
 
 use super::{At, ElementsWalk, Level};
 use crate::detect::{
-    envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
     text::{head, tail},
     typed::TypedValue,
-    walker::{Out, Step},
+    walk::{CallRules, Out, Piece, Step},
 };
 use crate::tools::{DeclaredTools, Types};
 

@@ -11,13 +11,12 @@ mod name;
 use super::{
     bare_text::BareText,
     body::JsonBody,
-    envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
     tag::{Verdict, json},
     text::{head, tail},
     typed::{Mend, TypedValue},
-    walker::{Out, Step, Walk},
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Calls, Elements, ElementsName};
 use crate::tools::{DeclaredTools, Types};

@@ -3,11 +3,10 @@
 use super::{At, ElementsWalk};
 use crate::{
     detect::{
-        envelope::CallRules,
         pattern::{Fit, fit},
         tag::{attribute, tag_text},
         text::{head, tail},
-        walker::Step,
+        walk::{CallRules, Step},
     },
     format::ElementsName,
 };

@@ -1,11 +1,11 @@
 //! The arguments of a JSON call: written as a value, or packed into a string.
 
-use super::{Arguments, At, CallRules, Envelope, Flat, Piece};
+use super::{Arguments, At, Envelope, Flat};
 use crate::detect::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
     text::{head, slice, tail},
-    walker::Out,
+    walk::{CallRules, Out, Piece},
 };
 
 impl Envelope {

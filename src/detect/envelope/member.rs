@@ -1,8 +1,12 @@
 //! The keys of an object that may be a call, and the values that are not arguments: names, ids, types.
 
-use super::{Arguments, At, BARE, Call, CallRules, Envelope, KEYS, Key, Level, TYPES};
+use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, TYPES};
 use crate::{
-    detect::{body::JsonBody, text::head, walker::Out},
+    detect::{
+        body::JsonBody,
+        text::head,
+        walk::{CallRules, Out},
+    },
     wire::json::Json,
 };
 

@@ -10,13 +10,12 @@ mod value;
 use super::{
     bare_text::BareText,
     body::JsonBody,
-    envelope::{CallRules, Piece},
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
     tag::{Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
     text::{head, tail},
     typed::{Mend, TypedValue},
-    walker::{Out, Step, Walk},
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Calls, Key, Params, ParamsName};
 use crate::tools::DeclaredTools;

@@ -7,7 +7,7 @@ use crate::{
         tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
         text::{slice, tail},
         typed::Quotes,
-        walker::{Out, Step, bounded},
+        walk::{Out, Step, bounded},
     },
     format::Key,
     tools::DeclaredTools,

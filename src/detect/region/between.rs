@@ -4,7 +4,7 @@ use std::iter;
 
 use super::{Between, Phase, Region, RegionKind};
 use crate::{
-    detect::{envelope::CallRules, fence::Fence, pythonic::PythonWalk},
+    detect::{fence::Fence, pythonic::PythonWalk, walk::CallRules},
     format::TagKind,
 };
 

@@ -8,13 +8,13 @@ mod entities;
 
 use self::entities::{Entities, Part};
 use super::{
-    envelope::{CallRules, Envelope},
+    envelope::Envelope,
     fence::Fence,
     gate::Wait,
     pythonic::PythonWalk,
     string_fast_path::StringFastPath,
     text::{head, slice, tail},
-    walker::{Out, Step, Surroundings, Walk},
+    walk::{CallRules, Out, Step, Surroundings, Walk},
 };
 use crate::{
     format::{Tag, TagKind},

@@ -1,0 +1,220 @@
+//! [`Walk`]: the trait of everything that reads a call, with what it gets and gives.
+//!
+//! A walk decides on the text alone. Each step takes as much as is certain and leaves the rest, which it sees
+//! again together with the text after it, so a walk never knows where a piece ends.
+
+use std::fmt::Debug;
+
+use super::{
+    fence::Fence,
+    string_fast_path::StringFastPath,
+    text::{boundary_from, head, tail},
+};
+use crate::{event::CallEnd, format::Voice, tools::DeclaredTools, wire::json::Scanner};
+
+/// A piece of a container of calls, in the order in which it becomes certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// The text before it is framing.
+    Framed,
+    /// A piece of text, or of reasoning, between calls.
+    Said(Voice, &'a str),
+    /// A call begins. The id is empty if none was written.
+    Start { name: &'a str, id: &'a str },
+    /// A piece of its arguments.
+    Arguments(&'a str),
+    /// Its arguments have ended.
+    End(CallEnd),
+}
+
+/// Rules that apply to all calls of one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallRules<'a> {
+    pub(super) tools: &'a DeclaredTools,
+    /// The format has its own marker: reading is lenient, and a name is enough to begin a call.
+    pub(super) marked: bool,
+    /// In a marked format, names need not be declared.
+    pub(super) any_name: bool,
+    /// Names by which the format calls no tool.
+    pub(super) no_tool: &'a [&'a str],
+    pub(super) repair: bool,
+    /// Calls wait until they have been read completely, so they can be refused up to their end.
+    pub(super) whole: bool,
+    pub(super) max_depth: usize,
+    pub(super) max_name: usize,
+    pub(super) max_markup: usize,
+    pub(super) max_hold: usize,
+}
+
+impl CallRules<'_> {
+    /// Rules of a format with its own marker, with small limits.
+    #[cfg(test)]
+    pub(super) fn lenient(tools: &DeclaredTools) -> CallRules<'_> {
+        CallRules {
+            tools,
+            marked: true,
+            any_name: true,
+            no_tool: &[],
+            repair: true,
+            whole: false,
+            max_depth: 16,
+            max_name: 256,
+            max_markup: 1024,
+            max_hold: 100,
+        }
+    }
+
+    /// The name of the tool that `written` calls, if calls to it are allowed.
+    pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
+        let nothing = || self.no_tool.contains(&written).then_some(written);
+        self.tools.resolve(written).or_else(nothing).or_else(undeclared)
+    }
+
+    /// As [`CallRules::name`], but for an undeclared name with dots, a declared name after one of the dots is
+    /// accepted. The longest one wins.
+    pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
+        let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
+        let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
+        declared.or_else(|| self.name(written))
+    }
+
+    /// Has the form of a name: letters, digits or `_-.:/`.
+    fn is_legal_name(&self, name: &str) -> bool {
+        (1..=self.max_name).contains(&name.len())
+            && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
+    }
+
+    pub(super) fn may_become_name(&self, start: &str) -> bool {
+        let nothing = || self.no_tool.iter().any(|name| name.starts_with(start));
+        (self.marked && self.any_name) || self.tools.may_become(start) || nothing()
+    }
+}
+
+/// Receives the pieces of calls.
+pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
+
+/// The result of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// This many bytes have been read; 0 if only the state changed.
+    Took(usize),
+    /// The meaning of the text depends on what follows. The step is repeated with more text.
+    Hold,
+    /// This many bytes have been read. If a call was open, it is complete. Everything read is certain, unless
+    /// the calls of this container wait for each other.
+    Whole(usize),
+    /// As `Whole`, but certain in any case.
+    Certain(usize),
+    /// The walk ends after this many bytes. If a call was open, it is complete.
+    End(usize),
+    /// As `End`, and the model invented the rest of the message.
+    EndMessage(usize),
+    /// As `Certain`, but an open call is cut off: it cannot become complete.
+    Cut(usize),
+    /// This many bytes have been read. What follows them cannot continue the walk.
+    Stop(usize),
+}
+
+impl Step {
+    /// The same step, with `length` applied to the number of bytes.
+    pub(super) fn map(self, length: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Took(len) => Self::Took(length(len)),
+            Self::Hold => Self::Hold,
+            Self::Whole(len) => Self::Whole(length(len)),
+            Self::Certain(len) => Self::Certain(length(len)),
+            Self::End(len) => Self::End(length(len)),
+            Self::EndMessage(len) => Self::EndMessage(length(len)),
+            Self::Cut(len) => Self::Cut(length(len)),
+            Self::Stop(len) => Self::Stop(length(len)),
+        }
+    }
+}
+
+/// Reads one call, or a value that holds several.
+pub(super) trait Walk: Debug + Send {
+    /// Reads on from the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start` when
+    /// the call is certain, then `Arguments` as they arrive. The driver adds `End`.
+    fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
+
+    /// The maximum number of bytes that may be held. A step sees at most one byte more, so that it decides
+    /// the same whether it waits or not.
+    fn bound(&self) -> usize {
+        usize::MAX
+    }
+
+    /// The text stops inside an open call, after `held`, which no step has taken. `stopped`: the model
+    /// finished. Writes what is provably missing, and returns whether the call is complete with that.
+    fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
+
+    /// The argument string that the walk is in, if all of its text is sent as it arrives.
+    fn string(&self) -> Option<StringFastPath> {
+        None
+    }
+
+    /// Bytes that the walk holds in addition to the source.
+    fn kept(&self) -> usize {
+        0
+    }
+
+    /// Whether the last text read belongs to a call that has started.
+    fn is_in_call(&self) -> bool {
+        false
+    }
+
+    /// Whether a call that has not started would start if the text stopped here.
+    fn starts_at_end(&self) -> bool {
+        false
+    }
+
+    /// Whether the open call ends where the text does, so that nothing is missing there.
+    fn ends_with_text(&self) -> bool {
+        false
+    }
+
+    /// The last step stopped before `rest`; `open`: inside a call. Returns whether the walk continues in
+    /// another state.
+    fn recover(&mut self, _open: bool, _rest: &str) -> bool {
+        false
+    }
+
+    /// The text stops outside any call, after `held`. Returns whether everything read since the last certain
+    /// point has a meaning, so that none of it is text.
+    fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
+        false
+    }
+
+    /// The context of the text after the point where the walk stopped. `cut`: in the middle of a call.
+    fn surroundings(&mut self, cut: bool) -> Surroundings {
+        if cut { Surroundings::Behind } else { Surroundings::Prose }
+    }
+}
+
+/// The context of the text after a failed container.
+#[derive(Debug)]
+pub(super) enum Surroundings {
+    Prose,
+    /// Prose right after a container of calls.
+    Behind,
+    /// A fence that is not searched.
+    Fence(Fence),
+    /// A JSON value that is not a call.
+    Json(Scanner),
+}
+
+/// A step of `walk` that sees at most one byte more than the walk may hold, and stops if that does not decide
+/// it.
+pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
+    let bound = walk.bound();
+    let seen = bounded(text, bound);
+    match walk.step(seen, rules, out) {
+        Step::Hold if seen.len() > bound => Step::Stop(0),
+        step => step,
+    }
+}
+
+/// `text`, cut to just over `most` bytes.
+pub(super) fn bounded(text: &str, most: usize) -> &str {
+    if text.len() <= most { text } else { head(text, boundary_from(text, most.saturating_add(1))) }
+}
