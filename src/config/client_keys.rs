@@ -12,9 +12,8 @@ use toml::{Value, de::DeValue, value::Datetime};
 use super::{
     calendar,
     keys::{Keys, Reading, string, strings, table_of},
-    read::entries,
-    show::masked,
-    table::{Cell, Table},
+    mask::masked,
+    table::{Cell, Table, entries},
     value::{count, list, secret, text},
 };
 use crate::{format::glob_matches, settings::Key, store::Owner};

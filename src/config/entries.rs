@@ -7,9 +7,10 @@ use toml::{Table as TomlTable, Value, de::DeTable};
 use super::{
     Config, Environment, Model, Problem, Problems,
     problem::Severity,
-    read::{self, Declared},
+    read,
     source::Source,
     table::{Context, Table},
+    upstream::Declared,
 };
 
 impl Config {

@@ -8,10 +8,9 @@ use toml::Value;
 use super::{
     ClientKey, Model,
     keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
+    mask::masked,
     proxies,
-    read::entries,
-    show::masked,
-    table::{Cell, Table},
+    table::{Cell, Table, entries},
     value::{choice, count, count_in, duration, list, secret, size, text},
 };
 use crate::{

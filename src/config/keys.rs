@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 use toml::Value;
 
 use super::{
-    show::masked,
+    mask::masked,
     table::{Cell, Table},
     value::{
         base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, path, secret,

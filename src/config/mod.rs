@@ -26,6 +26,7 @@ mod key_file;
 mod keys;
 #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "keys are made by the command line"))]
 mod made_key;
+mod mask;
 mod model;
 pub(crate) mod model_rules;
 mod origins;

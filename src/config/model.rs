@@ -10,8 +10,8 @@ use super::{
     format::LISTED_BY,
     keys::{Keys, Reading, string, table_of},
     model_rules,
-    read::Declared,
     table::{Cell, Table},
+    upstream::Declared,
     value::{count_or_off, listed_choice, referred, text},
 };
 use crate::{

@@ -10,7 +10,11 @@ use toml::{
     de::{DeArray, DeTable, DeValue},
 };
 
-use super::{WILDCARD, problem::Findings, source::Source};
+use super::{
+    WILDCARD,
+    problem::Findings,
+    source::{Flag, Source},
+};
 
 /// Values from the command line and the environment. Empty and `None`: not given, so the file or the default
 /// decides.
@@ -40,50 +44,6 @@ pub struct Overrides {
     pub detect: Option<String>,
     /// Replaces `server_calls` of every model.
     pub server_calls: Option<String>,
-}
-
-/// A flag that overrides something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flag {
-    Listen,
-    ClientKey,
-    Upstream,
-    Dialect,
-    ApiKey,
-    Tools,
-    ChatTemplate,
-    Detect,
-    ServerCalls,
-}
-
-impl Flag {
-    /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 9] = [
-        Self::Listen,
-        Self::ClientKey,
-        Self::Upstream,
-        Self::Dialect,
-        Self::ApiKey,
-        Self::Tools,
-        Self::ChatTemplate,
-        Self::Detect,
-        Self::ServerCalls,
-    ];
-
-    /// The flag as it is typed, and its environment variable.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Listen => "--listen (TOOLWIRE_LISTEN)",
-            Self::ClientKey => "--client-key (TOOLWIRE_CLIENT_KEY)",
-            Self::Upstream => "--upstream (TOOLWIRE_UPSTREAM)",
-            Self::Dialect => "--dialect (TOOLWIRE_DIALECT)",
-            Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
-            Self::Tools => "--tools (TOOLWIRE_TOOLS)",
-            Self::ChatTemplate => "--chat-template (TOOLWIRE_CHAT_TEMPLATE)",
-            Self::Detect => "--detect (TOOLWIRE_DETECT)",
-            Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
-        }
-    }
 }
 
 /// The name of the one upstream that flags describe.

@@ -5,7 +5,7 @@ use toml::Value;
 
 use super::{
     keys::string,
-    show::masked,
+    mask::masked,
     table::{Cell, Table},
     value::{Origin, referred},
 };

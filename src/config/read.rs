@@ -11,15 +11,15 @@ use toml::{
 };
 
 use super::{
-    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, UncheckedBudgets, Upstream,
-    admin,
+    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, UncheckedBudgets, admin,
     alternatives::{self, Router},
     client_keys, execution, format,
     keys::{Keys, Reading, size_value, string},
+    mask::masked,
     model, model_rules, origins, passthrough,
-    show::masked,
-    table::{Cell, Context, Table},
-    telemetry, tls, upstream,
+    table::{Cell, Context, Table, entries},
+    telemetry, tls,
+    upstream::{self, Declared},
     value::{Origin, list, one_or_more, referred, secret, size, text},
 };
 use crate::{
@@ -404,15 +404,6 @@ fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
-/// An upstream's entry, which may be incomplete.
-pub(super) struct Declared<'a> {
-    /// Its name, if it has one.
-    pub(super) name: Option<String>,
-    /// `None` if something in it is wrong.
-    pub(super) upstream: Option<Arc<Upstream>>,
-    pub(super) cell: Cell<'a>,
-}
-
 fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'a>> {
     let cells = entries(table, "upstreams");
     if cells.is_empty() {
@@ -508,23 +499,6 @@ fn check_describer(cell: Cell<'_>, names: &HashSet<String>) {
     if !names.contains(name.as_ref()) && !names.contains(model::WILDCARD) {
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         cell.wrong::<()>(format!("no model `{name}`; {}", suggest(name, &names, None)));
-    }
-}
-
-/// The tables of `[[key]]`; empty if it is absent or not an array.
-pub(super) fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
-    let Some(cell) = table.cell(key) else { return Vec::new() };
-    match cell.value {
-        DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
-        // A table instead of an array: read it, so that the mistakes in it are reported too.
-        DeValue::Table(_) => {
-            cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
-            vec![cell]
-        }
-        _ => {
-            cell.expected::<()>(&format!("tables `[[{key}]]`"));
-            Vec::new()
-        }
     }
 }
 

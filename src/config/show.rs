@@ -1,55 +1,14 @@
 //! The resolved configuration as TOML: every key with its value, secrets masked.
 
-use std::{hash::BuildHasher, hash::RandomState, sync::LazyLock};
-
 use toml::{Table, Value};
 
 use super::{
     Config, admin, alternatives, execution,
     keys::table_of,
+    mask::hide,
     read::{self, Root},
     telemetry, tls,
 };
-
-/// Shown in place of a secret.
-pub(super) const MASK: &str = "********";
-
-/// The digits of its hash behind it.
-const HASH_DIGITS: usize = 16;
-
-/// What stands in tables for a secret: the mask, and a hash that differs in every process. It tells whether two configurations of
-/// this process have the same secret. [`Config::to_toml`] leaves the mask alone.
-pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
-    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    format!("{MASK}{:0HASH_DIGITS$x}", HASHER.hash_one(secret.as_ref()))
-}
-
-/// Stands between a value and a mark of what is behind it. No path contains it.
-const MARK: char = '\0';
-
-/// What stands in tables for a value that names `content`: the value as it is shown, and a hash as that of [`masked`], which
-/// [`Config::to_toml`] leaves away.
-pub(super) fn marked(shown: &str, content: impl AsRef<[u8]>) -> String {
-    format!("{shown}{MARK}{}", masked(content))
-}
-
-fn hide(value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            if let Some(end) = text.find(MARK) {
-                text.truncate(end);
-            }
-            // It may stand inside a URL.
-            if let Some((before, after)) = text.split_once(MASK) {
-                let rest = after.get(HASH_DIGITS..).unwrap_or_default();
-                *text = [before, MASK, rest].concat();
-            }
-        }
-        Value::Array(entries) => entries.iter_mut().for_each(hide),
-        Value::Table(table) => table.iter_mut().for_each(|(_, value)| hide(value)),
-        _ => {}
-    }
-}
 
 impl Config {
     /// The whole configuration as TOML, with defaults filled in and secrets masked. Loaded again, it resolves

@@ -7,10 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    overrides::Flag,
-    problem::{Place, Problem, Problems, Severity},
-};
+use super::problem::{Place, Problem, Problems, Severity};
 use crate::digest::Digest;
 
 /// A file's text with its name. Offsets after the text's end stand for flags, and those after them for saved settings, so that such
@@ -25,6 +22,50 @@ pub(super) struct Source {
     overlay: (PathBuf, Vec<String>),
     /// What was read from the file.
     content: Option<Digest>,
+}
+
+/// A flag that overrides something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flag {
+    Listen,
+    ClientKey,
+    Upstream,
+    Dialect,
+    ApiKey,
+    Tools,
+    ChatTemplate,
+    Detect,
+    ServerCalls,
+}
+
+impl Flag {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Listen,
+        Self::ClientKey,
+        Self::Upstream,
+        Self::Dialect,
+        Self::ApiKey,
+        Self::Tools,
+        Self::ChatTemplate,
+        Self::Detect,
+        Self::ServerCalls,
+    ];
+
+    /// The flag as it is typed, and its environment variable.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Listen => "--listen (TOOLWIRE_LISTEN)",
+            Self::ClientKey => "--client-key (TOOLWIRE_CLIENT_KEY)",
+            Self::Upstream => "--upstream (TOOLWIRE_UPSTREAM)",
+            Self::Dialect => "--dialect (TOOLWIRE_DIALECT)",
+            Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
+            Self::Tools => "--tools (TOOLWIRE_TOOLS)",
+            Self::ChatTemplate => "--chat-template (TOOLWIRE_CHAT_TEMPLATE)",
+            Self::Detect => "--detect (TOOLWIRE_DETECT)",
+            Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
+        }
+    }
 }
 
 /// Bytes of a configuration file.

@@ -14,10 +14,10 @@ use super::{
     alternatives, execution,
     facts::KeyFacts,
     keys::table_of,
+    mask::MASK,
     overlay::{LaidOver, below},
     problem::Place,
     read::{self, Root},
-    show::MASK,
     source::Source,
 };
 use crate::{digest::Digest, execute::ExecutionSettings};

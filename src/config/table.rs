@@ -157,6 +157,23 @@ impl<'a> Table<'a> {
     }
 }
 
+/// The tables of `[[key]]`; empty if it is absent or not an array.
+pub(super) fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
+    let Some(cell) = table.cell(key) else { return Vec::new() };
+    match cell.value {
+        DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
+        // A table instead of an array: read it, so that the mistakes in it are reported too.
+        DeValue::Table(_) => {
+            cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
+            vec![cell]
+        }
+        _ => {
+            cell.expected::<()>(&format!("tables `[[{key}]]`"));
+            Vec::new()
+        }
+    }
+}
+
 fn with_article(noun: &str) -> String {
     let article = if noun.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("{article} {noun}")

@@ -11,7 +11,7 @@ use toml::Value;
 
 use super::{
     keys::{Keys, Reading, string, table_of},
-    show::MASK,
+    mask::MASK,
     table::{Cell, Table},
     value::{Origin, referred, text},
 };

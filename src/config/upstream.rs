@@ -12,9 +12,9 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{
     keys::{Keys, Reading, string, table_of},
+    mask::masked,
     model_rules,
     proxies::{self, HttpProxy},
-    show::masked,
     table::{Cell, Table},
     upstream_tls,
     value::{base_url, choice, referred, secret, text},
@@ -189,6 +189,15 @@ const OWN_HEADERS: [HeaderName; 6] = [
 
 /// An entry's name with its place, and the upstream as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
+
+/// An entry of `[[upstreams]]`, which may be incomplete.
+pub(super) struct Declared<'a> {
+    /// Its name, if it has one.
+    pub(super) name: Option<String>,
+    /// `None` if something in it is wrong.
+    pub(super) upstream: Option<Arc<Upstream>>,
+    pub(super) cell: Cell<'a>,
+}
 
 /// An entry of `[[upstreams]]` whose keys have not all been read.
 #[derive(Debug)]

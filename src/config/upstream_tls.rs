@@ -7,7 +7,7 @@ use tokio_rustls::rustls::RootCertStore;
 
 use super::{
     keys::{Keys, Reading, string, table_of},
-    show::{MASK, marked, masked},
+    mask::{MASK, marked, masked},
     table::{Cell, Table},
     tls,
 };
