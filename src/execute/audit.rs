@@ -260,7 +260,8 @@ mod tests {
     use super::*;
     use crate::execute::{
         ErrorCode,
-        permission::{Asked, By, Question, Settled},
+        question::{By, Question, Settled},
+        rules::Asked,
     };
 
     fn audit(secret: &str) -> Audit {

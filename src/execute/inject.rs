@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::{
+    asker::Asker,
     engines::narrowed,
     intent::{Intent, plain},
-    permission::{Asked, Permissions},
+    permission::Permissions,
     registry::{Hosted, Snapshot},
+    rules::Asked,
     settings::{Clash, Injection},
-    stage::Asker,
 };
 use crate::{
     conversation::{Conversation, Part, Role, ServerTool, Tool, ToolChoice, Turn},

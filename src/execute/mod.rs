@@ -13,6 +13,7 @@
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
 mod arguments;
+mod asker;
 mod cache;
 mod call;
 mod connect;
@@ -26,8 +27,10 @@ pub(crate) mod permission;
 mod process;
 mod progress;
 mod provider;
+mod question;
 mod rates;
 mod registry;
+mod rules;
 mod running;
 mod runtime;
 mod schema;
@@ -52,16 +55,19 @@ pub(crate) mod vision;
 pub use self::settings::ExecutionSettings;
 pub(crate) use self::{
     address::Domain,
+    asker::Asker,
     audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
     deferred::saved,
     intent::Intent,
-    permission::{Answer, AnswerError, NotKept, PermissionRule, Question, RememberedRule, Scope, key_mark},
+    permission::{NotKept, RememberedRule},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
     providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registered, Registrations, ShownRequest},
+    question::{Answer, AnswerError, Question, Scope},
     registry::Hosted,
+    rules::{Permission, PermissionRule, key_mark},
     runtime::Runtime,
-    settings::{CacheRule, Clash, Injection, Permission, ProviderEntry, ToolRules, Unattended, Visibility},
-    stage::{Asker, Execution, Started, Surroundings},
+    settings::{CacheRule, Clash, Injection, ProviderEntry, ToolRules, Unattended, Visibility},
+    stage::{Execution, Started, Surroundings},
     tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
     turn::{HostedTurn, Ran},
 };

@@ -14,9 +14,7 @@
 //! confirmation on. While the store is away, nobody knows whether a call was denied, so only a person can allow it.
 
 mod keeping;
-mod question;
 mod remembered;
-mod rules;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,17 +27,17 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{keeping::Kept, question::Open, remembered::Remembered};
+use self::{keeping::Kept, remembered::Remembered};
 pub(crate) use self::{
     keeping::{Keeping, NotKept},
-    question::{Answer, AnswerError, By, Question, Scope, Settled},
     remembered::RememberedRule,
-    rules::{Asked, PermissionRule, decide, glob, key_mark},
 };
 use super::{
     address::Domain,
     audit::{Audit, AuditEvent, Subject, unix_millis},
-    settings::{Permission, PermissionSettings, Unattended},
+    question::{Answer, AnswerError, By, Open, Question, Scope, Settled},
+    rules::{Asked, Permission, PermissionRule, decide},
+    settings::{PermissionSettings, Unattended},
     tool::{ErrorCode, ToolError},
 };
 

@@ -5,8 +5,10 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::rules::Asked;
-use crate::execute::audit::{Subject, unix_millis};
+use super::{
+    audit::{Subject, unix_millis},
+    rules::Asked,
+};
 
 /// What a person is asked: whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +43,7 @@ pub(crate) struct QuestionContext {
 }
 
 impl Question {
-    pub(in crate::execute) fn new(
+    pub(super) fn new(
         asked: &Asked<'_>,
         (label, params): (&str, &str),
         subject: Option<&Subject>,

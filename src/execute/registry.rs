@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{
     audit::{Audit, AuditEvent},
-    permission::glob,
     provider::{Provider, ProviderState},
+    rules::glob,
     schema,
     settings::{ExecutionSettings, ToolRules},
     tool::ToolSpec,

@@ -2,11 +2,19 @@
 
 use std::cmp::Reverse;
 
-use crate::{
-    execute::{address::Domain, settings::Permission},
-    store::Owner,
-    tools::normalized,
-};
+use super::address::Domain;
+use crate::{store::Owner, tools::normalized};
+
+/// Whether a tool may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Yes.
+    Allow,
+    /// A person is asked.
+    Ask,
+    /// No.
+    Deny,
+}
 
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use super::{
     address::Domain,
     files::ImageSettings,
     intent::Intent,
-    permission::{PermissionRule, glob},
+    rules::{Permission, PermissionRule, glob},
     tool::Rate,
 };
 use crate::{proxied::Proxies, rules::MixedTurns, tools::normalized};
@@ -322,15 +322,4 @@ pub(crate) enum Injection {
     Selective,
     /// Never.
     Off,
-}
-
-/// Whether a tool may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Permission {
-    /// Yes.
-    Allow,
-    /// A person is asked.
-    Ask,
-    /// No.
-    Deny,
 }

@@ -16,8 +16,9 @@ use tokio::{
 
 use super::{
     Registrations,
-    ask::{Ask, Payer},
-    audit::{Audit, ExchangeId},
+    ask::Ask,
+    asker::Asker,
+    audit::Audit,
     cache::Cache,
     deferred::Deferred,
     engines,
@@ -158,21 +159,6 @@ impl Surroundings {
             unchanged: HashSet::new(),
         }
     }
-}
-
-/// Who asks, for rules, limits and events.
-#[derive(Debug, Clone)]
-pub(crate) struct Asker {
-    /// Whose request it is.
-    pub(crate) owner: Owner,
-    /// How events name the client: the name of its key, or a short mark. `None`: it needed no key.
-    pub(crate) client: Option<Arc<str>>,
-    /// The client, if its tokens are counted.
-    pub(crate) payer: Option<Arc<dyn Payer>>,
-    /// The model that the client requested.
-    pub(crate) model: Arc<str>,
-    /// Which exchange it is.
-    pub(crate) exchange: ExchangeId,
 }
 
 impl Execution {

@@ -16,6 +16,7 @@ use tracing::Span;
 
 use super::{
     arguments,
+    asker::Asker,
     audit::{AuditEvent, CallRecord, Subject},
     call::HostedCall,
     deferred::Record,
@@ -24,7 +25,7 @@ use super::{
     registry::{Hosted, Snapshot},
     settings::{ExecutionSettings, Visibility},
     shrink::shrink,
-    stage::{Asker, Execution},
+    stage::Execution,
     tool::{ErrorCode, Output, ToolError},
 };
 use crate::{

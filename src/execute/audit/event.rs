@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::execute::{
     ErrorCode,
-    permission::{Question, Settled},
+    question::{Question, Settled},
 };
 use crate::untrusted::printable_json;
 

@@ -15,10 +15,9 @@ use tokio::{
 use super::{
     Permissions,
     remembered::{Remembered, Save},
-    rules::Asked,
 };
 use crate::{
-    execute::audit::unix_millis,
+    execute::{audit::unix_millis, rules::Asked},
     store::{Revision, SharedText, StoreError},
 };
 

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::Asked;
+use crate::execute::rules::Asked;
 use crate::private;
 
 /// Rules that are remembered. Beyond, those that were not used for the longest time are forgotten.

@@ -8,7 +8,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use http::{HeaderName, header};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Made, Options, gemini, openai, predict, wish::Wish};
 
@@ -83,22 +83,4 @@ pub(super) fn decoded(data: &str) -> Option<Vec<u8>> {
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
     );
     LENIENT.decode(data).ok()
-}
-
-/// `fields` with the configured ones, which replace them; objects are merged.
-pub(super) fn with_configured(mut fields: Value, configured: Option<&Value>) -> Value {
-    if let Some(Value::Object(configured)) = configured {
-        merge(&mut fields, configured);
-    }
-    fields
-}
-
-fn merge(into: &mut Value, from: &Map<String, Value>) {
-    let Value::Object(fields) = into else { return };
-    for (key, value) in from {
-        match (fields.get_mut(key), value) {
-            (Some(own @ Value::Object(_)), Value::Object(value)) => merge(own, value),
-            _ => _ = fields.insert(key.clone(), value.clone()),
-        }
-    }
 }

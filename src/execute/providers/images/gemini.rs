@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Image, Options, engine::with_configured, refusal, wish::Wish};
+use super::{Image, Options, fields::with_configured, refusal, wish::Wish};
 use crate::execute::ToolError;
 
 /// The path and the body of a request.

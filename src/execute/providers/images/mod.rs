@@ -5,6 +5,7 @@
 //! could be made, the call succeeds and says so. What a service says about a failure goes to the log at most as a code.
 
 mod engine;
+mod fields;
 mod gemini;
 mod openai;
 mod predict;

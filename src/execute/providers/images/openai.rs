@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Image, Made, Options, engine::with_configured, refusal, wish::Wish};
+use super::{Image, Made, Options, fields::with_configured, refusal, wish::Wish};
 
 /// The path and the body of a request. PNG is the default format; servers that do not know `output_format` refuse it.
 pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
