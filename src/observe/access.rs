@@ -28,6 +28,7 @@ use super::{
     figures::FinishedRequest,
     gen_ai,
     hop::{Attempt, HopEnd, HopName, HopRecord},
+    latencies::milliseconds,
     live::{LiveEntry, LiveStart},
     metrics::{Metrics, kind_name},
     untrusted::clip,
@@ -541,9 +542,4 @@ pub(crate) fn finish_name(finish: Finish) -> &'static str {
         Finish::Length => "length",
         Finish::Filter => "filter",
     }
-}
-
-/// Milliseconds with three decimals: the proxy's own share is far below one.
-pub(super) fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }

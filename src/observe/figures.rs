@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::{access::milliseconds, latencies::Latencies, metrics::OTHER};
+use super::{
+    latencies::{Latencies, milliseconds},
+    metrics::OTHER,
+};
 
 /// The longest window in minutes. As many are kept before it, for comparison.
 pub(crate) const MAX_WINDOW: u64 = 60;

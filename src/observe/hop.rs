@@ -15,8 +15,8 @@ use tracing::{
 
 use super::{
     Metrics,
-    access::milliseconds,
     gen_ai::{self, Measured},
+    latencies::milliseconds,
 };
 use crate::{
     config::Upstream,

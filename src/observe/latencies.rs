@@ -8,6 +8,11 @@ const STEPS: u32 = 8;
 /// [`STEPS`] as a power of two.
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
+/// Milliseconds with three decimals: the proxy's own share is far below one.
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
 /// How often times of about the same length occurred. Times above 71 minutes count as 71 minutes.
 ///
 /// Takes 8 bytes for each bucket that has a time, because [`Figures`](super::figures::Figures) keeps many of these for two hours.
