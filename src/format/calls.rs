@@ -1,20 +1,6 @@
 //! Types for formats whose calls have markers: sections, openers, and the form of a call's body.
 
-use super::{elements::Elements, params::Params};
-
-/// Where an opener counts. Ordered from the least to the most restrictive.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// Anywhere in the text.
-    #[default]
-    Anywhere,
-    /// At the beginning of a line, ignoring blanks.
-    LineStart,
-    /// The format has no opener: wherever a bracket may begin a list of calls.
-    Bracket,
-    /// At the beginning of the message, ignoring blanks and reasoning.
-    MessageStart,
-}
+use super::{elements::Elements, params::Params, place::Place};
 
 /// Calls with markers.
 #[derive(Debug)]

@@ -15,12 +15,13 @@ mod import;
 mod json;
 mod page;
 mod params;
+mod place;
 mod python;
 mod reasoning;
 mod table;
 mod teach;
 
-pub use calls::{CallBody, Calls, Header, HeaderEnd, Place, Python};
+pub use calls::{CallBody, Calls, Header, HeaderEnd, Python};
 pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
@@ -42,6 +43,7 @@ pub use params::{
     ANTHROPIC_LEGACY, DOTS, GLM45, GLM47, HY_V3, MIMO, MINICPM5, MINIMAX_M2, QWEN3_CODER, SEED_OSS, STEP3,
 };
 pub use params::{Key, Params, ParamsName};
+pub use place::Place;
 pub use python::{
     FUNCTION_GEMMA, GEMMA3_TOOL_CODE, GEMMA4, LFM2, OLMO3, PYTHON_TAG, PYTHONIC, REACT, SARASHINA,
 };
