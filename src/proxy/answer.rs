@@ -46,7 +46,7 @@ use super::{
     cors::Grant,
     deadlines::{Deadline, Deadlines, FILLER},
     drain::SignalFuture,
-    service::unix_time,
+    stamp::unix_time,
     turn,
 };
 

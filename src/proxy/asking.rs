@@ -19,7 +19,7 @@ use super::{
     count, exchange,
     learned::Learned,
     permits::Claimant,
-    service,
+    stamp::{seed, unix_time},
     upstream::{Admission, BodyRead, Client, Opened},
 };
 use crate::{
@@ -80,8 +80,8 @@ impl ConfiguredModels {
         let client = self.clients.get(&model.upstream.name).ok_or_else(|| {
             Failure::new(Kind::Internal, format!("there is no client for upstream `{}`", model.upstream.name))
         })?;
-        let now = service::unix_time();
-        let stamp = Stamp { seed: service::seed(), created: now };
+        let now = unix_time();
+        let stamp = Stamp { seed: seed(), created: now };
         let (options, means) = self.learned.about(model, &conversation, Owner::default());
         let options = match purpose {
             Purpose::Search => options.searching(&mut conversation),

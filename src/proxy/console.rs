@@ -3,19 +3,11 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::{
+    paths::CONSOLE,
     reply::{self, ReplyBody},
     routes,
 };
 use crate::{console, observe::Access};
-
-/// The path of the page without its slash: the redirect from it is relative, so that it holds behind any prefix.
-pub(super) const BARE: &str = "/console";
-
-/// What all paths begin with.
-pub(super) const BASE: &str = "/console/";
-
-/// The console's own API. It is not a part of the page.
-pub(super) const API: &str = "/console/api/";
 
 /// The page loads nothing from elsewhere, and nothing on it becomes code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
@@ -24,7 +16,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// The response for the URL's path `path` to a request with `headers`.
 pub(super) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Response<ReplyBody> {
-    let Some(rest) = path.strip_prefix(BASE) else {
+    let Some(rest) = path.strip_prefix(CONSOLE) else {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         let mut response = reply::plain(StatusCode::PERMANENT_REDIRECT, plain, "", access);
         response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("console/"));

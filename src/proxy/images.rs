@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tokio::task::spawn_blocking;
 
 use super::{
+    reply::DEFAULT_DIALECT,
     reply::{self, ReplyBody},
-    routes::DEFAULT_DIALECT,
     web_pages,
 };
 use crate::{

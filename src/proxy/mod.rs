@@ -39,20 +39,25 @@ mod limits;
 mod listen;
 mod models;
 mod passthrough;
+mod paths;
+mod percent;
 mod permits;
 mod playground;
 #[cfg(feature = "bench")]
 mod preview;
 mod programs;
 mod reload;
+mod reloads;
 mod reply;
 mod report;
 mod request;
 mod retry_after;
 mod routes;
+mod serve_error;
 mod server;
 mod servers;
 mod service;
+mod stamp;
 mod stored;
 pub mod tap;
 mod tries;
@@ -70,9 +75,10 @@ pub(crate) use limits::{Counts, CountsByModel};
 pub(crate) use preview::with_known_servers;
 #[cfg(feature = "bench")]
 pub(crate) use preview::{Preview, preview};
-pub use reload::{ReloadError, ReloadReason, Reloaded, Reloads};
-pub use server::{ServeError, Server};
+pub use reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
+pub use serve_error::ServeError;
+pub use server::Server;
 #[cfg(feature = "cli")]
-pub(crate) use service::unix_time;
+pub(crate) use stamp::unix_time;
 #[cfg(feature = "cli")]
 pub(crate) use upstream::{Managed, Status};

@@ -10,7 +10,7 @@ use super::{
     auth::Caller,
     catalogue::{Catalogue, Entry, id},
     routes::Route,
-    service::unix_time,
+    stamp::unix_time,
 };
 use crate::config::{Changes, Config, Model, calendar::rfc3339};
 

@@ -23,6 +23,9 @@ use super::{
     retry_after,
 };
 
+/// What clients speak at paths that belong to no dialect.
+pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
+
 /// Identifies a request in the logs; a client may send its own.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -99,6 +102,11 @@ pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) ->
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
     put_error_headers(response.headers_mut(), &failure);
     response
+}
+
+/// The failure of a request for a model that does not exist, at a path that belongs to no dialect.
+pub(super) fn unknown_model(name: &str) -> Failure {
+    DEFAULT_DIALECT.side().unknown_model(name)
 }
 
 /// The response to a request for a WebSocket. Clients go on over HTTP at once then, without trying again (RFC 9110, section 15.5.22).

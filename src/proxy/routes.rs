@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::{admin, console};
+use super::{paths, percent::percent_decoded, reply::DEFAULT_DIALECT};
 use crate::{
     config::Passthrough,
     dialect::ClientDialect,
@@ -59,9 +59,6 @@ const GEMINI_METHODS: [&str; 10] = [
 
 /// The end of the path of a stored response's input.
 const INPUT_ITEMS: &str = "/input_items";
-
-/// What clients speak at paths that belong to no dialect.
-pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 
 /// A path that toolwire serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,10 +131,10 @@ impl Route {
                 None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
             };
         }
-        if path.starts_with(admin::BASE) || path.starts_with(console::API) {
+        if path.starts_with(paths::ADMIN) || path.starts_with(paths::CONSOLE_API) {
             return Some(Self::Admin);
         }
-        if path == console::BARE || path.starts_with(console::BASE) {
+        if path == paths::CONSOLE_BARE || path.starts_with(paths::CONSOLE) {
             return Some(Self::Console);
         }
         if let Some(program) = below.and_then(ProgramPath::find) {
@@ -297,11 +294,6 @@ pub(super) fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }
 
-/// The failure of a request for a model that does not exist, at a path that belongs to no dialect.
-pub(super) fn unknown_model(name: &str) -> Failure {
-    DEFAULT_DIALECT.side().unknown_model(name)
-}
-
 /// The prefix of all paths of the API. Clients' base URLs end in it.
 const BASE: &str = "/v1";
 
@@ -355,25 +347,6 @@ const MODELS: &str = "/models";
 
 /// Bytes of a path that the message shows.
 const MAX_SHOWN: usize = 128;
-
-/// Decodes percent-encoding. `None`: the result is not UTF-8.
-pub(super) fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let escaped = tail.split_at_checked(2).filter(|_| first == b'%');
-        let decoded = escaped.and_then(|(digits, after)| Some((hex(digits)?, after)));
-        let (byte, after) = decoded.unwrap_or((first, tail));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn hex(digits: &[u8]) -> Option<u8> {
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u8::from_str_radix(digits, 16).ok()
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! [`Server`]: listens, serves on all of its threads, and shuts down gracefully.
 
 use std::{
-    fmt,
     future::pending,
     io,
     net::{SocketAddr, TcpListener},
@@ -22,72 +21,14 @@ use super::{
     admin::Bench,
     current::CurrentService,
     listen,
-    reload::{Reloader, Reloads, reloads},
+    reload::Reloader,
+    reloads::{Reloads, reloads},
+    serve_error::ServeError,
     service::Service,
     tap::Tap,
     worker::{AtEnd, Worker},
 };
 use crate::config::Config;
-
-/// Why a server cannot start.
-#[derive(Debug)]
-pub enum ServeError {
-    /// An address cannot be listened on.
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        error: io::Error,
-    },
-    /// A socket of another process cannot be used.
-    Inherited(io::Error),
-    /// Others than this machine can reach the address of an inherited socket, and clients need no key.
-    Open(SocketAddr),
-    /// A thread or its runtime cannot be created.
-    Thread(io::Error),
-    /// TLS cannot be spoken as the configuration says.
-    Tls(tokio_rustls::rustls::Error),
-    /// No request to an upstream can be written: its key contains characters that no header may have, or its address is too
-    /// long.
-    Upstream {
-        /// The upstream's name.
-        name: String,
-        /// Why not.
-        error: http::Error,
-    },
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
-            Self::Inherited(error) => write!(f, "an inherited socket cannot be used: {error}"),
-            Self::Open(address) => {
-                write!(
-                    f,
-                    "the inherited socket listens on {address}, which others can reach; that needs `api_keys`"
-                )
-            }
-            Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
-            Self::Tls(error) => write!(f, "TLS cannot be spoken: {error}"),
-            Self::Upstream { name, error } => write!(
-                f,
-                "no request to upstream `{name}` can be written, are its api_key and base_url right? {error}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Bind { error, .. } | Self::Inherited(error) | Self::Thread(error) => Some(error),
-            Self::Open(_) => None,
-            Self::Tls(error) => Some(error),
-            Self::Upstream { error, .. } => Some(error),
-        }
-    }
-}
 
 /// How long the collector may take to accept what is left when the server stops.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);

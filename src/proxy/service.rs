@@ -13,7 +13,6 @@ use std::{
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -50,10 +49,11 @@ use super::{
     limits::{Account, Allowance, Limited, Wish},
     models::{self, Models},
     passthrough::{self, PassedBody, Prepared},
-    reload::Reloads,
+    reloads::Reloads,
     reply::{self, ReplyBody},
     request as checks,
     routes::{self, Route},
+    stamp::{seed, unix_time},
     stored::{self, Part, Responses},
     tap::Tap,
     turn_states::TurnStates,
@@ -102,14 +102,19 @@ impl Refused {
     fn into_failure(self) -> Failure {
         match self {
             Self::Failure(failure) => failure,
-            Self::Limited(limited) => limited.into_failure(),
+            Self::Limited(limited) => limited.into_parts().0,
         }
     }
 
     fn response(self, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
         match self {
             Self::Failure(failure) => reply::error(failure, dialect, access),
-            Self::Limited(limited) => limited.response(dialect, access),
+            Self::Limited(limited) => {
+                let (failure, headers) = limited.into_parts();
+                let mut response = reply::error(failure, dialect, access);
+                response.headers_mut().extend(headers);
+                response
+            }
         }
     }
 }
@@ -387,7 +392,7 @@ impl Service {
         let dialect = match &route {
             _ if is_anthropic => ClientDialect::Messages,
             Some(route) => route.dialect(),
-            None => routes::DEFAULT_DIALECT,
+            None => reply::DEFAULT_DIALECT,
         };
         if let Err(failure) = checks::check(&head) {
             *rest = Rest::Unread;
@@ -583,7 +588,7 @@ impl Service {
         mut access: Access,
     ) -> Response<ReplyBody> {
         let fail = |failure: Failure, access| {
-            reply::error(failure.redacted(&*self.redactor), routes::DEFAULT_DIALECT, access)
+            reply::error(failure.redacted(&*self.redactor), reply::DEFAULT_DIALECT, access)
         };
         if !self.drain.is_serving() {
             return fail(drain::refusal(), access);
@@ -606,12 +611,12 @@ impl Service {
             access.asked(name, false);
         }
         let allowance = match caller.check_model(name) {
-            Ok(()) => admit(&caller, |_| passthrough::wish(&request), routes::DEFAULT_DIALECT).await,
+            Ok(()) => admit(&caller, |_| passthrough::wish(&request), reply::DEFAULT_DIALECT).await,
             Err(failure) => Err(failure.into()),
         };
         let allowance = match allowance {
             Ok(allowance) => allowance,
-            Err(refused) => return refused.response(routes::DEFAULT_DIALECT, access),
+            Err(refused) => return refused.response(reply::DEFAULT_DIALECT, access),
         };
         let upstream = &model.upstream;
         let client = match self.client(upstream) {
@@ -684,13 +689,4 @@ fn request_id(headers: &HeaderMap) -> String {
         .and_then(|value| value.to_str().ok())
         .filter(|id| !id.is_empty() && id.len() <= MAX_REQUEST_ID && id.bytes().all(sane))
         .map_or_else(|| Ids::new(seed(), 0).next("req_"), str::to_owned)
-}
-
-pub(crate) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Ids must differ, not be secret.
-pub(super) fn seed() -> u64 {
-    fastrand::u64(..)
 }

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::service::unix_time;
+use super::stamp::unix_time;
 use crate::{
     conversation::{Conversation, TurnState, WantsBack},
     execute::saved,

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{AdminError, Said, tar};
 use crate::proxy::{
     exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
-    routes::percent_decoded,
-    service::unix_time,
+    percent::percent_decoded,
+    stamp::unix_time,
 };
 
 /// Exchanges in one answer, unless the request says otherwise.

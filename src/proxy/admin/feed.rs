@@ -28,7 +28,7 @@ use super::{figures::PERIOD, sessions::random};
 use crate::{
     execute::{Audit, Record, Runtime, Subscription, audit::unix_millis},
     observe::Metrics,
-    proxy::{feed_body::FeedSource, service::unix_time},
+    proxy::{feed_body::FeedSource, stamp::unix_time},
 };
 
 /// Events that are kept.

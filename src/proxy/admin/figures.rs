@@ -16,7 +16,7 @@ use super::{AdminError, Said};
 use crate::{
     execute::audit::unix_millis,
     observe::{By, MAX_WINDOW, Metrics},
-    proxy::{feed_body::FeedSource, service::unix_time},
+    proxy::{feed_body::FeedSource, stamp::unix_time},
     untrusted::printable_json,
 };
 

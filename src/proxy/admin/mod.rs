@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::bench::BenchPlace;
 pub use self::bench::{Bench, BenchRun, BenchWish};
-pub(super) use self::{access::SessionMark, error::AdminError, path::BASE};
+pub(super) use self::{access::SessionMark, error::AdminError};
 use self::{
     access::{Access as Door, Visitor},
     feed::Feed,
@@ -48,9 +48,9 @@ use super::{
     exchange_log::ExchangeLog,
     feed_body::{FeedBody, FeedSource},
     playground::{Chat, Chats},
-    reload::{ReloadReason, Reloads},
+    reloads::{ReloadReason, Reloads},
     reply::{self, ReplyBody},
-    service::unix_time,
+    stamp::unix_time,
 };
 use crate::{
     config::Config,

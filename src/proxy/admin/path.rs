@@ -2,12 +2,12 @@
 
 use http::Method;
 
-use crate::proxy::{console, routes::percent_decoded};
+use crate::proxy::{
+    paths::{ADMIN, CONSOLE_API},
+    percent::percent_decoded,
+};
 
-/// What all paths begin with.
-pub(in crate::proxy) const BASE: &str = "/admin/";
-
-/// A path below [`BASE`].
+/// A path below [`ADMIN`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AdminPath {
     Session,
@@ -49,14 +49,14 @@ impl AdminPath {
     /// The path of a URL. `None`: there is no such path.
     pub(super) fn find(path: &str) -> Option<Self> {
         let name = |written: &str| percent_decoded(written).filter(|name| !name.is_empty());
-        if let Some(below) = path.strip_prefix(console::API) {
+        if let Some(below) = path.strip_prefix(CONSOLE_API) {
             return match below.split_once('/') {
                 None if below == "chat" => Some(Self::Chat),
                 Some(("chat", id)) => name(id).map(Self::OneChat),
                 _ => None,
             };
         }
-        let segments: Vec<_> = path.strip_prefix(BASE)?.split('/').collect();
+        let segments: Vec<_> = path.strip_prefix(ADMIN)?.split('/').collect();
         Some(match segments.as_slice() {
             ["session"] => Self::Session,
             ["events"] => Self::Events,

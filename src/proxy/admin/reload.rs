@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{AdminError, Said};
 use crate::{
     config::{Place, Problem},
-    proxy::reload::{ReloadError, ReloadReason, Reloaded, Reloads},
+    proxy::reloads::{ReloadError, ReloadReason, Reloaded, Reloads},
 };
 
 /// Loads the configuration again.

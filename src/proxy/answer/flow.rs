@@ -29,7 +29,7 @@ use super::{
         limits::Allowance,
         permits::{Claimant, Permit},
         report::ExchangeReport,
-        service::unix_time,
+        stamp::unix_time,
         stored::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,

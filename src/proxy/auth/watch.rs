@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::Shared;
-use crate::proxy::service::unix_time;
+use crate::proxy::stamp::unix_time;
 
 /// How often it does so.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -346,7 +346,7 @@ impl Payer for Account {
     }
 
     fn pay(&self, model: &str, (input, output): (u64, u64)) {
-        let now = super::service::unix_time();
+        let now = super::stamp::unix_time();
         if let Some(together) = &self.together {
             let spent = Spent { month: Month::of(now).name(), input, output };
             together.limits.owe(self.owner(), spent, self.grant.limits.tokens_per_minute);
@@ -420,7 +420,7 @@ impl Allowance {
 
 impl Drop for Allowance {
     fn drop(&mut self) {
-        self.release((0, 0), super::service::unix_time());
+        self.release((0, 0), super::stamp::unix_time());
     }
 }
 

@@ -5,18 +5,14 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::bucket::Level;
 use crate::{
     config::calendar::rfc3339,
     dialect::{ClientDialect, RateStyle},
     failure::{Failure, Kind},
-    observe::Access,
-    proxy::{
-        reply::{self, ReplyBody},
-        retry_after::MAX_WAIT,
-    },
+    proxy::retry_after::MAX_WAIT,
 };
 
 /// How long a client waits for what depends on its other responses.
@@ -103,16 +99,9 @@ impl Limited {
         Self { failure, headers }
     }
 
-    /// The response.
-    pub(in crate::proxy) fn response(self, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
-        let mut response = reply::error(self.failure, dialect, access);
-        response.headers_mut().extend(self.headers);
-        response
-    }
-
-    /// Why it is refused.
-    pub(in crate::proxy) fn into_failure(self) -> Failure {
-        self.failure
+    /// Why it is refused, and the headers of the response.
+    pub(in crate::proxy) fn into_parts(self) -> (Failure, HeaderMap) {
+        (self.failure, self.headers)
     }
 
     #[cfg(test)]

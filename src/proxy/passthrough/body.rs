@@ -20,7 +20,7 @@ use super::super::{
     drain::SignalFuture,
     limits::Allowance,
     permits::Permit,
-    service::unix_time,
+    stamp::unix_time,
     turn,
     upstream::{BodyRead, Opened, UpstreamBody},
 };

@@ -96,7 +96,7 @@ pub(super) fn prepare<'c>(
     }
     let named = model::named(&head.headers, &body, config.limits.max_n)?;
     let model = match &named {
-        Some(named) => config.model(&named.name).ok_or_else(|| super::routes::unknown_model(&named.name))?,
+        Some(named) => config.model(&named.name).ok_or_else(|| super::reply::unknown_model(&named.name))?,
         None => model::default(config).ok_or_else(|| {
             let message = format!("the request names no model; set the header `{}`", model::HEADER);
             Failure::new(Kind::Request, message).with_param("model")

@@ -4,7 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, request};
 
-use super::{Service, unix_time};
+use super::Service;
+use crate::proxy::stamp::unix_time;
 use crate::{
     failure::{Failure, Kind},
     observe::Access,

@@ -11,7 +11,8 @@ use std::{
 
 use tokio_rustls::rustls::ServerConfig;
 
-use super::{Service, unix_time};
+use super::Service;
+use crate::proxy::stamp::unix_time;
 #[cfg(feature = "redis")]
 use crate::store::redis::{Reach, RedisServer};
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
         limits::{Ledger, Together},
         models::Models,
         permits::Queue,
-        reload::Reloads,
+        reloads::Reloads,
         servers::Servers,
         stored::Responses,
         tap::Tap,

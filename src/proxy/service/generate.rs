@@ -41,11 +41,12 @@ use super::{
         reply::{self, ReplyBody},
         report::{self, ExchangeReport},
         request as checks,
+        stamp::{seed, unix_time},
         stored::{self, ResponseKeeper},
         tap::{Both, Opening, Watch},
         upstream::{self, Client},
     },
-    Refused, Rest, Service, admit, seed, unix_time,
+    Refused, Rest, Service, admit,
 };
 
 /// A client's request for a model's response.

@@ -7,7 +7,8 @@ use http::{HeaderMap, Method, Response, header, request};
 use hyper::body::Incoming;
 use serde_json::json;
 
-use super::{Rest, Service, sample, unix_time};
+use super::{Rest, Service, sample};
+use crate::proxy::stamp::unix_time;
 use crate::{
     failure::Kind,
     observe::{Access, Outcome},
@@ -183,7 +184,7 @@ impl Service {
         rest: &mut Rest,
         mut access: Access,
     ) -> Response<ReplyBody> {
-        let fail = |failure, access| reply::error(failure, routes::DEFAULT_DIALECT, access);
+        let fail = |failure, access| reply::error(failure, reply::DEFAULT_DIALECT, access);
         let Some(execution) = &self.execution else {
             let (_, failure) = routes::not_found(head.uri.path());
             return fail(failure, access);

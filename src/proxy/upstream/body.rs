@@ -1,7 +1,7 @@
 //! [`UpstreamBody`]: the body of an upstream's response, over either version of HTTP.
 
 use std::{
-    fmt, io, mem,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -11,12 +11,11 @@ use bytes::Bytes;
 use hyper::body::{Body as _, Incoming as Http2Body};
 
 use super::{
+    body_read::{BodyError, BodyRead},
     connection::{AfterBody, Http1Body},
     http2::Slot,
-    innermost,
     pool::Pool,
 };
-use crate::http1;
 
 /// The body of an upstream's response.
 ///
@@ -38,33 +37,6 @@ enum Transport {
     Made(Bytes),
     /// The body has ended, and its connection was given back.
     Ended,
-}
-
-/// What a read of a body found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::proxy) enum BodyRead {
-    /// Some data.
-    Data,
-    /// The end of the body.
-    End,
-}
-
-/// Why a body ended before its end.
-#[derive(Debug)]
-pub(in crate::proxy) enum BodyError {
-    Connection(io::Error),
-    Framing(http1::BodyError),
-    Http2(hyper::Error),
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connection(error) => error.fmt(f),
-            Self::Framing(error) => error.fmt(f),
-            Self::Http2(error) => write!(f, "{}", innermost(error)),
-        }
-    }
 }
 
 impl UpstreamBody {

@@ -19,7 +19,7 @@ use http::response::Parts;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    body::{BodyError, BodyRead},
+    body_read::{BodyError, BodyRead},
     stream::{IdleState, Stream},
     unanswered::Unanswered,
 };

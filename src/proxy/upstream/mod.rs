@@ -9,6 +9,7 @@
 
 mod account;
 mod body;
+mod body_read;
 mod connection;
 mod connector;
 mod get;
@@ -55,7 +56,8 @@ use self::{
     unanswered::Unanswered,
 };
 pub(super) use self::{
-    body::{BodyError, BodyRead, UpstreamBody},
+    body::UpstreamBody,
+    body_read::{BodyError, BodyRead},
     get::Get,
     listing::Listing,
     small::GetError,

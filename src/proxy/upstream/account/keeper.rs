@@ -15,7 +15,7 @@ use super::{
 use crate::{
     config::Upstream,
     dialect::{AccountSettings, RefreshError, Session},
-    proxy::service::unix_time,
+    proxy::stamp::unix_time,
 };
 
 /// How long an exchange with the account's server may take.

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::keeper::{Keeper, Wanted};
-use crate::{config::Upstream, proxy::service::unix_time};
+use crate::{config::Upstream, proxy::stamp::unix_time};
 
 /// The account of an upstream.
 #[derive(Debug)]

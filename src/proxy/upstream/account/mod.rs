@@ -30,7 +30,7 @@ use crate::{
     dialect::Session,
     failure::{Failure, Kind},
     observe::{Metrics, RefreshCounter},
-    proxy::service::unix_time,
+    proxy::stamp::unix_time,
     redact::Redactor,
 };
 
