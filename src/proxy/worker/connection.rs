@@ -45,6 +45,7 @@ use tokio::{
 
 use super::{
     super::{answer::AnswerBody, current::CurrentService, reply::ReplyBody, service::Service},
+    bounds::{BUFFER, GOODBYE, IDLE},
     client_socket::ClientSocket,
     client_stream::{ClientStream, NoTls},
     handover::{HandledBody, Handover, Served, until_handover},
@@ -54,17 +55,8 @@ use super::{
     streaming,
 };
 
-/// How long a connection may go without a request, also between two requests. Then it is closed.
-pub(super) const IDLE: Duration = Duration::from_secs(75);
-
-/// Bytes that hyper buffers per connection, in each direction; the head of a request must fit.
-pub(super) const BUFFER: usize = 64 << 10;
-
 /// How long a client may go on sending after the last response of a connection.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// The same when the server stops.
-pub(super) const GOODBYE: Duration = Duration::from_millis(100);
 
 /// The beginning of HTTP/2's connection preface, as much as tells it from an HTTP/1 request.
 const HTTP2_PREFACE: &[u8] = b"PRI ";

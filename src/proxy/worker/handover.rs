@@ -40,7 +40,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::{BUFFER, IDLE};
+use super::bounds::{BUFFER, IDLE};
 use crate::http1::ResponseEncoder;
 
 /// Bytes that the head that hyper writes is expected to take at most.

@@ -29,7 +29,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{
     super::{current::CurrentService, reply},
     FAREWELL,
-    connection::{BUFFER, GOODBYE, IDLE},
+    bounds::{BUFFER, GOODBYE, IDLE},
     rewind::Rewind,
     shortage::Leave,
     stall::Stall,

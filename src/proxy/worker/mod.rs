@@ -1,5 +1,6 @@
 //! [`Worker`]: one thread of a server. It accepts connections, serves them, and shuts down gracefully.
 
+mod bounds;
 mod client_socket;
 mod client_stream;
 mod connection;

@@ -24,7 +24,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{super::drain::SignalFuture, connection::GOODBYE};
+use super::{super::drain::SignalFuture, bounds::GOODBYE};
 
 /// Pause after a failed `accept`, and after connections were asked to leave: longer than they take.
 pub(super) const PAUSE: Duration = GOODBYE.saturating_add(Duration::from_millis(50));
