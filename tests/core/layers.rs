@@ -5,6 +5,7 @@
 //! in imports, bodies, macros and tests alike, and ignores comments and literals.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt, fs,
     path::{Path, PathBuf},
 };
@@ -99,6 +100,10 @@ const SHARED_BY_DIALECTS: &[&str] = &[
 struct Import {
     line: usize,
     path: Vec<String>,
+    /// The name after `as`.
+    renamed: Option<String>,
+    /// It is in a module of tests of the file.
+    in_tests: bool,
 }
 
 /// An import that the order forbids.
@@ -201,6 +206,136 @@ fn modules_that_name_a_dialects_folder_are_found() {
     assert_eq!(found("proxy/reply.rs", "use crate::{dialect::chat, failure::Failure};"), 1);
     assert_eq!(found("config/upstream.rs", "fn f() -> crate::dialect::lumo::Version {}"), 1);
     assert_eq!(found("proxy/reply.rs", "use crate::dialect::{self, ClientDialect};"), 0);
+}
+
+/// The largest group of modules in one folder that may depend on each other.
+const LARGEST_CYCLE: usize = 3;
+
+#[test]
+fn no_large_group_of_modules_in_a_folder_depends_on_itself() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut lines = Vec::new();
+    for (folder, graph) in folders(&root) {
+        for cycle in graph.cycles() {
+            if cycle.len() > LARGEST_CYCLE {
+                lines.push(format!("{}: {}", folder.join("::"), cycle.join(", ")));
+            }
+        }
+    }
+    assert!(lines.is_empty(), "groups of more than {LARGEST_CYCLE} modules:\n{}", lines.join("\n"));
+}
+
+#[test]
+fn modules_that_depend_on_each_other_are_found() {
+    let mut graph = Graph::default();
+    for (from, to) in [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e"), ("f", "a")] {
+        graph.add(from, to);
+    }
+    assert_eq!(graph.cycles(), [["a", "b", "c"]]);
+    let reexported =
+        reexports("pub use self::{a::{One, Two as Other}, b};\nuse c::Three;\nuse std::fmt::Debug;");
+    let modules = |name: &str| reexported.get(name).map(String::as_str);
+    assert_eq!(
+        [modules("One"), modules("Other"), modules("b"), modules("Three"), modules("Two")],
+        [Some("a"), Some("a"), Some("b"), Some("c"), None],
+    );
+}
+
+/// Which modules of one folder import which others of it.
+#[derive(Debug, Default)]
+struct Graph(BTreeMap<String, BTreeSet<String>>);
+
+impl Graph {
+    fn add(&mut self, from: &str, to: &str) {
+        self.0.entry(from.to_owned()).or_default().insert(to.to_owned());
+    }
+
+    /// The groups of at least two modules each of which leads to all others of its group.
+    fn cycles(&self) -> Vec<Vec<String>> {
+        let reached: BTreeMap<_, _> = self.0.keys().map(|from| (from, self.reached(from))).collect();
+        let leads = |from: &String, to: &String| reached.get(from).is_some_and(|names| names.contains(to));
+        let mut found: Vec<Vec<String>> = Vec::new();
+        for name in self.0.keys() {
+            if found.iter().any(|group| group.contains(name)) {
+                continue;
+            }
+            let group: Vec<_> =
+                self.0.keys().filter(|other| leads(name, other) && leads(other, name)).cloned().collect();
+            if group.len() > 1 {
+                found.push(group);
+            }
+        }
+        found
+    }
+
+    /// All modules that `from` imports, directly or by way of others.
+    fn reached(&self, from: &str) -> BTreeSet<String> {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
+        while let Some(next) = open.pop() {
+            for to in self.0.get(&next).into_iter().flatten() {
+                if reached.insert(to.clone()) {
+                    open.push(to.clone());
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// The imports between the modules of each folder. Tests do not count, nor does the file that declares the modules.
+fn folders(root: &Path) -> BTreeMap<Vec<String>, Graph> {
+    let modules: Vec<_> = sources(root)
+        .into_iter()
+        .map(|file| {
+            let name = file.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&file).expect("a source file");
+            (module_of(&name), text)
+        })
+        .collect();
+    let names: BTreeMap<_, _> =
+        modules.iter().map(|(module, text)| (module.clone(), reexports(text))).collect();
+    let mut folders: BTreeMap<Vec<String>, Graph> = BTreeMap::new();
+    for (module, text) in &modules {
+        for import in Scanner::new(module, text).imports().into_iter().filter(|import| !import.in_tests) {
+            // The folder is the part that both have in common.
+            let common = module.iter().zip(&import.path).take_while(|(from, to)| from == to).count();
+            let (folder, inner) = import.path.split_at(common);
+            let (Some(from), Some(to)) = (module.get(common), inner.first()) else { continue };
+            if folder.is_empty() {
+                continue;
+            }
+            let mut path = folder.to_vec();
+            path.push(to.clone());
+            let to = match names.get(folder).and_then(|names| names.get(to)) {
+                Some(module) if !names.contains_key(&path) => module,
+                _ if names.contains_key(&path) => to,
+                _ => continue,
+            };
+            if from != to {
+                folders.entry(folder.to_vec()).or_default().add(from, to);
+            }
+        }
+    }
+    folders
+}
+
+/// The names that a file imports from the modules it declares, and of which of them.
+fn reexports(text: &str) -> BTreeMap<String, String> {
+    let mut scanner = Scanner::new(&[], text);
+    let mut found = BTreeMap::new();
+    while let Some((_, token)) = scanner.tokens.get(scanner.at).cloned() {
+        scanner.at += 1;
+        if token == Token::Word("use".to_owned()) && scanner.depth == 0 {
+            let mut imports = Vec::new();
+            scanner.path(Some(Vec::new()), &mut imports);
+            for Import { path, renamed, .. } in imports {
+                if let (Some(module), Some(name)) = (path.first(), path.last()) {
+                    found.insert(renamed.unwrap_or_else(|| name.clone()), module.clone());
+                }
+            }
+        }
+    }
+    found
 }
 
 /// All source files below `folder`, sorted.
@@ -386,7 +521,25 @@ impl Scanner {
             }
             self.at += 1;
         }
-        found.extend(path.filter(|path| !path.is_empty()).map(|path| Import { line, path }));
+        let (renamed, in_tests) = (self.renamed(), self.module.iter().any(|name| name == "tests"));
+        found.extend(path.filter(|path| !path.is_empty()).map(|path| Import {
+            line,
+            path,
+            renamed,
+            in_tests,
+        }));
+    }
+
+    /// Reads the other name that an import gives.
+    fn renamed(&mut self) -> Option<String> {
+        let (Some(Token::Word(word)), Some(Token::Word(name))) =
+            (self.token(self.at), self.token(self.at + 1))
+        else {
+            return None;
+        };
+        let name = (word == "as").then(|| name.clone())?;
+        self.at += 2;
+        Some(name)
     }
 
     /// Reads what stands in the braces of an import.
@@ -398,8 +551,6 @@ impl Scanner {
                     self.at += 1;
                     return;
                 }
-                // Another name is no part of the path.
-                Token::Word(word) if word == "as" => self.at += 2,
                 Token::Word(_) | Token::Sign('*' | '{') => self.path(from.cloned(), found),
                 _ => self.at += 1,
             }
