@@ -37,7 +37,7 @@ RELAYS = BUILT / "release"
 # Gateways are kept between runs, each in a folder named after its version.
 INSTALLED = BUILT / "gateways"
 IS_GIVEN = ARGS.toolwire is not None
-ARGS.toolwire = ARGS.toolwire or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/toolwire"
+ARGS.toolwire = ARGS.toolwire or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist/toolwire"
 ARGS.mock = ARGS.mock or ARGS.toolwire
 
 WORK = Path(tempfile.mkdtemp(prefix="hop-"))

@@ -25,5 +25,5 @@ parser.add_argument("--keep", type=Path, help="an empty folder for configuration
 def parsed():
     args = parser.parse_args()
     args.is_given = args.toolwire is not None
-    args.toolwire = args.toolwire or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/toolwire"
+    args.toolwire = args.toolwire or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist/toolwire"
     return args
