@@ -43,9 +43,7 @@ use super::{
 
 /// Everything that one exchange needs.
 #[derive(Debug)]
-pub(super) struct Exchange<'a> {
-    /// The configuration's entry that serves it.
-    pub(super) model: &'a Model,
+pub(super) struct Exchange {
     /// What the client speaks.
     pub(super) dialect: ClientDialect,
     /// Names of the tools that `max_instructions` left no room for.
@@ -70,7 +68,7 @@ pub(super) struct Exchange<'a> {
     pub(super) made: Option<Bytes>,
 }
 
-impl Exchange<'_> {
+impl Exchange {
     /// Whether an upstream is asked for the response.
     pub(super) fn asks_upstream(&self) -> bool {
         self.command.is_none() && self.made.is_none()
@@ -79,8 +77,8 @@ impl Exchange<'_> {
 
 /// What requests have in common.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known<'c, 's> {
-    pub(super) config: &'c Arc<Config>,
+pub(super) struct Known<'s> {
+    pub(super) config: &'s Arc<Config>,
     pub(super) learned: &'s Arc<Learned>,
     pub(super) states: &'s Arc<TurnStates>,
     pub(super) execution: Option<&'s Arc<Execution>>,
@@ -140,13 +138,13 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
 /// [`Kind::Internal`] if the template fails.
-pub(super) fn prepare<'c>(
-    Known { config, learned, states, execution }: Known<'c, '_>,
+pub(super) fn prepare(
+    Known { config, learned, states, execution }: Known<'_>,
     who: Who<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (Option<&Bytes>, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
-) -> Result<Exchange<'c>, Failure> {
+) -> Result<Exchange, Failure> {
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
@@ -196,7 +194,6 @@ pub(super) fn prepare<'c>(
     });
     let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation));
     Ok(Exchange {
-        model,
         dialect,
         left_out,
         conversation,

@@ -34,6 +34,7 @@ mod feed_body;
 mod hops;
 mod images;
 mod intake;
+mod large;
 mod learned;
 mod limits;
 mod listen;

@@ -550,7 +550,7 @@ impl Service {
         };
         *rest = Rest::None;
         let counted = async {
-            let mut conversation = exchange::decode(dialect, &body)?;
+            let mut conversation = generate::decode(dialect, &body).await?;
             access.asked(&conversation.model, false);
             caller.check_model(&conversation.model)?;
             let allowance = admit(&caller, |_| Wish::PLAIN, dialect).await?;

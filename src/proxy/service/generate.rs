@@ -35,7 +35,7 @@ use super::{
         count, drain,
         exchange::{self, Exchange, Known, Who},
         failover::{self, Attempts},
-        intake,
+        intake, large,
         learned::Observer,
         limits::{Account, Allowance, Wish},
         reply::{self, ReplyBody},
@@ -137,7 +137,7 @@ impl Service {
         access: &mut Access,
     ) -> Result<Asked, Refused> {
         let reasoning = checks::reasoning(headers)?;
-        let conversation = exchange::decode(dialect, &body)?;
+        let conversation = decode(dialect, &body).await?;
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
@@ -158,7 +158,7 @@ impl Service {
                 let (own, asked) = (Arc::clone(&own), asked.clone());
                 let target = (target != entry).then_some(target);
                 Box::pin(async move {
-                    let conversation = exchange::decode(asked.dialect, &asked.body)?;
+                    let conversation = decode(asked.dialect, &asked.body).await?;
                     own.begin_exchange(&asked, conversation, target.as_deref()).await
                 })
             };
@@ -182,7 +182,7 @@ impl Service {
         } else {
             match self.begin_exchange(&asked, conversation, target).await {
                 Ok(begun) => begun,
-                Err(failure) if attempts.is_some() => self.unbegun(model, &asked, failure)?,
+                Err(failure) if attempts.is_some() => self.unbegun(model, &asked, failure).await?,
                 Err(failure) => return Err(failure.into()),
             }
         };
@@ -194,8 +194,8 @@ impl Service {
     }
 
     /// A request that `model` cannot be asked, which another one may answer.
-    fn unbegun(&self, model: &Model, asked: &ModelRequest, failure: Failure) -> Result<Begun, Failure> {
-        let conversation = exchange::decode(asked.dialect, &asked.body)?;
+    async fn unbegun(&self, model: &Model, asked: &ModelRequest, failure: Failure) -> Result<Begun, Failure> {
+        let conversation = decode(asked.dialect, &asked.body).await?;
         let pipeline = self.preparing_pipeline(model, asked.dialect, &conversation);
         let client = Arc::clone(self.client(&model.upstream)?);
         Ok(Begun::preparing(client, Box::pin(ready(Err(failure))), pipeline))
@@ -215,7 +215,7 @@ impl Service {
     /// Prepares a request, of which `conversation` was read, and asks its upstream. `target`: the entry that answers, if it is not that
     /// of the model that the request names.
     async fn begin_exchange(
-        &self,
+        self: &Arc<Self>,
         asked: &ModelRequest,
         mut conversation: Conversation,
         target: Option<&str>,
@@ -240,31 +240,47 @@ impl Service {
                 .describe(&mut conversation, (&self.asking, describer), (owner, caller.payer(), id))
                 .await;
         }
-        let known = Known {
-            config: &self.config,
-            learned: &self.learned,
-            states: &self.states,
-            execution: self.execution.as_deref().map(|started| &**started),
-        };
         // Later hops must find what was added, too, and the images not again.
-        let own = (!is_completed && describer.is_none() && target.is_none()).then_some(body);
+        let is_as_sent = !is_completed && describer.is_none() && target.is_none();
         let how = (*reasoning, self.stamp());
-        let who = Who { caller, exchange: id };
-        let mut exchange = exchange::prepare(known, who, dialect, (own, conversation), how)?;
+        let mut exchange = if large::is_large(body) {
+            let (own, caller, id, body) = (Arc::clone(self), caller.clone(), id.clone(), body.clone());
+            let prepare = move || {
+                own.prepare((&caller, &id), dialect, (is_as_sent.then_some(&body), conversation), how)
+            };
+            large::apart(prepare).await??
+        } else {
+            self.prepare((caller, id), dialect, (is_as_sent.then_some(body), conversation), how)?
+        };
         if let Some(requested) = requested {
             // If the upstream names no model, the client sees the name that it has asked for.
             exchange.answering.model = requested;
         }
         self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
         if !exchange.left_out.is_empty() {
-            let model = exchange.model.name.as_str();
-            self.metrics.tools_left_out(model, exchange.left_out.len());
-            observe::tools_left_out(&id.request, model, &exchange.left_out);
+            self.metrics.tools_left_out(&model.name, exchange.left_out.len());
+            observe::tools_left_out(&id.request, &model.name, &exchange.left_out);
         }
         let wanted = exchange.answering.stored;
         let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
         exchange.answering.stored = keeper.is_some();
-        Ok(self.open(exchange, (client, keeper, caller), body, (id, trace.as_ref())).await)
+        Ok(self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await)
+    }
+
+    fn prepare(
+        &self,
+        (caller, exchange): (&Caller, &ExchangeId),
+        dialect: ClientDialect,
+        asked: (Option<&Bytes>, Conversation),
+        how: (Option<Reasoning>, Stamp),
+    ) -> Result<Exchange, Failure> {
+        let known = Known {
+            config: &self.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: self.execution.as_deref().map(|started| &**started),
+        };
+        exchange::prepare(known, Who { caller, exchange }, dialect, asked, how)
     }
 
     /// What a request takes of its client's limits.
@@ -306,20 +322,19 @@ impl Service {
     /// Sends the request to the upstream, as a part of `trace`, then prepares what the response needs while the upstream works.
     pub(super) async fn open(
         &self,
-        exchange: Exchange<'_>,
+        (model, exchange): (&Model, Exchange),
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
         (id, trace): (&ExchangeId, Option<&Parent>),
     ) -> Begun {
-        let report = self.report(&exchange, &client, (id, caller));
-        let watch = self.watch(&exchange, &client, (body, id), report.as_ref());
+        let report = self.report((model, &exchange), &client, (id, caller));
+        let watch = self.watch((model, &exchange), &client, (body, id), report.as_ref());
         let attempt = exchange.asks_upstream().then(|| {
-            let upstream_model = exchange.model.upstream_name(&exchange.conversation.model);
+            let upstream_model = model.upstream_name(&exchange.conversation.model);
             let about = (&exchange.conversation.sampling, exchange.request.stream);
             Attempt::begin(trace, (client.upstream(), upstream_model), about)
         });
         let Exchange {
-            model,
             dialect,
             left_out,
             conversation,
@@ -389,7 +404,7 @@ impl Service {
     /// What reports the exchange to the event feed and the audit file, if anyone hears of it.
     fn report(
         &self,
-        exchange: &Exchange<'_>,
+        (model, exchange): (&Model, &Exchange),
         client: &Client,
         (id, caller): (&ExchangeId, &Caller),
     ) -> Option<ExchangeReport> {
@@ -402,7 +417,7 @@ impl Service {
             client: exchange.dialect,
             upstream: &client.upstream().name,
             upstream_dialect: client.upstream().dialect().name(),
-            upstream_model: exchange.model.upstream_name(asked_name),
+            upstream_model: model.upstream_name(asked_name),
             tools: exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
         };
         Some(ExchangeReport::new((audit, self.exchanges.as_deref()), opening, exchange.command.is_none()))
@@ -411,7 +426,7 @@ impl Service {
     /// What gets the bytes of the exchange: a recording, the exchanges that are shown, or both.
     fn watch(
         &self,
-        exchange: &Exchange<'_>,
+        (model, exchange): (&Model, &Exchange),
         client: &Client,
         (body, id): (&Bytes, &ExchangeId),
         report: Option<&ExchangeReport>,
@@ -424,7 +439,7 @@ impl Service {
         if tap.is_none() && captures.is_none() {
             return None;
         }
-        let Exchange { model, conversation, answering, starts_in_reasoning, .. } = exchange;
+        let Exchange { conversation, answering, starts_in_reasoning, .. } = exchange;
         let rules = exchange::rules(model, &conversation.model, answering, *starts_in_reasoning);
         let hosted = exchange.hosted.as_ref().map(|hosted| hosted.rules());
         let opening = Opening {
@@ -445,6 +460,15 @@ impl Service {
             (tap, capture) => tap.or(capture),
         }
     }
+}
+
+/// Decodes a request, a large one apart from the streams.
+pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
+    if !large::is_large(body) {
+        return exchange::decode(dialect, body);
+    }
+    let body = body.clone();
+    large::apart(move || exchange::decode(dialect, &body)).await?
 }
 
 /// A seed that nobody can guess from earlier ones.

@@ -80,11 +80,12 @@ impl Service {
         let known = Known { config: &config, learned: &self.learned, states: &self.states, execution: None };
         let who = Who { caller, exchange: id };
         let how = (None, self.stamp());
+        let model = exchange::model(&config, CLIENT, &conversation)?;
         let mut exchange = exchange::prepare(known, who, CLIENT, (Some(&body), conversation), how)?;
         exchange.made = Some(response().into());
-        access.routed(&exchange.model.name, &exchange.model.upstream);
+        access.routed(&model.name, &model.upstream);
         access.show(CLIENT, caller.label());
-        let exchange = self.open(exchange, (client, None, caller), &body, (id, None)).await;
+        let exchange = self.open((model, exchange), (client, None, caller), &body, (id, None)).await;
         let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
         Ok(move |access| {
             let parts =

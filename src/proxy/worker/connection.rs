@@ -45,7 +45,7 @@ use tokio::{
 
 use super::{
     super::{answer::AnswerBody, current::CurrentService, reply::ReplyBody, service::Service},
-    bounds::{BUFFER, GOODBYE, IDLE},
+    bounds::{GOODBYE, IDLE},
     client_socket::ClientSocket,
     client_stream::{ClientStream, NoTls},
     handover::{HandledBody, Handover, Served, until_handover},

@@ -1,0 +1,93 @@
+//! Work on large requests: it is done apart from the threads of the streams, which would stand still meanwhile.
+
+use std::{sync::LazyLock, thread::available_parallelism};
+
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use tracing::Span;
+
+use crate::failure::{Failure, Kind};
+
+/// Bytes of a body whose work is done apart. Smaller ones take less than a few milliseconds.
+const LARGE: usize = 256 << 10;
+
+/// Places for such work. It cannot be stopped, so that a client that leaves and comes again would otherwise hold any number of
+/// bodies.
+static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
+
+fn places() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+/// Whether work on a request with this body is done apart.
+pub(super) fn is_large(body: &[u8]) -> bool {
+    body.len() >= LARGE
+}
+
+/// Does `work` on another thread.
+///
+/// # Errors
+/// [`Kind::Internal`]: it panicked.
+pub(super) async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let failed = || Failure::new(Kind::Internal, "the request could not be worked on");
+    let place = PLACES.acquire().await.map_err(|_| failed())?;
+    let span = Span::current();
+    let work = move || {
+        let _place = place;
+        span.in_scope(work)
+    };
+    spawn_blocking(work).await.map_err(|_| failed())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use tokio::{sync::oneshot, task::yield_now};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn other_tasks_of_the_thread_go_on_meanwhile() {
+        let (sender, receiver) = mpsc::channel();
+        let work = apart(move || receiver.recv_timeout(LONG));
+        let other = async {
+            yield_now().await;
+            sender.send("from the thread of the streams")
+        };
+        let (received, sent) = tokio::join!(work, other);
+        assert_eq!(received.unwrap(), Ok("from the thread of the streams"));
+        assert!(sent.is_ok());
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_an_error_and_frees_its_place() {
+        for _ in 0..=places() {
+            let failed = apart(|| panic!("on purpose")).await;
+            assert_eq!(failed.unwrap_err().kind(), Kind::Internal);
+        }
+        assert_eq!(apart(|| 1).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn work_of_a_client_that_has_left_keeps_its_place_until_it_ends() {
+        let (started, begun) = oneshot::channel();
+        let (finish, finished) = mpsc::channel::<()>();
+        let (ended, end) = oneshot::channel();
+        let work = apart(move || {
+            let _ = started.send(());
+            let _ = finished.recv_timeout(LONG);
+            let _ = ended.send(());
+        });
+        let task = tokio::spawn(work);
+        begun.await.unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert!(PLACES.available_permits() < places());
+        finish.send(()).unwrap();
+        end.await.unwrap();
+    }
+}
