@@ -79,11 +79,13 @@ async fn serve(
     let (begin, begun) = oneshot::channel();
     let stopped = async {
         once.await;
+        // Said here, since a server without open streams ends at once.
+        systemd.stopping();
         let _ = begin.send(());
     };
     let stopping = async {
         let _ = begun.await;
-        systemd.stopping().await;
+        systemd.extend().await;
     };
     let reloads = server.reloads();
     tokio::select! {

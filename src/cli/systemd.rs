@@ -97,14 +97,17 @@ impl Notifier {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=Loading the configuration"));
     }
 
-    /// The server stops. Asks again and again for more time: it ends by itself.
-    pub(super) async fn stopping(&self) {
-        let extend = format!("EXTEND_TIMEOUT_USEC={}", (EXTENSION * 3).as_micros());
-        self.tell(&format!("STOPPING=1\n{extend}\nSTATUS=Open streams may end"));
+    /// The server stops.
+    pub(super) fn stopping(&self) {
+        self.tell(&format!("STOPPING=1\n{}\nSTATUS=Open streams may end", extension()));
+    }
+
+    /// Asks again and again for more time: the server ends by itself.
+    pub(super) async fn extend(&self) {
         let mut ticks = interval(EXTENSION);
         loop {
             ticks.tick().await;
-            self.tell(&extend);
+            self.tell(&extension());
         }
     }
 
@@ -128,6 +131,10 @@ impl Notifier {
             sockets.send(&sockets.patient, state);
         }
     }
+}
+
+fn extension() -> String {
+    format!("EXTEND_TIMEOUT_USEC={}", (EXTENSION * 3).as_micros())
 }
 
 /// The address of a socket that is in no folder.
