@@ -418,11 +418,11 @@ fn finish_is_sent_as_soon_as_it_is_read() {
 }
 
 #[test]
-fn usage_total_is_omitted_on_overflow() {
+fn count_that_no_response_can_have_is_left_out() {
     let counts =
         r#"data: {"choices":[],"usage":{"prompt_tokens":18446744073709551615,"completion_tokens":1}}"#;
     let stream = [loose(r#"{"content":"A"}"#), end("stop"), format!("{counts}\n\n"), DONE.into()];
-    means(&stream.concat(), "A | stop | usage 18446744073709551615 1 -");
+    means(&stream.concat(), "A | stop | usage - 1 -");
 }
 
 /// What a frame held of the answer is lost if it cannot be read; so the answer has failed.

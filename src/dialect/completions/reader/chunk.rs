@@ -1,6 +1,9 @@
 //! A view of one chunk: the fields of all three forms, recognised by their names.
 
-use crate::wire::json::{Invalid, Json, Kind};
+use crate::{
+    dialect::usage::count,
+    wire::json::{Invalid, Json, Kind},
+};
 
 /// A chunk, or a whole response, which has the same fields.
 #[derive(Debug, Default)]
@@ -114,7 +117,7 @@ impl<'a> Chunk<'a> {
 
     /// Token counts outside of a usage object.
     pub(super) fn counts(&self) -> (Option<u64>, Option<u64>) {
-        (self.input.and_then(|count| count.as_u64()), self.output.and_then(|count| count.as_u64()))
+        (self.input.and_then(count), self.output.and_then(count))
     }
 
     /// Its time, which differs between chunks that are alike otherwise.
