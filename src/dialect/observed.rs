@@ -36,7 +36,8 @@ pub(crate) fn refuses_roles(status: u16, body: &[u8]) -> bool {
     if !matches!(status, 400 | 422 | 500) {
         return false;
     }
-    let text = String::from_utf8_lossy(body).to_ascii_lowercase();
+    let Ok(text) = str::from_utf8(body) else { return false };
+    let text = text.to_ascii_lowercase();
     let names_system = ["system message", "system prompt", "system role", "role 'system'", "role \"system\""]
         .iter()
         .any(|name| text.contains(name));

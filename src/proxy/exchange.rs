@@ -112,7 +112,7 @@ pub(super) const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prom
 /// # Errors
 /// [`Kind::Request`]
 pub(super) fn check_multipliers(conversation: &Conversation, max: usize) -> Result<(), Failure> {
-    let mut given = MULTIPLIERS.iter().filter_map(|name| Some((name, conversation.rest.get(*name)?)));
+    let mut given = MULTIPLIERS.iter().filter_map(|name| Some((name, conversation.rest.get(name)?)));
     given.try_for_each(|(name, value)| check_multiplier(name, value, max))
 }
 

@@ -44,7 +44,10 @@ pub(super) async fn apart<T: Send + 'static>(
 mod tests {
     use std::{sync::mpsc, time::Duration};
 
-    use tokio::{sync::oneshot, task::yield_now};
+    use tokio::{
+        sync::oneshot,
+        task::{JoinSet, yield_now},
+    };
 
     use super::*;
 
@@ -82,10 +85,9 @@ mod tests {
             let _ = finished.recv_timeout(LONG);
             let _ = ended.send(());
         });
-        let task = tokio::spawn(work);
+        let mut task = JoinSet::from_iter([work]);
         begun.await.unwrap();
-        task.abort();
-        assert!(task.await.unwrap_err().is_cancelled());
+        task.shutdown().await;
         assert!(PLACES.available_permits() < places());
         finish.send(()).unwrap();
         end.await.unwrap();

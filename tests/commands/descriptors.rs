@@ -21,7 +21,7 @@ fn idle_connections_keep_nobody_out_when_descriptors_are_used_up() {
     for _ in 0..5 {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
         let (head, body) = ask(&server, "/v1/chat/completions", "", body);
-        let body = String::from_utf8_lossy(&body);
+        let body = String::from_utf8(body).unwrap();
         assert!(head.contains(" 200 ") && body.contains("Hello."), "{head}: {body}");
     }
     let (code, log) = server.stop();

@@ -90,7 +90,7 @@ fn state_files_without_permission_hold_nothing_up() {
     let config = config(&folder);
     for file in FILES.map(|file| folder.path().join("state").join(file)) {
         fs::write(&file, "").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     }
     let server = start(&config);
     let id = stored(&server.address);

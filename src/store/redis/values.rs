@@ -128,7 +128,7 @@ impl Store for Values {
             return Ok(found);
         }
         let wanted = missing.iter().filter_map(|place| keys.get(*place));
-        let commands = wanted.map(|key| bounded_get(key)).collect();
+        let commands = wanted.map(bounded_get).collect();
         let inner = Arc::clone(&self.server.inner);
         let answers = self.wait(async move { Ok(inner.servers.ask_all(Line::Values, commands).await) })?;
         for (place, answer) in missing.into_iter().zip(answers) {
