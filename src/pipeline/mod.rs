@@ -52,7 +52,7 @@ use self::{
 use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
-    dialect::{Answering, Asked, Reader, ReasoningField, RequestKey, Skipped, Writer},
+    dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
     event::{Event, Finish, Reasoning, Sink, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
@@ -458,7 +458,7 @@ impl Pipeline {
 
     /// The field in which the reasoning of this hop came, in dialects with several.
     #[cfg(feature = "proxy")]
-    pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
+    pub(crate) fn reasoning_field(&self) -> Option<crate::dialect::ReasoningField> {
         self.reader.reasoning_field()
     }
 
