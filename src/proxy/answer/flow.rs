@@ -354,18 +354,12 @@ impl ExchangeState {
                 if let Some(hops) = &mut self.hops {
                     hops.accepted();
                 }
-                self.hops = self.hops.take().filter(|hops| hops.is_needed());
-            }
-            Err(OpenError { failure, said, .. }) if self.pipeline.recover(&failure, &mut self.out) => {
-                if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
-                    watch.answered(head.status, &head.headers, after);
-                    watch.piece(&body, after);
-                }
-                self.is_answered = true;
-                self.went_on(self.pipeline.state());
+                self.hops.take_if(|hops| !hops.is_needed());
             }
             Err(OpenError { failure, said, permit }) => {
+                let is_recovered = self.pipeline.recover(&failure, &mut self.out);
                 if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
+                    && !is_recovered
                     && let Some(request) = hops.refused(head.status, body)
                 {
                     return self.ask_otherwise(request, &failure, permit);
@@ -374,7 +368,11 @@ impl ExchangeState {
                     watch.answered(head.status, &head.headers, after);
                     watch.piece(&body, after);
                 }
-                self.fail(failure);
+                if !is_recovered {
+                    return self.fail(failure);
+                }
+                self.is_answered = true;
+                self.went_on(self.pipeline.state());
             }
         }
     }
