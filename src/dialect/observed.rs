@@ -1,24 +1,24 @@
-//! [`Observed`]: what a server's answers show of the requests that it takes, where its settings leave that open.
+//! [`Observed`]: properties of a server that its responses reveal and its settings leave open.
 
-/// What was seen of a server and one of its models.
+/// Properties of a server and one of its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observed {
     /// The field in which it sends reasoning.
     pub reasoning: Option<ReasoningField>,
-    /// It refuses roles that do not alternate, or system messages beside one at the beginning.
+    /// It refuses roles that do not alternate, and system messages other than one at the beginning.
     pub strict_roles: bool,
 }
 
-/// The name of the field for reasoning in messages of Chat Completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The name of the field for reasoning in messages of Chat Completions. Where both come, the greater one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasoningField {
-    /// `reasoning_content`, also if `reasoning` is beside it.
-    ReasoningContent,
     /// `reasoning` alone.
     Reasoning,
+    /// `reasoning_content`, also together with `reasoning`.
+    ReasoningContent,
 }
 
-/// Whether an error says that a chat template takes only one system message, at the beginning, or only roles that alternate
+/// Whether an error says that a chat template accepts only one system message, at the beginning, or only alternating roles
 /// (docs/protocols/chat.md#requests). Servers give most of these errors the status 400, llama.cpp and LM Studio also 500.
 #[cfg(feature = "proxy")]
 pub(crate) fn refuses_roles(status: u16, body: &[u8]) -> bool {

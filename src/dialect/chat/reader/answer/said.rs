@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{AnswerState, ChannelName};
 use crate::{
     dialect::{
-        ReasoningField, Skip,
+        Skip,
         channel::{cuts_pair, emit},
         chat::{extra, reader::chunk::Delta},
         tool_calls::arguments_only,
@@ -24,11 +24,7 @@ impl AnswerState {
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
         self.progress.has_content |= delta.has_content();
-        match delta.reasoning_field {
-            Some(ReasoningField::Reasoning) if self.reasoning_field.is_some() => {}
-            None => {}
-            field => self.reasoning_field = field,
-        }
+        self.reasoning_field = self.reasoning_field.max(delta.reasoning_field);
         self.say_reasoning(delta, frame, out)?;
         match (delta.refusal, delta.refusal.and_then(|refusal| refusal.as_str())) {
             (_, Some(text)) => emit(out, frame, Event::Refusal(text)),
