@@ -1,11 +1,6 @@
 //! [`Upstream`]: a server that requests are sent to, and its limits.
 
-use std::{
-    fs,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -21,6 +16,7 @@ use super::{
 };
 use crate::{
     dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
+    execute::audit::unix_millis,
     proxied::is_loopback,
     settings::{Field, Key, names_secret},
     tls::UpstreamTls,
@@ -387,7 +383,7 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
                 cell.context.files.note(path);
                 fs::read_to_string(path)
             };
-            match options.prepare(&read, unix_time()) {
+            match options.prepare(&read, unix_millis() / 1000) {
                 Ok(None) => {}
                 Ok(Some(warning)) => cell.warn(warning),
                 Err(problem) => _ = cell.wrong::<()>(problem),
@@ -398,11 +394,6 @@ fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
         }
     }
     own
-}
-
-/// The time, in seconds of Unix time.
-fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Draft {

@@ -1,10 +1,10 @@
 //! The time and the random numbers that responses are stamped with.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::execute::audit::unix_millis;
 
 /// Seconds of Unix time.
 pub(crate) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_millis() / 1000
 }
 
 /// Seed of ids that must differ and need not be secret.
