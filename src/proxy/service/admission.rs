@@ -5,7 +5,6 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderMap, request};
 
 use super::Service;
-use crate::proxy::stamp::unix_time;
 use crate::{
     failure::{Failure, Kind},
     observe::Access,
@@ -14,6 +13,7 @@ use crate::{
         cors::Grant,
         images,
         routes::Route,
+        stamp::unix_time,
         tries::PENALTY,
         web_pages::{self, HostNames},
     },

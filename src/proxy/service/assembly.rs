@@ -12,7 +12,6 @@ use std::{
 use tokio_rustls::rustls::ServerConfig;
 
 use super::Service;
-use crate::proxy::stamp::unix_time;
 #[cfg(feature = "redis")]
 use crate::store::redis::{Reach, RedisServer};
 use crate::{
@@ -33,6 +32,7 @@ use crate::{
         permits::Queue,
         reloads::Reloads,
         servers::Servers,
+        stamp::unix_time,
         stored::Responses,
         tap::Tap,
         turn_states::TurnStates,

@@ -267,6 +267,7 @@ impl Service {
         Ok(self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await)
     }
 
+    /// Prepares a conversation with what the requests of this service have in common, see [`exchange::prepare`].
     fn prepare(
         &self,
         (caller, exchange): (&Caller, &ExchangeId),

@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 use serde_json::json;
 
 use super::{Rest, Service, sample};
-use crate::proxy::stamp::unix_time;
 use crate::{
     failure::Kind,
     observe::{Access, Outcome},
@@ -23,6 +22,7 @@ use crate::{
         programs,
         reply::{self, ReplyBody},
         routes::{self, ProgramPath, Route},
+        stamp::unix_time,
     },
 };
 
