@@ -129,7 +129,7 @@ impl Failure {
         self
     }
 
-    /// Keeps what the model wrote, where the upstream found an error in that alone.
+    /// Keeps the model's text, in which the upstream found the error.
     #[must_use]
     pub fn with_generation(mut self, text: impl Into<String>) -> Self {
         self.0.generation = Some(text.into());
@@ -182,7 +182,7 @@ impl Failure {
         self.0.unsupported
     }
 
-    /// What the model wrote, if the upstream found an error in that alone; see [`Failure::with_generation`].
+    /// The model's text, if the upstream found the error in it; see [`Failure::with_generation`].
     pub fn generation(&self) -> Option<&str> {
         self.0.generation.as_deref()
     }

@@ -161,7 +161,7 @@ pub(crate) fn joined_system_turns(
     Cow::Owned(first.into_iter().chain(others.map(|(_, turn)| turn.clone())).collect())
 }
 
-/// Whether there may be system turns or turns of the user to join. Media of results become turns of the user.
+/// Whether some system turns, or adjacent turns of the user, could be joined. Media of results become turns of the user.
 pub(crate) fn has_joinable_turns(turns: &[Turn]) -> bool {
     turns.iter().skip(1).any(|turn| is_systems(turn) || has_media(turn))
         || turns.windows(2).any(|pair| pair.iter().all(is_users))

@@ -24,7 +24,7 @@ impl Reads {
     #[cfg(test)]
     pub(super) const ALL: Self = Self { calls: true, reasoning: true };
 
-    /// Whether this grammar is read.
+    /// Whether formats of this grammar are read.
     pub(super) fn grammar(self, grammar: &Grammar) -> bool {
         match grammar {
             Grammar::Reasoning(_) => self.reasoning,

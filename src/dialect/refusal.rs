@@ -192,7 +192,7 @@ struct Words {
     kind: Option<String>,
     param: Option<String>,
     status: Option<u16>,
-    /// What the model wrote, if the server could not read a call in it.
+    /// The model's text, if the server could not read a call in it.
     generation: Option<String>,
     /// A code that is a number says that the prompt is too long.
     is_too_long: bool,

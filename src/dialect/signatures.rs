@@ -2,10 +2,10 @@
 
 use crate::conversation::{Role, Turn};
 
-/// What stands in place of a signature that is not known: the call was written by another model, or its signature is lost.
+/// Placeholder for an unknown signature: another model wrote the call, or its signature is lost.
 pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Whether the model refuses a call without a signature, as those of Gemini 3 and later do.
+/// Whether the model refuses calls without a signature, as Gemini 3 and later do.
 pub(super) fn checks_signatures(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
@@ -15,8 +15,8 @@ pub(super) fn checks_signatures(model: &str) -> bool {
     major.map_or_else(|| version.ends_with("-latest"), |major| major >= 3)
 }
 
-/// Where the user last said something that is no result: the upstream checks the signatures of the calls behind it. `spoken` has
-/// no instructions.
+/// Index of the last turns in which the user said something other than results: the upstream checks the signatures of the calls
+/// after it. `spoken` are the turns without instructions.
 pub(super) fn begin_of_turn(spoken: &[&Turn]) -> usize {
     let (mut begin, mut place) = (0, 0);
     for run in spoken.chunk_by(|one, next| (one.role == Role::Assistant) == (next.role == Role::Assistant)) {

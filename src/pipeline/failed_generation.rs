@@ -1,4 +1,4 @@
-//! What a model wrote, inside an error: some servers refuse a response because they cannot read a call in it, and send its text
+//! A model's text inside an error: some servers refuse a response because they cannot read a call in it, and send its text
 //! with the error. If there is a call in the text, the text is the response.
 
 use bytes::BytesMut;

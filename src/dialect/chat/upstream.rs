@@ -111,7 +111,7 @@ impl Options {
         self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
     }
 
-    /// Whether the server knows `thinking` in the form of Anthropic's API.
+    /// Whether the server accepts `thinking` as Anthropic's API defines it.
     pub(super) fn takes_thinking(&self) -> bool {
         matches!(self.profile, Profile::Moonshot | Profile::DeepSeek)
     }

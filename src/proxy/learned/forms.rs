@@ -1,4 +1,5 @@
-//! [`LearnedForms`]: what answers showed of the requests that an upstream takes, by model, where its settings leave that open.
+//! [`LearnedForms`]: the forms of requests that an upstream accepts, by model, learned from its responses where its settings leave
+//! them open.
 //!
 //! It is shared by all clients: each form says the same to the model, so that no client can harm another by what it makes
 //! toolwire learn.

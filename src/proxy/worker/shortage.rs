@@ -1,4 +1,4 @@
-//! [`Shortage`]: what a thread does when file descriptors run short.
+//! [`Shortage`]: makes room on a thread when file descriptors run short.
 //!
 //! Every connection takes one, also one that never sends a request, and needs no key for that. So when few are left, the
 //! connections that wait for a request are closed, the oldest half of them first, and those that wait to be accepted get their

@@ -61,7 +61,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The place behind which the upstream checks the signatures of calls.
+/// The place from which on the upstream checks the signatures of calls.
 fn signed_from(turns: &[Turn]) -> usize {
     let is_spoken = |turn: &Turn| !matches!(turn.role, Role::System | Role::Developer);
     let (places, spoken): (Vec<_>, Vec<_>) =
