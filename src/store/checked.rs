@@ -42,11 +42,11 @@ impl CheckedFile {
 
     /// Nothing is known of the blocks that these bytes touch.
     fn forget(&self, offset: u64, bytes: &[u8]) {
-        let (first, end) =
-            (number(offset), number(offset.saturating_add(size(bytes.len()))).saturating_add(1));
+        let end = offset.saturating_add(size(bytes.len())).div_ceil(size(BLOCK));
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
         let mut sums = self.sums();
         let end = end.min(sums.len());
-        sums.get_mut(first..end).unwrap_or_default().fill(0);
+        sums.get_mut(number(offset)..end).unwrap_or_default().fill(0);
     }
 
     /// Remembers the whole blocks of these bytes. Returns whether they are those that are known.
@@ -153,5 +153,30 @@ impl StorageBackend for CheckedFile {
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
         self.file.query_lock_range(start, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::FileExt};
+
+    use super::*;
+
+    #[test]
+    fn write_forgets_no_block_beside_it() {
+        for (offset, len) in [(0, BLOCK), (0, 1), (1, BLOCK - 1), (5, 0)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("blocks");
+            fs::write(&path, [1; 2 * BLOCK]).unwrap();
+            let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            let other = file.try_clone().unwrap();
+            let checked = CheckedFile::new(file).unwrap();
+            checked.read(0, &mut [0; 2 * BLOCK]).unwrap();
+            checked.write(offset, &vec![2; len]).unwrap();
+            checked.read(0, &mut [0; 2 * BLOCK]).unwrap();
+            other.write_all_at(&[3], size(BLOCK)).unwrap();
+            let error = checked.read(size(BLOCK), &mut [0; BLOCK]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{offset} {len}");
+        }
     }
 }
