@@ -3,10 +3,13 @@
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
+    mem,
     net::TcpStream,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Child, ChildStderr, Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
 };
 
 use rustix::{
@@ -40,15 +43,24 @@ pub(crate) struct Server {
     pub(crate) address: String,
     /// What it wrote to stderr up to the line with the address, which is included.
     pub(crate) start: String,
-    stderr: BufReader<ChildStderr>,
+    /// The lines after those. They are read at once: a server waits while its log cannot be written.
+    lines: Receiver<String>,
 }
 
 impl Server {
     /// Starts the command and waits until it says where it listens.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Self { child, address: String::new(), start: String::new(), stderr };
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let (written, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            while stderr.read_line(&mut line).unwrap() > 0 {
+                // Nobody reads a server's log that a test has let go of.
+                let _ = written.send(mem::take(&mut line));
+            }
+        });
+        let mut server = Self { child, address: String::new(), start: String::new(), lines };
         while server.address.is_empty() {
             let line = server.line();
             assert!(!line.is_empty(), "the server has ended: {}", server.start);
@@ -67,17 +79,14 @@ impl Server {
 
     /// The next line on stderr; empty at the end.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stderr.read_line(&mut line).unwrap();
-        line
+        self.lines.recv().unwrap_or_default()
     }
 
     /// Asks it to stop; returns its exit status and the rest of stderr.
     pub(crate) fn stop(mut self) -> (Option<i32>, String) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).unwrap();
+        let rest = self.lines.iter().collect();
         (self.child.wait().unwrap().code(), rest)
     }
 }
