@@ -138,9 +138,11 @@ impl AnswerState {
             self.skipped.add(Skip::OtherChoice);
         }
         self.goes_on = chunk.has_done_flag() && !chunk.is_done();
-        if let Some(thinking) = chunk.thinking.and_then(|text| text.as_str()).filter(|text| !text.is_empty())
-        {
-            out.event(Event::Reasoning(Reasoning::text(thinking)));
+        let thinking = chunk.thinking.and_then(|text| text.as_str()).filter(|text| !text.is_empty());
+        match thinking {
+            Some(_) if self.progress.is_finished => self.skipped.add(Skip::LateContent),
+            Some(thinking) => out.event(Event::Reasoning(Reasoning::text(thinking))),
+            None => {}
         }
         if let Some(choice) = &choice {
             self.choice(choice, out)?;

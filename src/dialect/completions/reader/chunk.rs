@@ -152,6 +152,6 @@ impl<'a> Chunk<'a> {
 fn read_choice(choice: Json<'_>) -> Choice<'_> {
     let inner = |key: &str| choice.get(key).and_then(|message| message.get("content"));
     let text = choice.get("text").or_else(|| inner("delta")).or_else(|| inner("message"));
-    let finish = choice.get("finish_reason").filter(|word| !word.is_null());
+    let finish = choice.get("finish_reason").filter(|word| word.kind() == Kind::String);
     Choice { text: text.filter(|text| text.kind() == Kind::String), finish }
 }
