@@ -25,6 +25,7 @@ mod fuzz;
 #[cfg(feature = "bench")]
 mod gemini;
 mod golden;
+mod hostile;
 mod laws;
 mod layers;
 mod lumo;

@@ -99,7 +99,8 @@ impl Answer {
             self.usage = Some(chunk["usage"].clone());
         }
         let Some(choice) = choices.first() else {
-            assert!(self.finish.is_some(), "only usage has no choice, and it comes last: {chunk}");
+            let is_notice = chunk["usage"].is_null();
+            assert!(is_notice || self.finish.is_some(), "usage has no choice, and comes last: {chunk}");
             return;
         };
         assert_eq!((choices.len(), &choice["index"]), (1, &Value::from(0)), "{chunk}");

@@ -15,19 +15,9 @@ use crate::laws::{
 use crate::support::{
     client::Answer,
     exchange::{Exchange, request, tools},
+    hostile::{SPEECHES, deviations},
     upstream::Speech,
 };
-
-const SPEECHES: [Speech; 8] = [
-    Speech::LumoV1,
-    Speech::LumoV2,
-    Speech::Chat,
-    Speech::Completions,
-    Speech::Messages,
-    Speech::Responses,
-    Speech::Gemini,
-    Speech::OllamaChat,
-];
 
 fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
@@ -38,102 +28,7 @@ fn speech() -> impl Strategy<Value = Speech> {
 fn event(speech: Speech) -> BoxedStrategy<Value> {
     let said = prop_oneof![prose(), soup(4), Just(String::new())].prop_map(|text| json!(["m", text]));
     let thought = prose().prop_map(|text| json!(["r", text]));
-    let others: Vec<Value> = match speech {
-        Speech::LumoV1 => vec![
-            json!(["q"]),
-            json!(["ing", "message"]),
-            json!(["t", "A title"]),
-            json!(["tc", "{\"name\":\"web_search\",\"arguments\":{\"query\":\"é\"}}"]),
-            json!(["tc", "{\"name\":\"user:a\",\"arg"]),
-            json!(["tc", "uments\":{\"x\":1}}{\"name\":\"b\"}"]),
-            json!(["tr", "{\"error\":true}"]),
-            json!(["tr", "plain words"]),
-            json!(["m", null]),
-        ],
-        Speech::LumoV2 => vec![
-            json!(["c", "queued"]),
-            json!(["stc", {"id": "n1", "name": "web_search"}]),
-            json!(["stc", {"id": "n1", "name": "web_search", "arguments": "{\"query\":\"q\"}"}]),
-            json!(["stc", {"id": "n2", "name": "a", "arguments": {"x": 1}}]),
-            json!(["str", {"call_id": "n1", "content": "{\"results\":[]}"}]),
-            json!(["str", {"call_id": "zz", "content": "x"}]),
-            json!(["img", {"id": "i", "data": "AAAA"}]),
-            json!(["d", {"target": "title", "content": "T"}]),
-            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": "{}"}}]}]),
-            json!(["d", null]),
-            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
-        ],
-        Speech::Completions | Speech::Ollama => vec![
-            json!(["c", " keep-alive"]),
-            json!(["m", null]),
-            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
-        ],
-        Speech::Messages => vec![
-            json!(["c", " keep-alive"]),
-            json!(["d", {"type": "ping"}]),
-            json!(["d", {"type": "content_block_stop", "index": 0}]),
-            json!(["d", {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "é"}}]),
-            json!(["d", {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s"}}]),
-            json!(["d", {"type": "content_block_start", "index": 7, "content_block": {"type": "server_tool_use", "id": "n1", "name": "web_search", "input": {"query": "q"}}}]),
-            json!(["d", {"type": "content_block_start", "index": 8, "content_block": {"type": "web_search_tool_result", "tool_use_id": "n1", "content": []}}]),
-            json!(["d", {"type": "content_block_stop", "index": 7}]),
-            json!(["d", {"type": "content_block_start", "index": 9, "content_block": {"type": "later", "x": 1}}]),
-            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": ""}}]}]),
-            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
-        ],
-        Speech::Responses => vec![
-            json!(["c", " keep-alive"]),
-            json!(["d", {"type": "response.in_progress", "response": {}}]),
-            json!(["d", {"type": "response.output_text.delta", "delta": "é"}]),
-            json!(["d", {"type": "response.output_text.delta", "output_index": 0, "content_index": 1, "delta": "🌤"}]),
-            json!(["d", {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "A text."}]),
-            json!(["d", {"type": "response.refusal.delta", "output_index": 7, "delta": "no"}]),
-            json!(["d", {"type": "response.web_search_call.searching", "output_index": 8}]),
-            json!(["d", {"type": "response.output_item.done", "item": {"type": "web_search_call", "id": "n1", "status": "completed", "action": {"type": "search", "query": "q"}}}]),
-            json!(["d", {"type": "response.output_item.done", "item": {"type": "mcp_call", "id": "n2", "name": "a", "arguments": "{\"x\":1}", "output": "3"}}]),
-            json!(["d", {"type": "response.output_item.done", "item": {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "s"}}]),
-            json!(["d", {"type": "response.later", "x": 1}]),
-            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "function": {"name": "a", "arguments": "{\"x\":"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": ""}}]}]),
-            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
-        ],
-        Speech::Gemini => vec![
-            json!(["c", " keep-alive"]),
-            json!(["d", {"functionCall": {"name": "a", "args": {"x": 1}}, "thoughtSignature": "s"}]),
-            json!(["d", {"functionCall": {"name": "b", "id": "q"}}]),
-            json!(["d", {"executableCode": {"language": "PYTHON", "code": "1+2"}}]),
-            json!(["d", {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "3"}}]),
-            json!(["d", {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]),
-            json!(["d", {"text": "", "thoughtSignature": "t"}]),
-            json!(["d", {"later": 1}]),
-            json!(["fin", "stop"]),
-            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2}]),
-        ],
-        Speech::OllamaChat => vec![
-            json!(["d", {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "a", "arguments": {"x": 1}}}]}]),
-            json!(["d", {"role": "assistant", "content": "é", "tool_calls": [{"id": "q", "function": {"index": 1, "name": "b", "arguments": {}}}]}]),
-            json!(["d", {"role": "assistant", "content": null}]),
-            json!(["d", {"role": "assistant", "content": "", "later": 1}]),
-            json!(["d", null]),
-        ],
-        Speech::Chat => vec![
-            json!(["c", " keep-alive"]),
-            json!(["d", {"content": "", "padding": "xxx"}]),
-            json!(["d", {"tool_calls": [{"index": 0, "id": "p", "type": "function", "function": {"name": "get_", "arguments": ""}}]}]),
-            json!(["d", {"tool_calls": [{"index": 0, "function": {"name": "weather", "arguments": "{}"}}]}]),
-            json!(["d", {"tool_calls": [{"index": 1, "id": "q", "function": {"name": "b", "arguments": {"y": [2]}}}]}]),
-            json!(["d", {"refusal": "no"}]),
-            json!(["d", {"reasoning": "hm"}]),
-            json!(["d", {}]),
-            json!(["u", {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}]),
-        ],
-    };
-    prop_oneof![4 => said, 1 => thought, 3 => prop::sample::select(others)].boxed()
+    prop_oneof![4 => said, 1 => thought, 3 => prop::sample::select(deviations(speech))].boxed()
 }
 
 /// How the streams end, or do not.

@@ -25,6 +25,8 @@ pub(super) struct Chunk<'a> {
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
     is_single: bool,
+    /// Something is of a type that breaks clients: an element of `choices`, or `usage`.
+    is_broken: bool,
     /// Padding that hides the length of the frame's token; it differs from frame to frame.
     pub(super) padding: Option<Json<'a>>,
     /// It has members that not every chunk has.
@@ -50,6 +52,7 @@ impl<'a> Chunk<'a> {
             "object" => self.object = Some(value),
             "choices" => self.choices = Some(value),
             "usage" if value.kind() == Kind::Object => self.usage = Some(value),
+            "usage" => self.is_broken = true,
             "error" if is_error(value) => self.error = Some(value),
             "obfuscation" => {
                 self.padding = Some(value);
@@ -66,8 +69,14 @@ impl<'a> Chunk<'a> {
 
     /// All members of `json` have been read.
     fn complete(mut self, json: Json<'a>) -> Self {
-        let mut elements = self.elements();
-        (self.first, self.is_single) = (elements.next(), elements.next().is_none());
+        let mut choices = self.choices.unwrap_or_default().elements();
+        (self.first, self.is_single) = (choices.next(), choices.next().is_none());
+        let is_object = |choice: Json<'_>| choice.kind() == Kind::Object;
+        if !self.is_single || !self.first.is_none_or(is_object) {
+            self.is_broken |= !self.choices.unwrap_or_default().elements().all(is_object);
+            let mut elements = self.elements();
+            (self.first, self.is_single) = (elements.next(), elements.next().is_none());
+        }
         let is_marked = |word: Option<Json<'_>>| word.and_then(|word| word.string_body()) == Some("error");
         if self.error.is_none() && (is_marked(self.object) || is_marked(self.kind)) {
             self.error = Some(json);
@@ -114,7 +123,8 @@ impl<'a> Chunk<'a> {
 
     /// Its list of choices is present and empty.
     pub(super) fn is_bare(&self) -> bool {
-        self.choices.is_some_and(|choices| choices.kind() == Kind::Array) && !self.has_choices()
+        let is_list = self.choices.is_some_and(|choices| choices.kind() == Kind::Array);
+        is_list && !self.has_choices() && !self.is_broken
     }
 
     /// Everything around the choices is in the canonical form.
@@ -127,6 +137,7 @@ impl<'a> Chunk<'a> {
             && self.created.is_some_and(|created| created.as_u64().is_some())
             && self.object.and_then(|object| object.string_body()) == Some("chat.completion.chunk")
             && self.is_single
+            && !self.is_broken
     }
 
     fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {

@@ -105,12 +105,13 @@ impl ResponseReader {
             "tool_use" => self.call(index, block, Runner::Client, out)?,
             // `server_tool_use`, `mcp_tool_use` and those to come: clients of this API get them as they are.
             kind if kind.ends_with("tool_use") => {
-                let mut out = WithFrame { frame, out };
+                let has_input = block.get("input").is_some_and(|input| input.kind() == JsonKind::Object);
+                let mut out = WithFrame { frame: frame.filter(|_| has_input), out };
                 self.call(index, block, Runner::Upstream, &mut out)?
             }
             kind if kind.ends_with("tool_result") => self.result(block, frame, out),
-            _ => {
-                self.unknown(frame, out);
+            kind => {
+                self.unknown(frame.filter(|_| !kind.is_empty()), out);
                 BlockKind::Unknown
             }
         };
@@ -142,10 +143,15 @@ impl ResponseReader {
     pub(super) fn other_delta(&mut self, delta: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         match (&*text(delta, "type"), frame) {
             ("signature_delta", _) => self.sign(delta),
-            ("citations_delta", Some(frame)) => {
-                self.citations.pass(delta.get("citation").unwrap_or_default(), frame, out);
+            ("citations_delta", frame) => {
+                let citation = delta.get("citation").unwrap_or_default();
+                match frame.filter(|_| citation.kind() == JsonKind::Object) {
+                    Some(frame) => self.citations.pass(citation, frame, out),
+                    None => self.cite(citation, out),
+                }
             }
-            ("citations_delta", None) => self.cite(delta.get("citation").unwrap_or_default(), out),
+            // Without a type, or without the string that the type promises.
+            ("" | "text_delta" | "thinking_delta" | "input_json_delta", _) => self.unknown(None, out),
             _ => self.unknown(frame, out),
         }
     }
@@ -230,8 +236,8 @@ impl ResponseReader {
         let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
             // The call may be in an earlier response that this one continues.
             match frame {
-                Some(frame) => out.event(Event::Verbatim { frame, means: None }),
-                None => self.skipped.add(Skip::OrphanResult),
+                Some(frame) if !id.is_empty() => out.event(Event::Verbatim { frame, means: None }),
+                _ => self.skipped.add(Skip::OrphanResult),
             }
             return BlockKind::Unknown;
         };
