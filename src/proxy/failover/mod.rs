@@ -329,9 +329,10 @@ fn is_of_the_target(kind: Kind) -> bool {
     }
 }
 
-/// Whether the target has answered with an error that may be due to the request, so that it says nothing of others.
+/// Whether the failure may be due to the request, so that it says nothing of others: a text that the target refuses, one that it
+/// takes too long for, a session of the client's own.
 fn may_be_of_the_request(kind: Kind) -> bool {
-    matches!(kind, Kind::Overloaded | Kind::Protocol | Kind::Truncated | Kind::Upstream)
+    kind != Kind::Connect
 }
 
 /// Logs that `next` is asked since `failed` has failed. What does not pass by itself is a warning.

@@ -492,9 +492,22 @@ async fn a_response_without_a_model_has_the_name_that_was_asked_for() {
 /// A request that makes its upstream fail does not keep others from that.
 #[tokio::test]
 async fn errors_that_one_client_gets_eject_no_target_for_others() {
-    let first = Upstream::start(|mut exchange: Exchange| async move {
+    for status in [
+        "401 Unauthorized",
+        "403 Forbidden",
+        "404 Not Found",
+        "429 Too Many Requests",
+        "500 Error",
+        "504 Timeout",
+    ] {
+        one_client_ejects_for_itself(status).await;
+    }
+}
+
+async fn one_client_ejects_for_itself(status: &'static str) {
+    let first = Upstream::start(move |mut exchange: Exchange| async move {
         if exchange.body.windows(6).any(|text| text == b"poison") {
-            exchange.whole("500 Internal Server Error", "content-type: application/json\r\n", "{}").await;
+            exchange.whole(status, "content-type: application/json\r\n", "{}").await;
             return exchange;
         }
         exchange.stream(answer()).await
@@ -525,7 +538,7 @@ async fn errors_that_one_client_gets_eject_no_target_for_others() {
     for number in 0..6 {
         assert_eq!(target("evil", &format!("poison {number}")).await, "t1");
     }
-    assert_eq!(first.requests(), 3);
+    assert_eq!(first.requests(), 3, "{status}");
     assert_eq!(target("evil", "harmless").await, "t1", "it is out for that client");
-    assert_eq!(target("good", "harmless").await, "t0");
+    assert_eq!(target("good", "harmless").await, "t0", "{status}");
 }
