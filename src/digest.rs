@@ -24,6 +24,11 @@ impl Digest {
         Self { len: text.len(), hash: hasher.finish() }
     }
 
+    /// Whether the text is empty.
+    pub(crate) fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
     /// 32 bits of the hash, for a short mark that tells texts apart.
     pub(crate) fn short(self) -> u32 {
         let [_, _, _, _, bytes @ ..] = self.hash.to_be_bytes();

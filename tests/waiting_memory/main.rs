@@ -16,16 +16,17 @@ mod support;
 
 use allocation_counter::measure;
 use bytes::BytesMut;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{
     exchange::{Exchange, request, tools},
+    hostile::{SPEECHES, frames, is_end, json_of},
     upstream::Speech,
 };
 use toolwire::{
     dialect::ClientDialect,
     format,
     pipeline::{Pipeline, State},
-    rules::{ArgumentDelivery, Detect, Rules},
+    rules::{ArgumentDelivery, Detect, Limits, Rules},
 };
 
 /// Bytes of the call's longest argument.
@@ -196,4 +197,68 @@ fn last_events_of_responses_are_written_from_one_copy() {
     assert_eq!((pipeline.state(), expected.len()), (State::Done, 0));
     let (most, size) = (measured.bytes_max, WHOLE as f64);
     assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
+}
+
+/// The JSON of a frame with other ids, and with other numbers of parts.
+fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
+    match value {
+        Value::Object(members) => {
+            let other = |key: &str, part: &Value| match (key, id, number) {
+                (
+                    "id" | "item_id" | "phase" | "call_id" | "tool_use_id" | "responseId" | "signature"
+                    | "thoughtSignature",
+                    Some(id),
+                    _,
+                ) => {
+                    json!(id)
+                }
+                ("index" | "output_index" | "content_index" | "summary_index" | "count", _, Some(number)) => {
+                    json!(number)
+                }
+                _ => renamed(part, id, number),
+            };
+            members.iter().map(|(key, part)| (key.clone(), other(key, part))).collect()
+        }
+        Value::Array(list) => list.iter().map(|part| renamed(part, id, number)).collect(),
+        value => value.clone(),
+    }
+}
+
+/// Frames that begin ever new parts of a response, each with a long id of its own.
+#[test]
+fn upstream_that_never_ends_is_kept_within_the_limits() {
+    const MOST: u64 = 600 << 10;
+    const ID: usize = 8 << 10;
+    let limits = Limits {
+        max_frame: 16 << 10,
+        max_answer: 128 << 10,
+        max_hold: 8 << 10,
+        max_arguments: 16 << 10,
+        max_calls: 4,
+        ..Limits::default()
+    };
+    let clients = [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses];
+    for (speech, client) in SPEECHES.iter().flat_map(|speech| clients.map(|client| (*speech, client))) {
+        let frames = frames(speech);
+        for frame in frames.iter().filter(|frame| !is_end(frame)) {
+            let Some((text, value)) = json_of(frame) else { continue };
+            for (has_ids, has_numbers) in [(true, true), (true, false), (false, true)] {
+                let exchange = exchange(Detect::Auto, ArgumentDelivery::Stream);
+                let settings = Rules { limits, ..exchange.settings.clone() };
+                let exchange = Exchange { speech, client, settings, ..exchange };
+                let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
+                pipeline.push(frames[0].as_bytes(), &mut out);
+                let measured = measure(|| {
+                    for number in 0..100 {
+                        let id = has_ids.then(|| format!("{number:0ID$}"));
+                        let value = renamed(&value, id.as_deref(), has_numbers.then_some(number + 9));
+                        pipeline.push(frame.replace(text, &value.to_string()).as_bytes(), &mut out);
+                        out.clear();
+                    }
+                });
+                let most = measured.bytes_max;
+                assert!(most < MOST, "{speech:?} to {client:?}: {most} bytes for {frame}");
+            }
+        }
+    }
 }

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use super::items::item_id;
-use crate::wire::json::{Invalid, Json};
+use crate::{
+    digest::Digest,
+    wire::json::{Invalid, Json},
+};
 
 /// The members of an event that are read. Each is its first occurrence.
 #[derive(Debug, Default)]
@@ -59,10 +62,11 @@ impl<'a> StreamEvent<'a> {
         self.output_index.and_then(|index| index.as_u64())
     }
 
-    /// The id of the item; empty without one.
-    pub(super) fn item_id(&self) -> Cow<'a, str> {
+    /// The id of the item; that of the empty text without one.
+    pub(super) fn item_id(&self) -> Digest {
         let id = self.item_id.and_then(|id| id.as_str()).filter(|id| !id.is_empty());
-        id.unwrap_or_else(|| self.item.map(item_id).unwrap_or_default())
+        let own = || self.item.map_or_else(|| Digest::of(""), item_id);
+        id.map_or_else(own, |id| Digest::of(&id))
     }
 
     /// The number of the part of the item.

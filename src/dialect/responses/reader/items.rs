@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     dialect::{Dialect, Skip, tool_calls::Streamed},
+    digest::Digest,
     event::{Annotation, CallStart, Event, Media, Opaque, Reasoning, Runner, ServerCall, Sink, Source},
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
@@ -20,7 +21,7 @@ pub(super) struct OpenItem {
     output: u64,
     name: ItemName,
     /// The phase that has been told.
-    phase: String,
+    phase: Digest,
     parts: Vec<(PartKey, Streamed)>,
     /// How many annotations have been passed on.
     annotations: usize,
@@ -31,13 +32,13 @@ pub(super) struct OpenItem {
 pub(super) struct ItemName {
     /// `output_index`, which some servers use twice.
     index: Option<u64>,
-    /// Empty if it has none.
-    id: String,
+    /// Of the empty text if it has none. Upstreams choose how long it is.
+    id: Digest,
 }
 
 impl ItemName {
     /// Whether an event with this index and id may be about it.
-    fn is(&self, index: Option<u64>, id: &str) -> bool {
+    fn is(&self, index: Option<u64>, id: Digest) -> bool {
         let same_id = self.id == id;
         match index {
             Some(_) => self.index == index && (same_id || self.id.is_empty() || id.is_empty()),
@@ -47,11 +48,12 @@ impl ItemName {
 }
 
 /// The id of an item; a call without one has that of the call.
-pub(super) fn item_id(item: Json<'_>) -> Cow<'_, str> {
-    match text(item, "id") {
+pub(super) fn item_id(item: Json<'_>) -> Digest {
+    let id = match text(item, "id") {
         id if id.is_empty() => text(item, "call_id"),
         id => id,
-    }
+    };
+    Digest::of(&id)
 }
 
 /// A part of an item.
@@ -86,8 +88,8 @@ impl ResponseReader {
     /// one with its index, without an index that with its id, and without both the last one. `None`: there is none, or it has ended.
     pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {
         let (index, id) = (event.output_index(), event.item_id());
-        let has_ended = self.ended.iter().any(|ended| ended.is(index, &id));
-        let open = self.open_item(index, &id).filter(|open| !has_ended || open.name.id == id);
+        let has_ended = self.ended.iter().any(|ended| ended.is(index, id));
+        let open = self.open_item(index, id).filter(|open| !has_ended || open.name.id == id);
         if let Some(item) = open {
             return Ok(Some(item.output));
         }
@@ -99,10 +101,10 @@ impl ResponseReader {
             self.skipped.add(Skip::NotAChunk);
             return Ok(None);
         }
-        self.begin_item(index, id.into_owned()).map(Some)
+        self.begin_item(index, id).map(Some)
     }
 
-    fn open_item(&self, index: Option<u64>, id: &str) -> Option<&OpenItem> {
+    fn open_item(&self, index: Option<u64>, id: Digest) -> Option<&OpenItem> {
         let last = |wanted: &dyn Fn(&ItemName) -> bool| self.open.iter().rfind(|item| wanted(&item.name));
         let has_id = |name: &ItemName| !id.is_empty() && name.id == id;
         match index {
@@ -133,7 +135,7 @@ impl ResponseReader {
                     self.forget_template();
                     self.has_index_twice = true;
                 }
-                self.begin_item(index, id.into_owned())?
+                self.begin_item(index, id)?
             }
         };
         self.phase(output, item, out)?;
@@ -151,8 +153,9 @@ impl ResponseReader {
         }
         self.has_phases = true;
         let item = self.item(output)?;
-        if item.phase != phase || (phase.is_empty() && item.parts.is_empty()) {
-            item.phase = phase.to_string();
+        let told = Digest::of(&phase);
+        if item.phase != told || (phase.is_empty() && item.parts.is_empty()) {
+            item.phase = told;
             let begins = item.parts.is_empty();
             out.event(Event::Phase { phase, begins });
         }
@@ -173,28 +176,28 @@ impl ResponseReader {
         let items = || output.into_iter().flat_map(|output| output.elements());
         let ended = self.ended.len();
         // Some servers give the items of the whole response other ids, or all items one.
-        let has = |ended: &[ItemName], id: &str| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
+        let has = |ended: &[ItemName], id: Digest| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
         let are_unique = (1..ended).all(|place| {
             let (before, name) = (self.ended.get(..place), self.ended.get(place));
-            !before.zip(name).is_some_and(|(before, name)| has(before, &name.id))
+            !before.zip(name).is_some_and(|(before, name)| has(before, name.id))
         });
-        let has_known_ids = are_unique && items().any(|item| has(&self.ended, &item_id(item)));
+        let has_known_ids = are_unique && items().any(|item| has(&self.ended, item_id(item)));
         for (place, item) in (0_u64..).zip(items()) {
             let id = item_id(item);
             let before = self.ended.get(..ended).unwrap_or_default();
             let is_known = match (has_known_ids && !id.is_empty(), self.has_index_twice) {
-                (true, _) => has(before, &id),
+                (true, _) => has(before, id),
                 (false, true) => usize::try_from(place).is_ok_and(|place| place < ended),
                 (false, false) => before.iter().any(|ended| ended.index == Some(place)),
             };
             if is_known {
                 continue;
             }
-            let by_id = || self.open_item(None, &id).filter(|open| has_known_ids && open.name.id == id);
-            let open = by_id().or_else(|| self.open_item(Some(place), &id)).map(|open| open.output);
+            let by_id = || self.open_item(None, id).filter(|open| has_known_ids && open.name.id == id);
+            let open = by_id().or_else(|| self.open_item(Some(place), id)).map(|open| open.output);
             let output = match open {
                 Some(output) => output,
-                None => self.begin_item(Some(place), id.into_owned())?,
+                None => self.begin_item(Some(place), id)?,
             };
             self.end_item(output, item, out)?;
         }
@@ -207,14 +210,14 @@ impl ResponseReader {
     }
 
     /// Begins an item. Returns its number.
-    fn begin_item(&mut self, index: Option<u64>, id: String) -> Result<u64, Failure> {
+    fn begin_item(&mut self, index: Option<u64>, id: Digest) -> Result<u64, Failure> {
         if self.begun() >= MAX_ITEMS {
             let message = format!("the upstream's response has more than {MAX_ITEMS} items");
             return Err(Failure::new(Kind::Protocol, message));
         }
         let output = u64::try_from(self.begun()).unwrap_or(u64::MAX);
         let name = ItemName { index, id };
-        self.open.push(OpenItem { output, name, phase: String::new(), parts: Vec::new(), annotations: 0 });
+        self.open.push(OpenItem { output, name, phase: Digest::of(""), parts: Vec::new(), annotations: 0 });
         Ok(output)
     }
 
@@ -376,7 +379,7 @@ impl ResponseReader {
         if let Some(place) = self.open.iter().rposition(|open| open.output == output) {
             let mut name = self.open.remove(place).name;
             if name.id.is_empty() {
-                name.id = item_id(item).into_owned();
+                name.id = item_id(item);
             }
             self.ended.push(name);
         }
