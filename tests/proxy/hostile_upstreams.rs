@@ -1,4 +1,6 @@
 //! Upstreams that send what no upstream should: each client API ends the response in its own form, and the next request is served.
+//!
+//! How the parts of frames may be wrong in each dialect is played without sockets, in `tests/core/hostile.rs`.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,10 +9,24 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::support::{
-    client::{Client, weather},
-    proxy::{Proxy, Setup},
-    upstream::{END, Upstream, answer, text},
+use toolwire::{
+    config::ToolStyle,
+    dialect::{Dialect, UpstreamDialect, lumo},
+    format::HERMES,
+};
+
+use crate::{
+    independent::{
+        client::Answer,
+        hostile::{SPEECHES, changed, frames, is_end, json_of, whole},
+        messages, responses,
+        upstream::Speech,
+    },
+    support::{
+        client::{Client, weather},
+        proxy::{Proxy, Setup},
+        upstream::{END, Upstream, answer, text},
+    },
 };
 
 /// The data of events, in place of what a chunk should be.
@@ -151,7 +167,7 @@ fn has_end(path: &str, stream: &str) -> bool {
 }
 
 /// A proxy whose upstream gives each request what is in the mutex: a content type and a body.
-async fn start() -> (Proxy, Upstream, Arc<Mutex<(&'static str, String)>>) {
+async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, String)>>) {
     let said = Arc::new(Mutex::new(("", String::new())));
     let upstream = Upstream::start_sharing(Arc::clone(&said), |mut exchange, said| async move {
         let (kind, body) = said.lock().unwrap().clone();
@@ -159,12 +175,33 @@ async fn start() -> (Proxy, Upstream, Arc<Mutex<(&'static str, String)>>) {
         exchange
     })
     .await;
-    (Setup::new(upstream.address).start().await, upstream, said)
+    let mut setup = Setup::new(upstream.address);
+    let of = |dialect| UpstreamDialect::try_from(dialect).unwrap();
+    setup.upstream.options = match speech {
+        Speech::Messages => of(Dialect::Messages),
+        Speech::Responses => of(Dialect::Responses),
+        Speech::Gemini => of(Dialect::Gemini),
+        Speech::OllamaChat => of(Dialect::Ollama),
+        Speech::Completions => of(Dialect::Completions),
+        Speech::LumoV1 | Speech::LumoV2 => {
+            let version = if speech == Speech::LumoV1 { lumo::Version::V1 } else { lumo::Version::V2 };
+            UpstreamDialect::Lumo(lumo::Options { version, ..lumo::Options::default() })
+        }
+        _ => setup.upstream.options,
+    };
+    match speech {
+        Speech::LumoV1 | Speech::LumoV2 => setup.tools = ToolStyle::Format(&HERMES),
+        Speech::Completions => {
+            setup.chat_template = Some("{% for m in messages %}{{ m.content }}{% endfor %}".to_owned());
+        }
+        _ => {}
+    }
+    (setup.start().await, upstream, said)
 }
 
 /// Plays `answers`, and asks for a good one behind each.
 async fn plays(kind: &'static str, answers: Vec<String>, stream: bool) {
-    let ((proxy, _upstream, said), client) = (start().await, Client::new());
+    let ((proxy, _upstream, said), client) = (start(Speech::Chat).await, Client::new());
     for hostile in answers {
         let shown: String = hostile.chars().take(200).collect();
         for (path, request) in requests(stream) {
@@ -203,4 +240,71 @@ async fn every_whole_answer_is_json_or_an_error() {
 #[tokio::test]
 async fn every_whole_answer_to_a_stream_ends_it() {
     plays("application/json", wholes(), true).await;
+}
+
+/// Bodies in the upstream's dialect, and whether they break off: behind and inside of each event or value, with parts of other types,
+/// and with more behind the end.
+fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
+    let frames = frames(speech);
+    let end = frames.iter().position(|frame| is_end(frame)).unwrap();
+    let kind = if speech == Speech::OllamaChat { "application/x-ndjson" } else { "text/event-stream" };
+    let mut bodies =
+        vec![(kind, frames.concat() + &frames.concat(), false), (kind, frames.concat() + "\0{", false)];
+    for at in 0..=end {
+        let (before, next) = (frames[..at].concat(), &frames[at]);
+        bodies.push((kind, before.clone(), true));
+        bodies.push((kind, before + &next[..next.find('{').unwrap_or(2) + 1], true));
+    }
+    for (at, frame) in frames.iter().enumerate() {
+        let Some((text, value)) = json_of(frame) else { continue };
+        for (_, changed) in changed(&value).into_iter().skip(at).step_by(29) {
+            let changed = frame.replace(text, &changed.to_string());
+            bodies.push((kind, [&frames[..at], &[changed], &frames[at + 1..]].concat().concat(), false));
+        }
+    }
+    if let Some(whole) = whole(speech) {
+        let text = whole.to_string();
+        let cuts = [1, text.len() / 3, text.len() - 1];
+        bodies.extend(cuts.map(|at| ("application/json", text[..at].to_owned(), true)));
+        let changed = changed(&whole).into_iter().step_by(17);
+        bodies.extend(changed.map(|(_, changed)| ("application/json", changed.to_string(), false)));
+    }
+    bodies
+}
+
+/// What the client of the API of `path` has read, which must be of the API's form.
+fn read(path: &str, (status, body): (u16, String), stream: bool) -> Answer {
+    let body = body.as_bytes();
+    match (path, stream && status == 200) {
+        ("/v1/chat/completions", true) => Answer::of_stream(body),
+        ("/v1/chat/completions", false) => Answer::of_body(body, status),
+        ("/v1/messages", true) => messages::of_stream(body),
+        ("/v1/messages", false) => messages::of_body(body, status),
+        (_, true) => responses::of_stream(body),
+        (_, false) => responses::of_body(body, status),
+    }
+}
+
+#[tokio::test]
+async fn every_dialects_hostile_bodies_end_in_the_form_of_the_clients_api() {
+    for speech in SPEECHES {
+        let ((proxy, _upstream, said), client) = (start(speech).await, Client::new());
+        let kind = if speech == Speech::OllamaChat { "application/x-ndjson" } else { "text/event-stream" };
+        let good = (kind, frames(speech).concat(), false);
+        for (number, (kind, body, breaks_off)) in spoken(speech).into_iter().chain([good]).enumerate() {
+            *said.lock().unwrap() = (kind, body.clone());
+            let stream = number % 2 == 0;
+            for (path, request) in requests(stream) {
+                let answer = read(path, ask(&client, &proxy, path, &request).await, stream);
+                let is_failed = answer.error.is_some();
+                assert_ne!(is_failed, answer.finish.is_some(), "{speech:?} {path} {body}: {answer:?}");
+                assert!(is_failed || !breaks_off, "{speech:?} {path} {body}: {answer:?}");
+                assert_eq!(
+                    answer.status >= 400,
+                    is_failed && (!stream || answer.status != 200),
+                    "{answer:?}"
+                );
+            }
+        }
+    }
 }

@@ -161,6 +161,11 @@ async fn a_client_has_its_own_responses_and_models_only() {
     {
         assert_eq!(send(BOB, method, target, body).await.status, 404, "{method} {target}");
     }
+    let item = made["output"][0]["id"].as_str().unwrap();
+    for (key, model, expected) in [(BOB, "org/other", 404), (ALICE, "m", 200)] {
+        let body = json!({"model": model, "input": [{"type": "item_reference", "id": item}]}).to_string();
+        assert_eq!(send(key, "POST", "/v1/responses", &body).await.status, expected, "{key}");
+    }
     assert_eq!(send(ALICE, "GET", &path, "").await.status, 200);
     let listed: Value = serde_json::from_str(&send(BOB, "GET", "/v1/models", "").await.body).unwrap();
     let ids: Vec<_> = listed["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();

@@ -218,6 +218,43 @@ async fn plain_http_on_a_tls_port_is_told_so() {
     }
 }
 
+/// Records that no client of TLS begins with, each behind the first byte of one.
+#[tokio::test]
+async fn bad_handshakes_are_closed_and_others_are_served() {
+    let upstream = Upstream::start(at_once).await;
+    let (proxy, authority, _files) = proxy(&upstream, nothing).await;
+    let record = |version: u16, length: u16, body: &[u8]| {
+        [&[22][..], &version.to_be_bytes(), &length.to_be_bytes(), body].concat()
+    };
+    let hello = |kind: u8, length: u32, body: &[u8]| {
+        let [_, length @ ..] = length.to_be_bytes();
+        let message = [&[kind][..], &length, body].concat();
+        record(0x0301, u16::try_from(message.len()).unwrap(), &message)
+    };
+    for bytes in [
+        record(0x0301, 0, b""),
+        record(0x0301, 5, b"nonsense"),
+        record(0xffff, 5, b"\x01\0\0\x01\0"),
+        record(0x0301, u16::MAX, &[0; 20_000]),
+        [22; 9000].to_vec(),
+        hello(1, 0, b""),
+        hello(1, 40, &[0; 40]),
+        hello(1, 0x00ff_ffff, &[3; 9000]),
+        hello(0, 0, b""),
+        hello(2, 40, &[3; 40]),
+        hello(20, 12, &[0; 12]),
+        record(0x0301, 1, b"\x01").repeat(5000),
+    ] {
+        let mut client = Raw::connect(&proxy).await;
+        client.send_lossy(bytes).await;
+        client.half_close().await;
+        assert!(!client.rest_lossy().await.contains("HTTP"));
+        let mut stream = connect(&proxy, authority.client(), |socket| socket).await.unwrap();
+        stream.write_all(post(WHOLE, "").as_bytes()).await.unwrap();
+        assert_eq!(Raw::on(stream).response().await.status, 200);
+    }
+}
+
 #[tokio::test]
 async fn tls_on_a_plain_port_is_closed() {
     let upstream = Upstream::start(at_once).await;

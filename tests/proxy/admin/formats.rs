@@ -90,9 +90,39 @@ async fn hostile_texts_and_tools_are_answered() {
         let (got, error) = post(&proxy, analyze, body).await;
         assert_eq!((got, &error["error"]["path"]), (status, &json!(path)), "{error}");
     }
-    for text in ["", "\0\r\n\u{1b}[31m", "<tool_call>", &deep, &"x".repeat(256 << 10)] {
+    let openers = [
+        "<tool_call>",
+        "<think>",
+        "</think>",
+        "```json\n",
+        "{\"name\":\"x\",\"arguments\":{\"a\":",
+        "[TOOL_CALLS]",
+        "<pre>{",
+        "`",
+    ];
+    let bombs = openers.map(|opener| opener.repeat((8 << 10) / opener.len()));
+    let texts = ["", "\0\r\n\u{1b}[31m", "<tool_call>", &deep];
+    for text in texts.into_iter().chain(bombs.iter().map(String::as_str)).chain([&*"x".repeat(256 << 10)]) {
         let (status, analysis) = post(&proxy, analyze, json!({"text": text, "tools": ["x"]})).await;
         assert_eq!((status, &analysis["bytes"]), (200, &json!(text.len())));
+    }
+    let looping =
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}});
+    let doubling: serde_json::Map<_, _> = (0..40)
+        .map(|level| {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            (format!("d{level}"), json!({"properties": {"a": next, "b": next}, "required": ["a", "b"]}))
+        })
+        .collect();
+    let doubling = json!({"$ref": "#/$defs/d0", "$defs": doubling});
+    for schema in [looping, doubling] {
+        let tools = json!([{"name": "x", "input_schema": schema}]);
+        for format in ["hermes", "kimi_k2", "auto"] {
+            let body = json!({"text": CALL, "format": format, "tools": tools});
+            assert_eq!(post(&proxy, analyze, body).await.0, 200);
+            let body = json!({"format": format, "tools": tools});
+            assert!([200, 400].contains(&post(&proxy, "/admin/formats/teach", body).await.0));
+        }
     }
     for (body, status) in [
         (json!({}), 400),
