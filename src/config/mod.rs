@@ -327,9 +327,9 @@ impl Config {
         let Some(origin) = self.sources.origin() else {
             return failed("the configuration was not read from a file".to_owned());
         };
-        if let Some(file) = &origin.overrides.file
-            && std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file())
-        {
+        // To open a pipe would wait for a writer, and hold up all later reloads.
+        let is_no_file = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file());
+        if let Some(file) = origin.overrides.file.iter().chain(origin.files.keys()).find(is_no_file) {
             return failed(format!("cannot read {} again: it is not a regular file", file.display()));
         }
         // Another `state_dir` holds from the next start.

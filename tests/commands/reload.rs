@@ -90,6 +90,34 @@ fn signal_loads_the_file_and_its_secrets() {
 }
 
 #[test]
+fn what_is_not_a_file_changes_nothing_and_holds_nothing_up() {
+    for name in ["toolwire.toml", "key"] {
+        let mut desk = Desk::new("one", "127.0.0.1:1");
+        let file = desk.folder.path().join(name);
+        let content = fs::read(&file).unwrap();
+        for kind in ["pipe", "folder", "missing", "text"] {
+            let _ = fs::remove_file(&file);
+            match kind {
+                "pipe" => assert!(Command::new("mkfifo").arg(&file).status().unwrap().success()),
+                "folder" => fs::create_dir(&file).unwrap(),
+                "text" => fs::write(&file, if name == "key" { "" } else { "[[[" }).unwrap(),
+                _ => {}
+            }
+            desk.hang_up();
+            let line = desk.logged(REFUSED);
+            assert_eq!(line["level"], "ERROR", "{name} {kind}: {line}");
+            assert!(desk.models().contains("\"one\""), "{name} {kind}");
+            let _ = fs::remove_dir(&file).or_else(|_| fs::remove_file(&file));
+            fs::write(&file, &content).unwrap();
+            desk.hang_up();
+            desk.logged(RELOADED);
+        }
+        let (status, rest) = desk.server.stop();
+        assert_eq!(status, Some(0), "{rest}");
+    }
+}
+
+#[test]
 fn secret_that_is_replaced_in_its_file_holds_without_a_signal() {
     let mut desk = Desk::new("one", "127.0.0.1:1");
     for secret in ["another-secret", "yet-another-secret"] {
