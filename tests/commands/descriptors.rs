@@ -1,14 +1,27 @@
 //! File descriptors that connections without requests use up.
 
-use std::{net::TcpStream, process::Command, time::Instant};
+use std::{io::Write, net::TcpStream, process::Command, time::Instant};
 
 use crate::{
     instances::upstream,
     support::{Server, ask, toolwire},
 };
 
+/// What the client of a connection sends that never becomes a request.
+const BEGINNINGS: [&str; 3] = [
+    "",
+    "POST /v1/chat/completions HTTP/1.1\r\nhost: loc",
+    "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET",
+];
+
 #[test]
 fn idle_connections_keep_nobody_out_when_descriptors_are_used_up() {
+    for beginning in BEGINNINGS {
+        keep_nobody_out(beginning);
+    }
+}
+
+fn keep_nobody_out(beginning: &str) {
     let base = format!("http://{}/v1", upstream());
     let mut limited = Command::new("sh");
     // The program that is measured raises its limit to the hard one.
@@ -17,15 +30,20 @@ fn idle_connections_keep_nobody_out_when_descriptors_are_used_up() {
     limited.arg(serve.get_program()).args(serve.get_args()).env("TOOLWIRE_THREADS", "1");
     let begun = Instant::now();
     let server = Server::start(&mut limited);
-    let idle: Vec<_> = (0..400).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let connect = |_| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let _ = stream.write_all(beginning.as_bytes());
+        stream
+    };
+    let idle: Vec<_> = (0..400).map(connect).collect();
     for _ in 0..5 {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
         let (head, body) = ask(&server, "/v1/chat/completions", "", body);
         let body = String::from_utf8(body).unwrap();
-        assert!(head.contains(" 200 ") && body.contains("Hello."), "{head}: {body}");
+        assert!(head.contains(" 200 ") && body.contains("Hello."), "{beginning:?}: {head}: {body}");
     }
     let (code, log) = server.stop();
-    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(code, Some(0), "{beginning:?}: {log}");
     let lines = log.lines().filter(|line| line.contains("that wait for a request")).count();
     // Once in ten seconds for each thread.
     let most = usize::try_from(begun.elapsed().as_secs()).unwrap() / 10 + 1;
