@@ -8,12 +8,13 @@ use std::{
     thread,
 };
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
     instances::{post, upstream},
-    support::{Server, ask, toolwire},
+    support::{Server, ask, run, toolwire},
 };
 
 const FILES: [&str; 6] =
@@ -80,6 +81,50 @@ fn state_files_that_are_no_files_hold_nothing_up() {
             assert!(!fs::metadata(&file).unwrap().is_file(), "{kind}: {file:?} is left as it was");
         }
     }
+}
+
+/// No file may be written: it stands for a disk that is full for a while.
+#[test]
+fn what_is_stored_and_used_while_files_cannot_be_written_is_written_later() {
+    let folder = TempDir::new().unwrap();
+    let config = config(&folder);
+    fs::write(&config, fs::read_to_string(&config).unwrap() + "[admin]\n").unwrap();
+    let serve = toolwire(&["serve", "--config"]);
+    let mut unsignalled = Command::new("sh");
+    unsignalled.args(["-c", "trap '' XFSZ && exec \"$0\" \"$@\""]);
+    unsignalled.arg(serve.get_program()).args(serve.get_args()).arg(&config);
+    for (key, value) in serve.get_envs() {
+        if let Some(value) = value {
+            unsignalled.env(key, value);
+        }
+    }
+    let server = Server::start(&mut unsignalled);
+    let pid = Pid::from_raw(server.pid().try_into().unwrap());
+    let may_write = |bytes| prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    let failures = || {
+        let metrics = String::from_utf8(ask(&server, "/metrics", "", "").1).unwrap();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("toolwire_store_failures_total "));
+        line.map_or(0.0, |count| count.parse::<f64>().unwrap())
+    };
+    let mut ids: Vec<_> = (0..5).map(|_| stored(&server.address)).collect();
+    for _ in 0..2 {
+        let before = failures();
+        may_write(Some(0));
+        ids.extend((0..10).map(|_| stored(&server.address)));
+        while failures() <= before {
+            thread::sleep(std::time::Duration::from_millis(50));
+        }
+        may_write(None);
+        ids.extend((0..10).map(|_| stored(&server.address)));
+    }
+    let (code, log) = server.stop();
+    assert_eq!(code, Some(0), "{log}");
+    let server = start(&config);
+    let lost = ids.iter().filter(|id| !found(&server, id)).count();
+    assert_eq!((lost, ids.len()), (0, 45), "{log}");
+    let url = format!("http://{}", server.address);
+    let (_, used, error) = run(&mut toolwire(&["keys", "usage", "--server", &url]));
+    assert!(used.starts_with("team  45 requests, "), "{used} {error}");
 }
 
 /// Root may open every file, so nothing is asserted about what is stored.
