@@ -1,5 +1,5 @@
-//! Detection of text that was made to be expensive. `.ci/linear` counts the work that it takes: it must not grow faster
-//! than the text.
+//! Detection of text, and translation of requests, that were made to be expensive. `.ci/linear` counts the work that they
+//! take: it must not grow faster than the text.
 //!
 //!     hostile                          every sampled case once, one unit long (`cargo bench`, `cargo test --benches`)
 //!     hostile count CASES PART/PARTS   every PARTS-th case, in two lengths; one line of output for each run
@@ -9,10 +9,14 @@
 //!     sampled    every marker of every format, some beginnings of every example, and mixtures of them
 //!     all        the same with every beginning of every example, in the full length
 //!     few        one mixture for each format, short: for counters that are slow
+//!     requests   requests of very many small parts, for each upstream
+//!     few-requests   the same with fewer parts, for counters that are slow
 
 #![allow(clippy::print_stdout, reason = "the lines name what is counted")]
 
 mod answers;
+#[path = "hostile/requests.rs"]
+mod requests;
 
 use std::{collections::BTreeSet, env, fs, hint::black_box, process};
 
@@ -92,6 +96,7 @@ const BEHIND: &[(&str, &str, &str)] = &[
 fn main() {
     let mut arguments = env::args().skip_while(|argument| argument != "count").skip(1);
     let Some(selection) = arguments.next() else {
+        requests::Case::all().iter().for_each(|case| counted_request(case, &case.text(1)));
         let cases = Selection::Sampled.cases();
         for case in &cases {
             for mode in MODES {
@@ -104,8 +109,16 @@ fn main() {
     let parts = arguments.next().unwrap_or_else(|| "0/1".to_owned());
     let parts =
         parts.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    let number = match selection.as_str() {
+        "requests" => Some(requests::MANY),
+        "few-requests" => Some(requests::FEW),
+        _ => None,
+    };
+    if let Some((number, parts)) = number.zip(parts) {
+        return count_requests(number, parts);
+    }
     let (Some(selection), Some((part, parts))) = (Selection::named(&selection), parts) else {
-        println!("usage: hostile count sampled|all|few PART/PARTS");
+        println!("usage: hostile count sampled|all|few|requests|few-requests PART/PARTS");
         process::exit(2);
     };
     for case in selection.cases().iter().skip(part).step_by(parts) {
@@ -117,6 +130,18 @@ fn main() {
                 let Mode { arguments, piece } = mode;
                 println!("{}\t{arguments:?}, {piece} at a time: {unit}\t{}\t{steps}", case.name, text.len());
             }
+        }
+    }
+}
+
+/// Requests of this many repeated parts, and longer ones.
+fn count_requests(number: usize, (part, parts): (usize, usize)) {
+    for case in requests::Case::all().iter().skip(part).step_by(parts) {
+        for times in [1, LONGER] {
+            let text = case.text(number * times);
+            let before = steps();
+            counted_request(case, &text);
+            println!("{}\t{}\t{}\t{}", case.name(), case.shape, text.len(), steps() - before);
         }
     }
 }
@@ -277,6 +302,12 @@ fn counted(mut detector: Detector, pieces: &[&str]) {
         detector.event(Event::Text((*piece).into()), &mut Nowhere);
     }
     detector.event(Event::Finish(Finish::Stop), &mut Nowhere);
+}
+
+/// callgrind counts inside this function, by its name.
+#[inline(never)]
+fn counted_request(case: &requests::Case, text: &str) {
+    case.translate(black_box(text));
 }
 
 struct Nowhere;
