@@ -51,7 +51,8 @@ const PIECE: usize = 2 * size_of::<Step>() + 32;
 pub(in crate::proxy) struct Capture {
     pub(super) replay: Replay,
     kept: Mutex<Kept>,
-    /// What its fixture says of it, and the client's request. `None`: that is too long.
+    /// What its fixture says of it, and the client's request as it was sent: few are ever read, so that secrets are covered then.
+    /// `None`: that is too long.
     noted: Mutex<Option<(Noted, Bytes)>>,
     /// Bytes that all exchanges take together.
     total: Arc<AtomicUsize>,
@@ -171,9 +172,8 @@ impl Capture {
         // Without its tools, nothing of an exchange can be read again.
         let kept = Kept { steps: vec![first], is_dropped: own_size.is_none(), ..Kept::default() };
         let noted = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
-            let mut body = opening.body.to_vec();
-            redactor.cover(&mut body);
-            (Noted::begin(opening.noted()), body.into())
+            // The body may be a part of something larger.
+            (Noted::begin(opening.noted()), Bytes::copy_from_slice(opening.body))
         });
         let size =
             BASE + own_size.unwrap_or(0) + noted.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
@@ -230,15 +230,18 @@ impl Capture {
             }
             (kept.steps.clone(), kept.is_cut)
         };
-        let noted = self.noted();
-        let (noted, body) = noted.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
-        if !noted.is_answered() {
-            return Err(NoFixture::Unanswered);
-        }
-        let manifest = noted.text().map_err(|_| NoFixture::Unanswered)?;
+        let (manifest, body) = {
+            let noted = self.noted();
+            let (noted, body) = noted.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
+            if !noted.is_answered() {
+                return Err(NoFixture::Unanswered);
+            }
+            (noted.text().map_err(|_| NoFixture::Unanswered)?, body.clone())
+        };
         let manifest = self.replay.redactor.text(&manifest).into_owned();
-        let mut files =
-            vec![(MANIFEST.to_owned(), manifest.into_bytes()), (REQUEST.to_owned(), body.to_vec())];
+        let mut body = body.to_vec();
+        self.replay.redactor.cover(&mut body);
+        let mut files = vec![(MANIFEST.to_owned(), manifest.into_bytes()), (REQUEST.to_owned(), body)];
         let (mut hop, mut begun) = (0, 0);
         for step in steps {
             match step {
