@@ -81,8 +81,13 @@ pub trait ClientSide: Sync {
         Ok(Bytes::copy_from_slice(body))
     }
 
-    /// What is stored of the `response` to the request `body`.
-    fn record(&self, _body: &[u8], _response: &str) -> Option<Record> {
+    /// What of the request `body` is stored with the response to it.
+    fn record_input(&self, _body: &Bytes) -> Option<Bytes> {
+        None
+    }
+
+    /// What is stored of the `response` to a request with this `input`, see [`ClientSide::record_input`].
+    fn record(&self, _input: &[u8], _response: &str) -> Option<Record> {
         None
     }
 

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Most responses begin with `Opening`. Only a request that other requests prepare, such as one with images for a model that
-//! cannot see, begins with `Preparing`.
+//! cannot see, begins with `Preparing`. A large request of a later hop, or in place of a refused one, is made in `Making`, before
+//! `Opening`.
 //!
 //! There is no task and no channel between the two connections. The client's connection polls the body, and the body
 //! polls the upstream's connection. So nothing is read from the upstream that the client does not accept, and when the
@@ -192,7 +193,9 @@ impl AnswerBody {
             this.deadlines.as_mut().expect_content(this.flow.patience());
         }
         match this.flow.stage {
-            Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) => this.deadlines.asked(),
+            Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) | Stage::Making(..) => {
+                this.deadlines.asked();
+            }
             Stage::Streaming(_) => this.deadlines.heard(this.flow.is_filler),
             Stage::Ending(_) => this.deadlines.await_end(),
             Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),

@@ -47,17 +47,22 @@ pub(super) trait DecideHop: fmt::Debug + Send {
     fn deferred(&mut self, _turn: DeferredTurn) {}
 
     /// Called with the results of hosted tools that a decision gave, and the images for the client.
-    ///
-    /// # Errors
-    /// The response fails.
-    fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Result<Continuation, Failure> {
-        Ok(Continuation::End(None))
+    fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Continuation {
+        Continuation::End(None)
     }
 
-    /// Called when the upstream has refused a hop's request with `status` and this body. `None`: the response fails.
-    fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {
-        None
+    /// Called when the upstream has refused a hop's request with `status` and this body. Returns whether another request is to be
+    /// made for the hop; otherwise the response fails.
+    fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> bool {
+        false
     }
+
+    /// Makes the request that the last decision or refusal asks for, and a reader for the response to it. That takes as long as it
+    /// took to make the first one, so that it may be called on another thread.
+    ///
+    /// # Errors
+    /// Only those that the first request would have had.
+    fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure>;
 
     /// Called when the upstream has accepted a hop's request.
     fn accepted(&mut self) {}
@@ -80,24 +85,36 @@ pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Fail
 /// How a response goes on.
 #[derive(Debug)]
 pub(super) enum Continuation {
-    /// With another request to the upstream.
-    Ask(Box<NextHop>),
+    /// With another request to the upstream, which [`DecideHop::make`] makes.
+    Ask(NextHop),
     /// Hosted tools have run: with what [`DecideHop::ran`] makes of their results and of the images for the client.
     Ran(Vec<Ran>, Vec<Media<'static>>),
     /// It ends with what the hops so far gave, and a warning that says why.
     End(Option<Warning<'static>>),
 }
 
-/// A request to the upstream that continues a response.
+/// A hop that continues a response.
 #[derive(Debug)]
 pub(super) struct NextHop {
-    pub(super) request: UpstreamRequest,
-    /// A reader for the upstream's response.
-    pub(super) reader: Reader,
-    /// What the request has more than the one before.
+    /// What its request has more than the one before.
     pub(super) turns: Vec<Turn>,
     /// What the client gets before the response to it.
     pub(super) shown: Vec<Event<'static>>,
+}
+
+impl NextHop {
+    /// The bytes of the texts that its request has more, about.
+    pub(super) fn size(&self) -> usize {
+        let size = |part: &Part| match part {
+            Part::Text(text) => text.size(),
+            Part::Reasoning { text, .. } => text.len(),
+            Part::Call(call) => call.arguments.len(),
+            Part::Result(output) => output.content.len(),
+            Part::Image { url, .. } => url.len(),
+            Part::Other(_) => 0,
+        };
+        self.turns.iter().flat_map(|turn| &turn.parts).map(size).sum()
+    }
 }
 
 /// The client's request.
@@ -252,11 +269,10 @@ impl AskAgain {
         }
     }
 
-    fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Result<Continuation, Failure> {
+    fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Continuation {
         self.turns.extend(turns.iter().cloned());
-        let (request, reader) = self.request()?;
         self.hop += 1;
-        Ok(Continuation::Ask(Box::new(NextHop { request, reader, turns, shown })))
+        Continuation::Ask(NextHop { turns, shown })
     }
 }
 
@@ -379,7 +395,7 @@ fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
 impl DecideHop for AskAgain {
     fn decide(&mut self, follow_up: FollowUp) -> Deciding {
         if follow_up.reason != Reason::Hosted {
-            return Box::pin(ready(self.ask(follow_up.turns, Vec::new())));
+            return Box::pin(ready(Ok(self.ask(follow_up.turns, Vec::new()))));
         }
         // A limit that was reached meanwhile is a result for the model, which gets another hop to answer without tools.
         let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
@@ -406,10 +422,10 @@ impl DecideHop for AskAgain {
         })
     }
 
-    fn ran(&mut self, ran: Vec<Ran>, images: Vec<Media<'static>>) -> Result<Continuation, Failure> {
+    fn ran(&mut self, ran: Vec<Ran>, images: Vec<Media<'static>>) -> Continuation {
         self.room = images.iter().fold(self.room, |room, image| room.saturating_sub(image.data.len()));
         let Some(FollowUp { mut turns, .. }) = self.running.take() else {
-            return Ok(Continuation::End(None));
+            return Continuation::End(None);
         };
         turns
             .iter_mut()
@@ -447,14 +463,18 @@ impl DecideHop for AskAgain {
         }
     }
 
-    fn refused(&mut self, status: StatusCode, body: &[u8]) -> Option<Result<UpstreamRequest, Failure>> {
+    fn refused(&mut self, status: StatusCode, body: &[u8]) -> bool {
         if self.may_join && refuses_roles(status.as_u16(), body) {
             self.joins = true;
-            return Some(self.request().map(|(request, _)| request));
+            return true;
         }
-        let kind = self.constrained.take().filter(|_| may_mean_a_constraint(status, body))?;
-        self.dropped.push(kind);
-        Some(self.request().map(|(request, _)| request))
+        let refused = self.constrained.take().filter(|_| may_mean_a_constraint(status, body));
+        self.dropped.extend(refused);
+        refused.is_some()
+    }
+
+    fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
+        self.request()
     }
 
     fn accepted(&mut self) {

@@ -1,14 +1,14 @@
 //! Work on large requests: it is done apart from the threads of the streams, which would stand still meanwhile.
 
-use std::{sync::LazyLock, thread::available_parallelism};
+use std::{pin::Pin, sync::LazyLock, thread::available_parallelism};
 
 use tokio::{sync::Semaphore, task::spawn_blocking};
 use tracing::Span;
 
 use crate::failure::{Failure, Kind};
 
-/// Bytes of a body whose work is done apart. Smaller ones take less than a few milliseconds.
-const LARGE: usize = 256 << 10;
+/// Bytes of a request whose work is done apart. Smaller ones take less than a few milliseconds.
+pub(super) const LARGE: usize = 256 << 10;
 
 /// Places for such work. It cannot be stopped, so that a client that leaves and comes again would otherwise hold any number of
 /// bodies.
@@ -18,31 +18,36 @@ fn places() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// Whether work on a request with this body is done apart.
-pub(super) fn is_large(body: &[u8]) -> bool {
-    body.len() >= LARGE
+/// Whether work on a request of this many bytes is done apart.
+pub(super) fn is_large(size: usize) -> bool {
+    size >= LARGE
 }
 
-/// Does `work` on another thread.
+/// Work that is done on another thread.
 ///
 /// # Errors
 /// [`Kind::Internal`]: it panicked.
-pub(super) async fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
-    let failed = || Failure::new(Kind::Internal, "the request could not be worked on");
-    let place = PLACES.acquire().await.map_err(|_| failed())?;
+pub(super) type Apart<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
+/// Does `work` on another thread. The future is boxed, so that small requests have no room for it in theirs.
+pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Apart<T> {
+    #[cfg(test)]
+    tests::MOVED.set(tests::MOVED.get() + 1);
     let span = Span::current();
-    let work = move || {
-        let _place = place;
-        span.in_scope(work)
-    };
-    spawn_blocking(work).await.map_err(|_| failed())
+    Box::pin(async move {
+        let failed = || Failure::new(Kind::Internal, "the request could not be worked on");
+        let place = PLACES.acquire().await.map_err(|_| failed())?;
+        let work = move || {
+            let _place = place;
+            span.in_scope(work)
+        };
+        spawn_blocking(work).await.map_err(|_| failed())
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{sync::mpsc, time::Duration};
+pub(super) mod tests {
+    use std::{cell::Cell, sync::mpsc, time::Duration};
 
     use tokio::{
         sync::oneshot,
@@ -50,6 +55,11 @@ mod tests {
     };
 
     use super::*;
+
+    thread_local! {
+        /// How often this thread has had work done apart.
+        pub(in crate::proxy) static MOVED: Cell<usize> = const { Cell::new(0) };
+    }
 
     const LONG: Duration = Duration::from_secs(60);
 

@@ -22,8 +22,9 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::{
     config::{Config, Limits, Upstream},
+    conversation::Conversation,
     dialect::{self, ClientDialect, Ids},
-    execute::{Audit, Started, ask::Ask, vision::Vision},
+    execute::{Audit, ExchangeId, Started, ask::Ask, vision::Vision},
     failure::{Failure, Kind, Redact},
     observe::{Access, Metrics},
     redact::Redactor,
@@ -44,7 +45,7 @@ use super::{
     exchange::{self, Who},
     exchange_log::ExchangeLog,
     failover::Failover,
-    images, intake,
+    images, intake, large,
     learned::Learned,
     limits::{Account, Allowance, Limited, Wish},
     models::{self, Models},
@@ -538,7 +539,7 @@ impl Service {
 
     /// A request for the number of tokens that a request for a model's response would take.
     async fn count_tokens(
-        &self,
+        self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
         (headers, body): (&HeaderMap, Incoming),
         rest: &mut Rest,
@@ -550,23 +551,17 @@ impl Service {
         };
         *rest = Rest::None;
         let counted = async {
-            let mut conversation = generate::decode(dialect, &body).await?;
+            let conversation = generate::decode(dialect, &body).await?;
             access.asked(&conversation.model, false);
             caller.check_model(&conversation.model)?;
             let allowance = admit(&caller, |_| Wish::PLAIN, dialect).await?;
-            let model = exchange::model(&self.config, dialect, &conversation)?;
-            if let Some(execution) = self.execution.as_deref() {
-                exchange::host(
-                    (execution, model),
-                    &mut conversation,
-                    Who { caller: &caller, exchange: &access.id().into() },
-                );
-            }
-            exchange::settle_choice(model, &mut conversation)?;
-            let (_, means) = self.learned.about(model, &conversation, caller.owner);
-            let client = dialect.dialect();
-            let sent = exchange::sent(model, &conversation, client, (&means, unix_time()))?;
-            let tokens = count::tokens(&sent);
+            let id = access.id().into();
+            let tokens = if large::is_large(body.len()) {
+                let (own, caller) = (Arc::clone(self), caller.clone());
+                large::apart(move || own.tokens((dialect, &caller), &id, conversation)).await??
+            } else {
+                self.tokens((dialect, &caller), &id, conversation)?
+            };
             Ok::<_, Refused>((tokens, allowance))
         };
         match counted.await {
@@ -577,6 +572,23 @@ impl Service {
             }
             Err(refused) => refused.response(dialect, access),
         }
+    }
+
+    /// The tokens of a request for a model's response, by estimate.
+    fn tokens(
+        &self,
+        (dialect, caller): (ClientDialect, &Caller),
+        id: &ExchangeId,
+        mut conversation: Conversation,
+    ) -> Result<usize, Failure> {
+        let model = exchange::model(&self.config, dialect, &conversation)?;
+        if let Some(execution) = self.execution.as_deref() {
+            exchange::host((execution, model), &mut conversation, Who { caller, exchange: id });
+        }
+        exchange::settle_choice(model, &mut conversation)?;
+        let (_, means) = self.learned.about(model, &conversation, caller.owner);
+        let sent = exchange::sent(model, &conversation, dialect.dialect(), (&means, unix_time()))?;
+        Ok(count::tokens(&sent))
     }
 
     /// A request that goes to the upstream unread.
@@ -601,7 +613,7 @@ impl Service {
             Err(failure) => return fail(failure, access),
         };
         *rest = Rest::None;
-        let prepared = match passthrough::prepare(&self.config, path, head, body) {
+        let prepared = match passthrough::prepare(&self.config, path, head, body).await {
             Ok(prepared) => prepared,
             Err(failure) => return fail(failure, access),
         };
@@ -611,7 +623,10 @@ impl Service {
             access.asked(name, false);
         }
         let allowance = match caller.check_model(name) {
-            Ok(()) => admit(&caller, |_| passthrough::wish(&request), reply::DEFAULT_DIALECT).await,
+            Ok(()) => match passthrough::wish(&request, caller.account.is_some()).await {
+                Ok(wish) => admit(&caller, |_| wish, reply::DEFAULT_DIALECT).await,
+                Err(failure) => Err(failure.into()),
+            },
             Err(failure) => Err(failure.into()),
         };
         let allowance = match allowance {

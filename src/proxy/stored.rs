@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use tokio::task::spawn_blocking;
 
+use super::large;
 use crate::{
     config::{Config, StoreKind},
     dialect::ClientDialect,
@@ -53,7 +54,12 @@ impl Responses {
         body: Bytes,
         now: u64,
     ) -> Result<Bytes, Failure> {
-        let references = dialect.side().references(&body);
+        let references = if dialect == ClientDialect::Responses && large::is_large(body.len()) {
+            let body = body.clone();
+            large::apart(move || dialect.side().references(&body)).await?
+        } else {
+            dialect.side().references(&body)
+        };
         if references.is_empty() {
             return Ok(body);
         }
@@ -88,7 +94,9 @@ impl Responses {
             Some(None) => return Err(too_large()),
             None => references.ids().map(|_| None).collect(),
         };
-        let whole = dialect.side().with_history(&body, &references, &records)?;
+        let size = records.iter().flatten().map(Bytes::len).sum::<usize>() + body.len();
+        let join = move || dialect.side().with_history(&body, &references, &records);
+        let whole = if large::is_large(size) { large::apart(join).await?? } else { join()? };
         if whole.len() > max { Err(too_large()) } else { Ok(whole) }
     }
 
@@ -124,16 +132,16 @@ impl Responses {
         }
     }
 
-    /// What stores the response to the request `body`; `None` if nothing is stored.
+    /// What stores the response to a request with this `input`; `None` if nothing is stored.
     pub(super) fn keeper(
         &self,
         dialect: ClientDialect,
         owner: Owner,
-        body: &Bytes,
+        input: RecordInput,
         now: u64,
     ) -> Option<ResponseKeeper> {
         let store = Arc::clone(self.store.as_ref()?);
-        Some(ResponseKeeper { store, dialect, owner, body: body.clone(), now })
+        Some(ResponseKeeper { store, dialect, owner, input, now })
     }
 
     /// Asks the store on a thread for blocking work. `None`: there is no store.
@@ -219,14 +227,22 @@ fn not_found(id: &str) -> Failure {
 /// The method by which stored responses are deleted.
 pub(super) const DELETE: Method = Method::DELETE;
 
+/// The input of a request, with its history.
+#[derive(Debug)]
+pub(super) enum RecordInput {
+    /// In this body of a request.
+    In(Bytes),
+    /// Itself, as [`ClientSide::record_input`](crate::dialect::ClientSide::record_input) gives it.
+    Found(Bytes),
+}
+
 /// Stores one response when it is complete.
 #[derive(Debug)]
 pub(super) struct ResponseKeeper {
     store: Arc<dyn Store>,
     dialect: ClientDialect,
     owner: Owner,
-    /// The request with its history.
-    body: Bytes,
+    input: RecordInput,
     /// The time of the request, in seconds of Unix time.
     now: u64,
 }
@@ -234,8 +250,73 @@ pub(super) struct ResponseKeeper {
 impl ResponseKeeper {
     /// Stores `response`. It can be continued from now on; it is on disk later.
     pub(super) fn keep(&self, response: &str) {
-        if let Some(record) = self.dialect.side().record(&self.body, response) {
+        let side = self.dialect.side();
+        let record = match &self.input {
+            RecordInput::In(body) => side.record_input(body).and_then(|input| side.record(&input, response)),
+            RecordInput::Found(input) => side.record(input, response),
+        };
+        if let Some(record) = record {
             self.store.put(Key::new(self.owner, &record.id), record.value, self.now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::proxy::large::{LARGE, tests::MOVED};
+
+    const DIALECT: ClientDialect = ClientDialect::Responses;
+
+    fn responses() -> Responses {
+        let limits = (1 << 30, Duration::from_secs(60));
+        let store = Stores::Embedded(None).open(Space::Responses, limits, Box::new(|_| ()));
+        Responses { store: Some(store), max_body: 1 << 30 }
+    }
+
+    fn body(size: usize, more: Value) -> Bytes {
+        let mut body = json!({"model": "m", "input": [{"role": "user", "content": ""}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let missing = size.saturating_sub(body.to_string().len());
+        body["input"][0]["content"] = "x".repeat(missing).into();
+        Bytes::from(body.to_string())
+    }
+
+    /// The request with its history, and how often work was done apart.
+    async fn joined(responses: &Responses, dialect: ClientDialect, body: &Bytes) -> (Value, usize) {
+        let before = MOVED.get();
+        let whole = responses.with_history(dialect, Owner::default(), body.clone(), 1).await.unwrap();
+        (serde_json::from_slice(&whole).unwrap(), MOVED.get() - before)
+    }
+
+    #[tokio::test]
+    async fn history_of_large_requests_is_found_and_joined_apart() {
+        let responses = responses();
+        let written = |body: &Bytes| serde_json::from_slice::<Value>(body).unwrap();
+        for (dialect, size, moved) in
+            [(DIALECT, LARGE - 1, 0), (DIALECT, LARGE, 1), (ClientDialect::Chat, LARGE, 0)]
+        {
+            let body = body(size, json!({}));
+            assert_eq!(joined(&responses, dialect, &body).await, (written(&body), moved), "{size}");
+        }
+        // What is stored counts as well.
+        for (stored, size, moved) in [(1000, 1000, 0), (LARGE, 1000, 1), (1000, LARGE, 2)] {
+            let stored = body(stored, json!({}));
+            let response = r#"{"id":"resp_1","output":[{"type":"message","content":"said"}]}"#;
+            let inputs = [
+                RecordInput::In(stored.clone()),
+                RecordInput::Found(DIALECT.side().record_input(&stored).unwrap()),
+            ];
+            for input in inputs {
+                responses.keeper(DIALECT, Owner::default(), input, 1).unwrap().keep(response);
+                let next = body(size, json!({"previous_response_id": "resp_1"}));
+                let (whole, times) = joined(&responses, DIALECT, &next).await;
+                let said = json!({"type": "message", "content": "said"});
+                let items = [&written(&stored)["input"][0], &said, &written(&next)["input"][0]];
+                assert_eq!((&whole["input"], times), (&json!(items), moved), "{size}");
+            }
         }
     }
 }

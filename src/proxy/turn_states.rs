@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,11 +14,12 @@ use std::{
 use bytes::Bytes;
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::stamp::unix_time;
+use super::{large, stamp::unix_time, stored};
 use crate::{
     conversation::{Conversation, TurnState, WantsBack},
     execute::saved,
-    store::{self, Key, Space, Store, StoreError, Stores},
+    failure::Failure,
+    store::{self, Key, Space, Store, Stores},
 };
 
 /// Calls that are looked up for one request in the store that instances share.
@@ -120,9 +122,13 @@ impl OwnStates {
     /// Puts back what is known of the turns in the history of `conversation`.
     pub(super) fn restore(&self, conversation: &mut Conversation) {
         let Some(ttl) = self.states.ttl else { return };
-        let memory = self.states.memory();
-        let Some(shelf) = memory.owners.get(&self.owner) else { return };
+        if !self.states.memory().owners.contains_key(&self.owner) {
+            return;
+        }
+        // The memory is locked for each call alone: others wait for it, and a conversation may be long.
         conversation.restore(|id, answered| {
+            let memory = self.states.memory();
+            let shelf = memory.owners.get(&self.owner)?;
             let record = shelf.records.get(&shelf.find(id, answered)?)?;
             (record.since.elapsed() < ttl).then(|| Arc::clone(&record.state))
         });
@@ -132,27 +138,28 @@ impl OwnStates {
     ///
     /// # Errors
     /// It is away.
-    pub(super) async fn fetch(&self, conversation: &mut Conversation) -> Result<(), StoreError> {
+    pub(super) async fn fetch(&self, conversation: &mut Conversation, is_large: bool) -> Result<(), Failure> {
         let Some(store) = self.states.store.clone() else { return Ok(()) };
-        let mut unknown = Vec::new();
-        {
-            let memory = self.states.memory();
-            let shelf = memory.owners.get(&self.owner);
-            // Puts nothing back: it only asks for each call.
-            conversation.restore(|id, answered| {
-                if !shelf.is_some_and(|shelf| shelf.knows(id, answered)) && unknown.len() < MAX_FETCHED {
-                    unknown.push((id.to_owned(), answered));
-                }
-                None
-            });
-        }
+        let unknown = if is_large {
+            let (own, mut taken) = (self.clone(), mem::take(conversation));
+            let find = move || {
+                let unknown = own.unknown(&mut taken);
+                (taken, unknown)
+            };
+            let (taken, unknown) = large::apart(find).await?;
+            *conversation = taken;
+            unknown
+        } else {
+            self.unknown(conversation)
+        };
         if unknown.is_empty() {
             return Ok(());
         }
         let keys: Vec<_> = unknown.iter().map(|(id, answered)| self.key(id, *answered)).collect();
         let now = unix_time();
         let read = spawn_blocking(move || store.get_all(&keys, now)).await;
-        for ((id, answered), value) in unknown.into_iter().zip(read.unwrap_or_else(|_| Ok(Vec::new()))?) {
+        let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored::away(&error))?;
+        for ((id, answered), value) in unknown.into_iter().zip(read) {
             // A turn with several calls has one state.
             let is_new = |states: &TurnStates| {
                 !states.memory().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
@@ -164,6 +171,22 @@ impl OwnStates {
             }
         }
         Ok(())
+    }
+
+    /// The calls in the history of `conversation` of which nothing is known here, and the hashes of what their turns answered.
+    fn unknown(&self, conversation: &mut Conversation) -> Vec<(String, u64)> {
+        let mut unknown = Vec::new();
+        // Puts nothing back: it only asks for each call.
+        conversation.restore(|id, answered| {
+            let is_known = |memory: &Memory| {
+                memory.owners.get(&self.owner).is_some_and(|shelf| shelf.knows(id, answered))
+            };
+            if unknown.len() < MAX_FETCHED && !is_known(&self.states.memory()) {
+                unknown.push((id.to_owned(), answered));
+            }
+            None
+        });
+        unknown
     }
 
     /// The key of a call's state.

@@ -125,8 +125,10 @@ async fn a_refused_means_is_replaced_and_remembered() {
     })
     .await;
     let proxy = setup(&upstream, Server::LlamaCpp, Enforce::Auto).start().await;
-    for _ in 0..2 {
-        assert_eq!(call_of(&response(&proxy, &required(json!({}))).await), WEATHER);
+    // The first one is large.
+    for text in ["x".repeat(1 << 20), "weather?".to_owned()] {
+        let request = required(json!({"messages": [{"role": "user", "content": text}]}));
+        assert_eq!(call_of(&response(&proxy, &request).await), WEATHER);
     }
     let asked = asked.lock().unwrap();
     let kinds: Vec<_> = asked

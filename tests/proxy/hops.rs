@@ -329,6 +329,32 @@ const WRITTEN_CALL: &str =
     "<tool_call>{\\\"name\\\":\\\"weather\\\",\\\"arguments\\\":{\\\"city\\\":\\\"Paris\\\"}}</tool_call>";
 
 #[tokio::test]
+async fn later_hop_of_a_large_request_repeats_all_of_it() {
+    let long = "x".repeat(1 << 20);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let upstream = Upstream::start_sharing(asked.clone(), |mut exchange, asked| async move {
+        let body = str::from_utf8(&exchange.body).unwrap();
+        let again = body.contains("is required");
+        asked.lock().unwrap().push((body.matches('x').count() >> 20, again));
+        exchange.begin().await;
+        exchange.piece(text(if again { WRITTEN_CALL } else { "I would rather talk." })).await;
+        exchange.finished().await
+    })
+    .await;
+    let mut setup = Setup::new(upstream.address);
+    setup.settings.enforce = Enforce::Retry;
+    setup.upstream.queue.max_concurrent = 1;
+    let proxy = setup.start().await;
+    for stream in [false, true] {
+        let messages = json!([{"role": "user", "content": long}]);
+        let request = required(json!({"messages": messages, "stream": stream})).to_string();
+        let body = Client::new().chat(&proxy, request).await.rest().await;
+        assert!(!body.contains("rather") && body.contains("Paris"), "{body}");
+        assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), [(1, false), (1, true)]);
+    }
+}
+
+#[tokio::test]
 async fn missing_call_is_asked_for_again_unseen_by_the_client() {
     let upstream = chat_upstream("I would rather talk.", WRITTEN_CALL).await;
     for client in [Client::new(), Client::http2()] {

@@ -105,6 +105,9 @@ async fn clients_of_messages_get_their_own_form() {
     assert_eq!((&message["type"], &message["role"]), (&"message".into(), &"assistant".into()), "{message}");
     let counted = post("/v1/messages/count_tokens", body).await.unwrap().json().await;
     assert!(counted["input_tokens"].as_u64().is_some_and(|tokens| (2..30).contains(&tokens)), "{counted}");
+    let long = body.replace("Hi there", &"Hi there ".repeat(100_000)).leak();
+    let counted = post("/v1/messages/count_tokens", long).await.unwrap().json().await;
+    assert!(counted["input_tokens"].as_u64().is_some_and(|tokens| tokens >= 200_000), "{counted}");
     assert_eq!(upstream.requests(), 1, "nobody is asked to count");
     for path in ["/v1/messages", "/v1/messages/count_tokens"] {
         let reply =

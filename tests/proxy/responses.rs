@@ -262,6 +262,22 @@ async fn history_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
+async fn large_input_is_stored_with_its_response() {
+    let (upstream, asked) = upstream().await;
+    let proxy = Setup::new(upstream.address).start().await;
+    let long = "x".repeat(1 << 20);
+    for (input, stream) in [(json!(long), false), (json!([{"role": "user", "content": long}]), true)] {
+        let (_, first) = create(&proxy, "", json!({"input": input, "stream": stream})).await;
+        create(&proxy, "", json!({"input": "two", "previous_response_id": id(&first)})).await;
+        let text = said(&first);
+        assert_eq!(messages(&asked), pairs(&[("user", &long), ("assistant", &text), ("user", "two")]));
+        let path = format!("/v1/responses/{}/input_items", id(&first));
+        let (status, items) = get(&proxy, &path, "").await;
+        assert_eq!((status.as_u16(), items["data"].as_array().unwrap().len()), (200, 1));
+    }
+}
+
+#[tokio::test]
 async fn truncated_response_is_not_stored() {
     let upstream = Upstream::start(async |mut exchange: Exchange| {
         exchange.begin().await;

@@ -53,8 +53,12 @@ impl ClientSide for Client {
         history::with_history(body, references, records)
     }
 
-    fn record(&self, body: &[u8], response: &str) -> Option<Record> {
-        history::record(body, response)
+    fn record_input(&self, body: &Bytes) -> Option<Bytes> {
+        history::input(body)
+    }
+
+    fn record(&self, input: &[u8], response: &str) -> Option<Record> {
+        history::record(input, response)
     }
 
     fn stored_response(&self, record: &[u8]) -> Option<Bytes> {

@@ -15,7 +15,7 @@ use super::request::{CONTINUED, PREVIOUS, unknown_item, unknown_response};
 use crate::{
     dialect::{Record, References},
     failure::Failure,
-    wire::json::{Encoder, Index, Json, Kind as JsonKind},
+    wire::json::{Encoder, Index, Json, Kind as JsonKind, span},
 };
 
 /// The stored responses that a request refers to. A body that is not a request refers to none: decoding it fails.
@@ -173,24 +173,34 @@ fn message(items: &mut Encoder, text: &str) {
     });
 }
 
-/// The record of a response to the request `body`, whose history is in its input, and its id.
-pub(super) fn record(body: &[u8], response: &str) -> Option<Record> {
-    let id = parsed(response.as_bytes(), |response| Some(response.get("id")?.as_str()?.into_owned()))??;
-    let value = parsed(body, |body| {
-        let mut record = Encoder::with_capacity(body.raw().len() + response.len());
-        record.object(|record| {
-            record.key("input").array(|items| {
-                let input = body.get("input");
-                list(input).for_each(|item| items.raw(item));
-                if let Some(text) = input.and_then(|input| input.as_str()) {
-                    message(items, &text);
-                }
-            });
-            record.key("response").written(response);
+/// The input of the request `body`, with its history, as a list of items. A list shares the body.
+pub(super) fn input(body: &Bytes) -> Option<Bytes> {
+    let text = str::from_utf8(body).ok()?;
+    parsed(body, |json| {
+        let input = json.get("input");
+        if let Some(list) = input.filter(|input| input.kind() == JsonKind::Array) {
+            return Some(body.slice(span(text, list.raw())?));
+        }
+        let mut items = Encoder::default();
+        items.array(|items| {
+            if let Some(text) = input.and_then(|input| input.as_str()) {
+                message(items, &text);
+            }
         });
-        record.finish()
-    })?;
-    Some(Record { id, value })
+        Some(items.finish())
+    })?
+}
+
+/// The record of a response to a request with this input, and its id.
+pub(super) fn record(input: &[u8], response: &str) -> Option<Record> {
+    let id = parsed(response.as_bytes(), |response| Some(response.get("id")?.as_str()?.into_owned()))??;
+    let input = str::from_utf8(input).ok()?;
+    let mut record = Encoder::with_capacity(input.len() + response.len() + 32);
+    record.object(|record| {
+        record.key("input").written(input);
+        record.key("response").written(response);
+    });
+    Some(Record { id, value: record.finish() })
 }
 
 /// The response in a record.
@@ -213,4 +223,28 @@ pub(super) fn input_items(record: &[u8]) -> Option<Bytes> {
         });
         page.finish()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_has_the_input_of_every_form() {
+        for (input_written, kept) in [
+            (r#","input":[ {"a":1} , 2 ]"#, r#"[ {"a":1} , 2 ]"#),
+            (r#","input":[]"#, "[]"),
+            (r#","input":"a\"b""#, r#"[{"type":"message","role":"user","content":"a\"b"}]"#),
+            (r#","input":null"#, "[]"),
+            ("", "[]"),
+        ] {
+            let body = Bytes::from(format!(r#" {{"model":"m"{input_written}}}"#));
+            let input = input(&body).unwrap();
+            let record = record(&input, r#"{"id":"resp_1"}"#).unwrap();
+            assert_eq!(record.id, "resp_1");
+            assert_eq!(record.value, format!(r#"{{"input":{kept},"response":{{"id":"resp_1"}}}}"#));
+        }
+        assert_eq!(input(&Bytes::from_static(b"[")), None);
+        assert_eq!(input(&Bytes::from_static(b"[]")), None);
+    }
 }

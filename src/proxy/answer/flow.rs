@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use tokio::time::{Sleep, sleep};
 
 use crate::{
-    dialect::UpstreamRequest,
+    dialect::{Reader, UpstreamRequest},
     event::Event,
     failure::{self, Failure, Kind},
     observe::{Access, Attempt, LiveState, Outcome, failure_name, finish_name, kind_name},
@@ -25,6 +25,7 @@ use super::{
         count,
         failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
+        large,
         learned::Observer,
         limits::Allowance,
         permits::{Claimant, Permit},
@@ -65,6 +66,8 @@ pub(in crate::proxy) struct Begun {
     pub(in crate::proxy) stage: Stage,
     /// Decides what follows a hop. `None`: the response ends with its first one.
     pub(in crate::proxy) hops: Option<Box<dyn DecideHop>>,
+    /// Bytes of the client's request, or of the one to the upstream if that has more.
+    pub(in crate::proxy) size: usize,
     /// Learns what the response shows of the model, if anything depends on it.
     pub(in crate::proxy) observer: Option<Observer>,
     /// Whose request it is.
@@ -94,6 +97,7 @@ impl Begun {
             attempt: None,
             stage: Stage::Preparing(preparing),
             hops: None,
+            size: 0,
             observer: None,
             claimant: Claimant::Own,
             store: None,
@@ -111,6 +115,8 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
+    /// Bytes of the largest request of the exchange so far.
+    size: usize,
     observer: Option<Observer>,
     store: Option<ResponseKeeper>,
     keeper: Option<Keeper>,
@@ -163,10 +169,26 @@ pub(in crate::proxy) enum Stage {
     Ending(UpstreamBody),
     /// A hop has ended, and it is being decided how the response goes on.
     Deciding(Deciding),
+    /// A large request is being made for the upstream.
+    Making(Making, Cause),
     /// The response is complete. Waiting for the end of the body, so that the connection can be reused.
     AwaitingBodyEnd(UpstreamBody),
     /// Done with the upstream.
     Over,
+}
+
+/// A request that is being made apart from the streams, with what makes it.
+type Making = large::Apart<(Box<dyn DecideHop>, Result<Made, Failure>)>;
+
+/// A request to the upstream, and a reader for the response to it.
+type Made = (UpstreamRequest, Reader);
+
+/// Why another request is made.
+pub(in crate::proxy) enum Cause {
+    /// Another hop follows.
+    Hop(NextHop),
+    /// The upstream has refused the hop's request with a failure of this kind. The new one takes its place there.
+    Refusal(Kind, Option<Permit>),
 }
 
 impl ExchangeState {
@@ -181,6 +203,7 @@ impl ExchangeState {
             stage: exchange.stage,
             client: exchange.client,
             hops: exchange.hops,
+            size: exchange.size,
             observer: exchange.observer,
             store: exchange.store,
             keeper: exchange.keeper,
@@ -283,6 +306,16 @@ impl ExchangeState {
                 };
                 self.decided(decided);
             }
+            Stage::Making(making, _) => {
+                let made = ready!(making.as_mut().poll(cx));
+                if let Stage::Making(_, why) = mem::replace(&mut self.stage, Stage::Over) {
+                    let made = made.and_then(|(hops, made)| {
+                        self.hops = Some(hops);
+                        made
+                    });
+                    self.made(made, why);
+                }
+            }
             Stage::AwaitingBodyEnd(body) => {
                 while let Ok(BodyRead::Data) = ready!(body.poll_data(cx, |_| ())) {}
                 self.stage = Stage::Over;
@@ -296,7 +329,7 @@ impl ExchangeState {
     pub(super) fn show_progress(&self) {
         let Some(live) = self.access.live() else { return };
         let state = match &self.stage {
-            Stage::Preparing(_) => LiveState::Preparing,
+            Stage::Preparing(_) | Stage::Making(..) => LiveState::Preparing,
             Stage::Opening(_) => LiveState::Waiting,
             Stage::Streaming(_) | Stage::Ending(_) if self.pipeline.has_content() => LiveState::Streaming,
             Stage::Streaming(_) | Stage::Ending(_) => LiveState::Waiting,
@@ -328,6 +361,7 @@ impl ExchangeState {
                 self.begun = exchange.begun;
                 self.stage = exchange.stage;
                 self.hops = exchange.hops;
+                self.size = exchange.size;
                 self.observer = exchange.observer;
                 self.claimant = exchange.claimant;
                 self.store = exchange.store;
@@ -360,9 +394,9 @@ impl ExchangeState {
                 let is_recovered = self.pipeline.recover(&failure, &mut self.out);
                 if let (Some(hops), Some((head, body))) = (&mut self.hops, &said)
                     && !is_recovered
-                    && let Some(request) = hops.refused(head.status, body)
+                    && hops.refused(head.status, body)
                 {
-                    return self.ask_otherwise(request, &failure, permit);
+                    return self.make(Cause::Refusal(failure.kind(), permit));
                 }
                 if let (Some(watch), Some((head, body))) = (&mut self.watch, said) {
                     watch.answered(head.status, &head.headers, after);
@@ -510,12 +544,12 @@ impl ExchangeState {
 
     fn decided(&mut self, decided: Result<Continuation, Failure>) {
         match decided {
-            Ok(Continuation::Ask(next)) => self.ask_again(*next),
+            Ok(Continuation::Ask(next)) => self.make(Cause::Hop(next)),
             Ok(Continuation::Ran(ran, images)) => {
                 self.has_run_tools = true;
                 let hops = self.hops.as_mut();
-                let next = hops.map_or(Ok(Continuation::End(None)), |hops| hops.ran(ran, images));
-                self.decided(next);
+                let next = hops.map_or(Continuation::End(None), |hops| hops.ran(ran, images));
+                self.decided(Ok(next));
             }
             Ok(Continuation::End(warning)) => {
                 warning.into_iter().for_each(|warning| self.pipeline.warn(warning));
@@ -527,9 +561,40 @@ impl ExchangeState {
         }
     }
 
+    /// Has another request made, apart from the streams if it is large.
+    fn make(&mut self, why: Cause) {
+        let Some(mut hops) = self.hops.take() else {
+            return self.fail(Failure::new(Kind::Internal, "nothing makes the request of another hop"));
+        };
+        let more = if let Cause::Hop(next) = &why { next.size() } else { 0 };
+        if large::is_large(self.size.saturating_add(more)) {
+            let make = move || {
+                let made = hops.make();
+                (hops, made)
+            };
+            self.stage = Stage::Making(large::apart(make), why);
+        } else {
+            let made = hops.make();
+            self.hops = Some(hops);
+            self.made(made, why);
+        }
+    }
+
+    fn made(&mut self, made: Result<Made, Failure>, why: Cause) {
+        let (request, reader) = match made {
+            Ok(made) => made,
+            Err(failure) => return self.fail(failure),
+        };
+        self.size = self.size.max(request.body.len());
+        match why {
+            Cause::Hop(next) => self.ask_again((request, reader), next),
+            Cause::Refusal(kind, permit) => self.ask_otherwise(request, kind, permit),
+        }
+    }
+
     /// Sends the request of the next hop, in the same slot if it is still held.
-    fn ask_again(&mut self, next: NextHop) {
-        let NextHop { request, reader, turns, shown } = next;
+    fn ask_again(&mut self, (request, reader): Made, next: NextHop) {
+        let NextHop { turns, shown } = next;
         self.show(&shown);
         if let Some(watch) = &mut self.watch {
             watch.asked_again(&request, &turns, self.begun.elapsed());
@@ -558,26 +623,15 @@ impl ExchangeState {
     }
 
     /// Sends another request in place of the one that the upstream has refused, whose place at the upstream it takes.
-    fn ask_otherwise(
-        &mut self,
-        request: Result<UpstreamRequest, Failure>,
-        refusal: &Failure,
-        permit: Option<Permit>,
-    ) {
-        match request {
-            Ok(request) => {
-                if let Some(watch) = &mut self.watch {
-                    watch.asked_otherwise(&request);
-                }
-                self.pipeline.expect_prefill(request.prefill.clone());
-                self.pipeline.expect_key(request.key.clone());
-                let context = self.access.asked_otherwise(kind_name(refusal.kind()));
-                let opening =
-                    self.client.traced(context).open(request, Admission::Again(permit, self.claimant));
-                self.stage = Stage::Opening(Box::pin(opening));
-            }
-            Err(failure) => self.fail(failure),
+    fn ask_otherwise(&mut self, request: UpstreamRequest, refusal: Kind, permit: Option<Permit>) {
+        if let Some(watch) = &mut self.watch {
+            watch.asked_otherwise(&request);
         }
+        self.pipeline.expect_prefill(request.prefill.clone());
+        self.pipeline.expect_key(request.key.clone());
+        let context = self.access.asked_otherwise(kind_name(refusal));
+        let opening = self.client.traced(context).open(request, Admission::Again(permit, self.claimant));
+        self.stage = Stage::Opening(Box::pin(opening));
     }
 
     /// Another model is asked, or the response fails.
@@ -827,6 +881,7 @@ impl fmt::Debug for Stage {
             Self::Streaming(_) => "Streaming",
             Self::Ending(_) => "Ending",
             Self::Deciding(_) => "Deciding",
+            Self::Making(..) => "Making",
             Self::AwaitingBodyEnd(_) => "AwaitingBodyEnd",
             Self::Over => "Over",
         })

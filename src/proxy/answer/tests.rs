@@ -1,14 +1,19 @@
 //! Between two hops, where a decision takes its time. The upstream's connections are pipes in memory, over HTTP/2, on a
 //! paused clock.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    thread::{self, ThreadId},
+};
 
+use http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::*;
 use crate::{
     config::Upstream,
+    conversation::{Role, Turn},
     dialect::{
         Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
     },
@@ -19,6 +24,7 @@ use crate::{
         budget::{Budget, Reservation},
         drain::Drain,
         hops::{Continuation, DecideHop, Deciding, NextHop},
+        large::LARGE,
         permits::Claimant,
         upstream::{
             Client,
@@ -41,13 +47,23 @@ const COMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id
 
 /// A decision that a test makes when it likes.
 #[derive(Debug)]
-struct Slow(Mutex<Option<oneshot::Receiver<Result<Continuation, Failure>>>>);
+struct Slow(Mutex<Option<oneshot::Receiver<Result<Continuation, Failure>>>>, Arc<Mutex<Vec<ThreadId>>>);
 
 impl DecideHop for Slow {
     fn decide(&mut self, follow_up: FollowUp) -> Deciding {
         assert!(follow_up.turns[0].joined_text().contains("`city` are missing"));
         let decided = self.0.lock().unwrap().take().expect("one decision");
         Box::pin(async { decided.await.unwrap() })
+    }
+
+    /// One request more.
+    fn refused(&mut self, _: StatusCode, _: &[u8]) -> bool {
+        self.1.lock().unwrap().is_empty()
+    }
+
+    fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
+        self.1.lock().unwrap().push(std::thread::current().id());
+        Ok((request(), reader()))
     }
 }
 
@@ -88,6 +104,15 @@ fn request() -> UpstreamRequest {
 
 /// A response whose first hop is under way, with the sender of its decision.
 async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
+    answer_to(0, client, &Arc::default()).await
+}
+
+/// The same to a request of this many bytes. `made` gets the threads on which later requests are made.
+async fn answer_to(
+    size: usize,
+    client: &Arc<Client>,
+    made: &Arc<Mutex<Vec<ThreadId>>>,
+) -> (Pin<Box<AnswerBody>>, Decide) {
     let side = ClientDialect::Chat.side();
     let conversation = side.decode(REQUEST).unwrap();
     let answering = Answering::new(&conversation, Stamp { seed: 1, created: 1 });
@@ -106,7 +131,8 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
         begun: std::time::Instant::now(),
         attempt: Some(Attempt::untraced(true)),
         stage: Stage::Opening(Arc::clone(client).begin(request(), Claimant::Own).await),
-        hops: Some(Box::new(Slow(Mutex::new(Some(decided))))),
+        hops: Some(Box::new(Slow(Mutex::new(Some(decided)), Arc::clone(made)))),
+        size,
         observer: None,
         claimant: Claimant::Own,
         store: None,
@@ -127,12 +153,11 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
 }
 
 fn next() -> Result<Continuation, Failure> {
-    Ok(Continuation::Ask(Box::new(NextHop {
-        request: request(),
-        reader: reader(),
-        turns: Vec::new(),
-        shown: Vec::new(),
-    })))
+    next_with(Vec::new())
+}
+
+fn next_with(turns: Vec<Turn>) -> Result<Continuation, Failure> {
+    Ok(Continuation::Ask(NextHop { turns, shown: Vec::new() }))
 }
 
 async fn commit(answer: &mut Pin<Box<AnswerBody>>) -> Result<(), Failure> {
@@ -216,6 +241,58 @@ async fn total_timeout_applies_to_a_pending_decision() {
     let body = rest(answer).await;
     assert_eq!(begun.elapsed(), total);
     assert!(body.contains("whole response") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
+}
+
+/// With what the hop adds to it.
+#[tokio::test(start_paused = true)]
+async fn large_request_of_another_hop_is_made_apart() {
+    for (size, more, is_apart) in [
+        (0, 0, false),
+        (LARGE - 1, 0, false),
+        (LARGE, 0, true),
+        (LARGE - 10, 9, false),
+        (LARGE - 10, 10, true),
+    ] {
+        let (client, made) = (client_of(&server(), |_| {}), Arc::default());
+        let (answer, decide) = answer_to(size, &client, &made).await;
+        decide.send(next_with(vec![Turn::text(Role::User, "x".repeat(more))])).unwrap();
+        assert!(rest(answer).await.contains("Paris"));
+        let made = made.lock().unwrap();
+        let apart: Vec<_> = made.iter().map(|made| *made != thread::current().id()).collect();
+        assert_eq!(apart, [is_apart], "{size} + {more}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_request_in_place_of_a_refused_one_is_made_apart() {
+    for (size, is_apart) in [(LARGE - 1, false), (LARGE, true)] {
+        let server = Server::answering(100, |asked: Asked| async move {
+            match asked.request {
+                0 => asked.refuse(StatusCode::BAD_REQUEST),
+                _ => asked.say(COMPLETE),
+            }
+        });
+        let (client, made) = (client_of(&server, |_| {}), Arc::default());
+        let (answer, _decide) = answer_to(size, &client, &made).await;
+        assert!(rest(answer).await.contains("Paris"));
+        let made = made.lock().unwrap();
+        let apart: Vec<_> = made.iter().map(|made| *made != thread::current().id()).collect();
+        assert_eq!(apart, [is_apart], "{size}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_request_that_cannot_be_made_fails_the_response() {
+    let (client, made) = (client_of(&server(), |_| {}), Arc::new(Mutex::new(Vec::new())));
+    let (mut answer, decide) = answer_to(LARGE, &client, &made).await;
+    let lock = Arc::clone(&made);
+    let poisoned = thread::spawn(move || {
+        let _lock = lock.lock().unwrap();
+        panic!("on purpose");
+    });
+    assert!(poisoned.join().is_err());
+    decide.send(next()).unwrap();
+    assert_eq!(commit(&mut answer).await.unwrap_err().kind(), Kind::Internal);
 }
 
 #[tokio::test(start_paused = true)]

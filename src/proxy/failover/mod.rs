@@ -19,6 +19,7 @@ use std::{
 
 use tokio::time::sleep;
 
+pub(super) use self::order::affinity;
 use self::{
     health::{Failed, Health, Request},
     order::{Way, order},
@@ -26,10 +27,8 @@ use self::{
 use super::{permits::Claimant, retry_after::wait_of};
 use crate::{
     config::{Alternatives, Config, Failover as Settings, Model},
-    conversation::Conversation,
     failure::{Failure, Kind},
     observe::{Metrics, Outcome},
-    store::Owner,
 };
 
 /// A request that is being begun, with a target that was chosen.
@@ -97,16 +96,17 @@ impl Failover {
         Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
     }
 
-    /// Which entry answers, for a model that has alternatives. Fallbacks are only those that the caller `may` use.
+    /// Which entry answers, for a model that has alternatives. `affinity` gives that of the conversation. Fallbacks are only those
+    /// that the caller `may` use.
     pub(super) fn plan(
         &self,
         config: &Config,
         model: &Model,
-        (conversation, owner, client): (&Conversation, Owner, Claimant),
+        (affinity, client): (impl FnOnce() -> u64, Claimant),
         may: impl Fn(&str) -> bool,
     ) -> Option<Plan> {
         let Alternatives { retries, .. } = **model.alternatives.as_ref()?;
-        let order = order(config, model, || order::affinity(conversation, owner), may);
+        let order = order(config, model, affinity, may);
         let names: Vec<_> = order.iter().map(|way| way.target.as_str()).collect();
         let asked = Instant::now();
         let is_outage = self.health.all_return(&names, client, asked).is_some();

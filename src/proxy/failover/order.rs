@@ -71,7 +71,7 @@ fn score(name: &str, weight: u32, key: u64) -> f64 {
 
 /// What tells a conversation from others and stays the same in all its requests: who asks, the instructions, and the first
 /// text of the user.
-pub(super) fn affinity(conversation: &Conversation, owner: Owner) -> u64 {
+pub(in crate::proxy) fn affinity(conversation: &Conversation, owner: Owner) -> u64 {
     let mut hasher = DefaultHasher::new();
     owner.hash(&mut hasher);
     for turn in &conversation.turns {

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request, response};
 
-use super::{limits::Wish, reply, upstream::RawRequest};
+use super::{large, limits::Wish, reply, upstream::RawRequest};
 use crate::{
     config::{Config, Model, passthrough::BASE},
     failure::{Failure, Kind},
@@ -50,15 +50,28 @@ pub(super) struct Prepared<'c> {
 }
 
 /// What a request takes of its client's limits. Its response is not read, so of the tokens only those of a body of text count, by
-/// estimate.
-pub(super) fn wish(request: &RawRequest) -> Wish {
+/// estimate, and only if `has_limits`.
+///
+/// # Errors
+/// [`Kind::Internal`]
+pub(super) async fn wish(request: &RawRequest, has_limits: bool) -> Result<Wish, Failure> {
     let is_form = request.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.as_bytes().get(..9).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart"))
     });
     let is_text = !is_form || model::begins_as_object(&request.body);
-    let text = str::from_utf8(&request.body).ok().filter(|_| is_text);
-    let input = text.map_or(0, estimated_tokens) as u64;
-    Wish { input, max_output: Some(0), choices: 1, takes_place: true, counts_tokens: true }
+    let input = match &request.body {
+        _ if !has_limits || !is_text => 0,
+        body if large::is_large(body.len()) => {
+            let body = body.clone();
+            large::apart(move || tokens(&body)).await?
+        }
+        body => tokens(body),
+    };
+    Ok(Wish { input, max_output: Some(0), choices: 1, takes_place: true, counts_tokens: true })
+}
+
+fn tokens(body: &[u8]) -> u64 {
+    str::from_utf8(body).map_or(0, estimated_tokens) as u64
 }
 
 /// Checks what can be checked before the body is read.
@@ -84,7 +97,7 @@ pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] if it is not certain which upstream it is for, or if that has
 /// no such paths.
-pub(super) fn prepare<'c>(
+pub(super) async fn prepare<'c>(
     config: &'c Config,
     path: &str,
     head: &request::Parts,
@@ -94,7 +107,13 @@ pub(super) fn prepare<'c>(
         let message = format!("a {} request that is passed through has no body", head.method);
         return Err(Failure::new(Kind::Request, message).with_param("body"));
     }
-    let named = model::named(&head.headers, &body, config.limits.max_n)?;
+    let max_n = config.limits.max_n;
+    let named = if large::is_large(body.len()) {
+        let (headers, body) = (head.headers.clone(), body.clone());
+        large::apart(move || model::named(&headers, &body, max_n)).await??
+    } else {
+        model::named(&head.headers, &body, max_n)?
+    };
     let model = match &named {
         Some(named) => config.model(&named.name).ok_or_else(|| super::reply::unknown_model(&named.name))?,
         None => model::default(config).ok_or_else(|| {
@@ -175,5 +194,46 @@ pub(super) fn covered(bytes: Bytes, cover: impl for<'t> FnOnce(&'t str) -> Cow<'
     match str::from_utf8(&bytes).map(cover) {
         Ok(Cow::Owned(covered)) => covered.into(),
         _ => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::{
+        config::of_text,
+        proxy::large::{LARGE, tests::MOVED},
+    };
+
+    const CONFIG: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+        [[models]]\nname = \"m\"\nupstream = \"u\"\nupstream_name = \"o\"\n";
+
+    /// What is sent on, what it counts as, and how often work was done apart.
+    async fn prepared(body: String, has_limits: bool) -> (Bytes, u64, usize) {
+        let config = of_text(CONFIG.to_owned()).unwrap();
+        let request = Request::post("/v1/embeddings").header("content-type", "application/json").body(());
+        let (head, ()) = request.unwrap().into_parts();
+        let before = MOVED.get();
+        let prepared = prepare(&config, "/v1/embeddings", &head, body.into()).await.unwrap();
+        let wish = wish(&prepared.request, has_limits).await.unwrap();
+        (prepared.request.body, wish.input, MOVED.get() - before)
+    }
+
+    #[tokio::test]
+    async fn large_bodies_are_read_apart() {
+        let body = |size: usize| {
+            let empty = r#"{"model":"m","input":""}"#;
+            empty.replace("\"\"", &format!("\"{}\"", "x ".repeat(size).get(empty.len()..size).unwrap()))
+        };
+        for (size, has_limits, moved) in
+            [(LARGE - 1, true, 0), (LARGE, false, 1), (LARGE, true, 2), (1000, true, 0)]
+        {
+            let (sent, tokens, times) = prepared(body(size), has_limits).await;
+            assert_eq!(times, moved, "{size}, {has_limits}");
+            assert_eq!(sent, body(size).replace("\"m\"", "\"o\""));
+            assert_eq!(tokens > 0, has_limits);
+        }
     }
 }

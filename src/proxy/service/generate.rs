@@ -42,7 +42,7 @@ use super::{
         report::{self, ExchangeReport},
         request as checks,
         stamp::{seed, unix_time},
-        stored::{self, ResponseKeeper},
+        stored::{self, RecordInput, ResponseKeeper},
         tap::{Both, Opening, Watch},
         upstream::{self, Client},
     },
@@ -137,16 +137,18 @@ impl Service {
         access: &mut Access,
     ) -> Result<Asked, Refused> {
         let reasoning = checks::reasoning(headers)?;
-        let conversation = decode(dialect, &body).await?;
+        let Read { conversation, wish, affinity } = self.read(dialect, &caller, &body).await?;
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
         exchange::check_multipliers(&conversation, self.config.limits.max_n)?;
-        let allowance = admit(&caller, |account| self.wish(account, &conversation), dialect).await?;
+        let wish = |account: &Account| wish.unwrap_or_else(|| self.wish(account, &conversation));
+        let allowance = admit(&caller, wish, dialect).await?;
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
-        let plan = self.failover.plan(&self.config, model, (&conversation, owner, caller.claimant()), may);
+        let affinity = || affinity.unwrap_or_else(|| failover::affinity(&conversation, owner));
+        let plan = self.failover.plan(&self.config, model, (affinity, caller.claimant()), may);
         let label = self.admin.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();
@@ -193,6 +195,30 @@ impl Service {
         Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 
+    /// Reads a request, a large one apart from the streams.
+    async fn read(
+        self: &Arc<Self>,
+        dialect: ClientDialect,
+        caller: &Caller,
+        body: &Bytes,
+    ) -> Result<Read, Failure> {
+        if !large::is_large(body.len()) {
+            let conversation = exchange::decode(dialect, body)?;
+            return Ok(Read { conversation, wish: None, affinity: None });
+        }
+        let (own, body) = (Arc::clone(self), body.clone());
+        let (account, owner) = (caller.account.clone(), caller.owner);
+        let read = move || {
+            let conversation = exchange::decode(dialect, &body)?;
+            let wish = account.map(|account| own.wish(&account, &conversation));
+            let model = own.config.model(&conversation.model);
+            let has_others = model.is_some_and(|model| model.alternatives.is_some());
+            let affinity = has_others.then(|| failover::affinity(&conversation, owner));
+            Ok(Read { conversation, wish, affinity })
+        };
+        large::apart(read).await?
+    }
+
     /// A request that `model` cannot be asked, which another one may answer.
     async fn unbegun(&self, model: &Model, asked: &ModelRequest, failure: Failure) -> Result<Begun, Failure> {
         let conversation = decode(asked.dialect, &asked.body).await?;
@@ -232,8 +258,9 @@ impl Service {
             }
             None => false,
         };
+        let is_large = large::is_large(body.len());
         if let Some(states) = self.states.of(owner, &model.upstream.name, model.wants_back()) {
-            states.fetch(&mut conversation).await.map_err(|error| stored::away(&error))?;
+            states.fetch(&mut conversation, is_large).await?;
         }
         if let Some(describer) = &describer {
             self.vision
@@ -243,14 +270,19 @@ impl Service {
         // Later hops must find what was added, too, and the images not again.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
         let how = (*reasoning, self.stamp());
-        let mut exchange = if large::is_large(body) {
+        let (mut exchange, input) = if is_large {
             let (own, caller, id, body) = (Arc::clone(self), caller.clone(), id.clone(), body.clone());
             let prepare = move || {
-                own.prepare((&caller, &id), dialect, (is_as_sent.then_some(&body), conversation), how)
+                let asked = (is_as_sent.then_some(&body), conversation);
+                let exchange = own.prepare((&caller, &id), dialect, asked, how)?;
+                let is_stored = exchange.answering.stored;
+                let input = is_stored.then(|| dialect.side().record_input(&body)).flatten();
+                Ok::<_, Failure>((exchange, input))
             };
             large::apart(prepare).await??
         } else {
-            self.prepare((caller, id), dialect, (is_as_sent.then_some(body), conversation), how)?
+            let asked = (is_as_sent.then_some(body), conversation);
+            (self.prepare((caller, id), dialect, asked, how)?, None)
         };
         if let Some(requested) = requested {
             // If the upstream names no model, the client sees the name that it has asked for.
@@ -262,7 +294,8 @@ impl Service {
             observe::tools_left_out(&id.request, &model.name, &exchange.left_out);
         }
         let wanted = exchange.answering.stored;
-        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, body, now)).flatten();
+        let input = || input.map_or_else(|| RecordInput::In(body.clone()), RecordInput::Found);
+        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, input(), now)).flatten();
         exchange.answering.stored = keeper.is_some();
         Ok(self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await)
     }
@@ -351,6 +384,7 @@ impl Service {
         let observer =
             attempt.as_ref().and_then(|_| Observer::new(&self.learned, model, &conversation.model));
         let begun = Instant::now();
+        let size = request.body.len().max(body.len());
         let (prefill, key) = (request.prefill.clone(), request.key.clone());
         let is_command = command.is_some();
         let (opening, pipeline) = match (command, made) {
@@ -392,6 +426,7 @@ impl Service {
             attempt,
             stage,
             hops,
+            size,
             observer,
             claimant,
             store,
@@ -463,9 +498,16 @@ impl Service {
     }
 }
 
+/// A request that was read. What walks all of it was done with that if it is large.
+struct Read {
+    conversation: Conversation,
+    wish: Option<Wish>,
+    affinity: Option<u64>,
+}
+
 /// Decodes a request, a large one apart from the streams.
 pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
-    if !large::is_large(body) {
+    if !large::is_large(body.len()) {
         return exchange::decode(dialect, body);
     }
     let body = body.clone();

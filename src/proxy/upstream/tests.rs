@@ -140,6 +140,13 @@ impl Asked {
         stream.send_data(body.into(), true).unwrap();
     }
 
+    /// Responds with this status and no body.
+    pub(in crate::proxy) fn refuse(mut self, status: StatusCode) {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        self.respond.send_response(response, true).unwrap();
+    }
+
     async fn never(self) {
         std::future::pending::<()>().await;
     }
