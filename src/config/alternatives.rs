@@ -74,9 +74,9 @@ pub(super) fn keys(keys: &mut impl Keys, alternatives: &mut Alternatives) {
     keys.special(
         Key::new(
             TARGETS,
-            "other entries of `[[models]]` that answer under this name: `[\"a\", \"b\"]` in this order, \
-             `{ a = 3, b = 1 }` by weight, where a conversation stays with its target. Such an entry has no other \
-             keys than `name`, `fallback` and `retries`; see [below](#when-an-upstream-fails)",
+            "other entries that [answer](#when-an-upstream-fails) under this name: `[\"a\", \"b\"]` in this \
+             order, `{ a = 3, b = 1 }` by weight. Such an entry has no other keys than `name`, `fallback` \
+             and `retries`",
         )
         .or("none"),
         targets,
@@ -244,8 +244,8 @@ pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
     keys.key(
         Key::new(
             "first_content",
-            "how long a target may take to the first content of a stream (text, reasoning, a call), whatever else it sends, \
-             as long as another one can be asked; or `\"off\"`",
+            "how long a target may take to the first content of a stream while another one can be asked; or \
+             `\"off\"`",
         ),
         Field::DurationOrOff(&mut failover.first_content),
     );

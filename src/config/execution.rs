@@ -126,9 +126,9 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "mixed_turns",
-            "when the model calls hosted tools and the client's at once: `defer`, the client gets its calls, and the hosted \
-             results are added when it sends its own; `server_first`, the hosted calls run, and the model is asked to repeat \
-             the others; `client_only`, the hosted calls are dropped",
+            "when the model calls [hosted tools and the client's](tools.md) in one turn: `defer`, the \
+             client gets its calls, and the hosted results are added later; `server_first`, only the hosted \
+             calls run; `client_only`, the hosted ones are dropped",
         ),
         Field::Word(&mut OneOf(&mut settings.mixed_turns, &MIXED_TURNS)),
     );

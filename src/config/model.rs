@@ -247,9 +247,8 @@ pub(super) fn selection(
     keys.special(
         Key::new(
             "name",
-            "the model name that clients send; `\"*\"` matches every name that no other entry has. For \
-             `\"*\"`, `/v1/models` lists the configured names and the models of the upstream, as its \
-             own list describes them (Lumo's is not asked for). That list is cached for a minute",
+            "the model name that clients send; `\"*\"` matches every other name. For `\"*\"`, `/v1/models` \
+             also lists the models of the upstream (but not Lumo's), cached for a minute",
         )
         .or(Key::REQUIRED),
         &mut draft.name,
@@ -286,11 +285,10 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.special(
         Key::new(
             "instructions",
-            "the template of the instructions that teach tools: the text, `\"file:PATH\"` or \
-             `\"env:NAME\"`. It may contain `{{tools}}` (the declared tools as JSON), `{{signatures}}` \
-             (the same as signatures), `{{examples}}` (example calls), `{{example}}` (one call), `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` (the \
-             rules for calls) and `{{result}}` (a result). See [teaching](teaching.md). `\"template\"` takes what \
-             `chat_template` says of the tools",
+            "the template of the instructions that [teach](teaching.md) tools: the text, `\"file:PATH\"` or \
+             `\"env:NAME\"`, with `{{tools}}` (as JSON), `{{signatures}}`, `{{examples}}` (example calls), \
+             `{{example}}` (one), `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` and \
+             `{{result}}`. `\"template\"` takes what `chat_template` says of the tools",
         )
         .or("the format's own"),
         &mut draft.instructions,
@@ -312,10 +310,9 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.key(
         Key::new(
             "system_position",
-            "where these instructions go: into a `\"system\"` message, or, with the other system text, in \
-             brackets before the first `\"user\"` text, for models that pay little attention to the \
-             system role, or before the `\"last_user\"` text, which makes every prompt different for an \
-             upstream's cache. `\"user\"` for a text format with a Lumo upstream",
+            "where these instructions go: into a `\"system\"` message, or in brackets before the first \
+             `\"user\"` or the `\"last_user\"` text, which makes every prompt different for an upstream's \
+             cache. `\"user\"` for a text format with a Lumo upstream",
         )
         .or("`\"system\"` or `\"user\"`"),
         Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
@@ -344,27 +341,23 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
     keys.key(
         Key::new(
             "examples_as",
-            "where these examples are: as `\"turns\"` of a user and the assistant before the conversation, \
-             which small models follow far more often, or in the instructions (`\"text\"`, the default with \
-             a Lumo upstream)",
+            "where these examples are: as `\"turns\"` before the conversation, which small models follow \
+             far more often, or in the instructions (`\"text\"`, the default with a Lumo upstream)",
         ),
         Field::Word(&mut OneOf(&mut showing.examples_as, &EXAMPLES_AS)),
     );
     keys.key(
         Key::new(
             "tool_list",
-            "how these instructions describe the tools: as `\"signatures\"` such as `get_weather(city: string)`, \
-             which take fewer tokens and keep small models from copying the schema into a call, or as JSON \
-             objects with their `\"schemas\"`, which say more of nested arguments",
+            "how these instructions describe the tools: as `\"signatures\"` such as `get_weather(city: \
+             string)`, which take fewer tokens, or as JSON with their `\"schemas\"`",
         ),
         Field::Word(&mut OneOf(&mut showing.tool_list, &TOOL_LIST)),
     );
     keys.special(
         Key::new(
             "max_instructions",
-            "the most tokens that these instructions may have, by [estimate](teaching.md), or \
-             `\"off\"`. Schemas are shortened first; tools that still do not fit are left out, with a warning \
-             in the log and the metric `toolwire_tools_left_out_total`",
+            "the most tokens that these instructions may have, by [estimate](teaching.md), or `\"off\"`",
         ),
         &mut showing.max_instructions,
         count_or_off,

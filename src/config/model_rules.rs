@@ -23,9 +23,8 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
         Key::new(
             "detect",
             "text formats to look for in responses: `\"auto\"`, `\"off\"`, or a list of names, which may \
-             include `\"auto\"`. Auto looks for the formats that are safe in any text (see \
-             [formats](formats.md)), and before them for the one that `tools` teaches and those that the \
-             model's name at the upstream implies",
+             include `\"auto\"`: the [formats](formats.md) that are safe in any text, and those that \
+             `tools` or the model's name implies",
         ),
         &mut rules.detect,
         |cell| detect(cell, formats),
@@ -34,11 +33,9 @@ pub(crate) fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownForm
     keys.key(
         Key::new(
             "reasoning",
-            "how clients get the model's reasoning: `\"auto\"` in the field of their API, \
-             `\"reasoning_content\"` and `\"reasoning\"` under that name in Chat Completions, `\"inline\"` as \
-             text between `<think>` tags, `\"drop\"` not at all. With all of these, markers of reasoning in \
-             responses (`<think>`, channels) are recognised, whatever `detect` lists; with `\"off\"` \
-             reasoning in text stays text. A request may [choose otherwise](#reasoning)",
+            "how clients get the model's [reasoning](#reasoning): `\"auto\"` in the field of their API, \
+             `\"reasoning_content\"` and `\"reasoning\"` under that name in Chat Completions, `\"inline\"` \
+             between `<think>` tags, `\"drop\"` not at all; `\"off\"` also leaves reasoning in text as text",
         ),
         Field::Word(&mut OneOf(&mut rules.reasoning, &Reasoning::WORDS)),
     );
@@ -84,12 +81,10 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "enforce",
-            "how well-formed calls are enforced where the client requires a call or a tool is `strict`: \
-             `\"schema\"`, `\"structural_tag\"` and `\"grammar\"` ask the upstream to constrain the model, \
-             `\"prefill\"` begins its response with the opener of a call, \
-             `\"auto\"` takes the best of these that its `server` has; see [below](#enforcing-calls). \
-             `\"retry\"` asks the model again if a required call is missing; see \
-             [below](#asking-the-model-again). `\"off\"` only warns",
+            "how a call is enforced where the client requires one or a tool is `strict`: by `\"schema\"`, \
+             `\"structural_tag\"`, `\"grammar\"` or `\"prefill\"`, or `\"auto\"` by the best of these that \
+             the server has, see [below](#enforcing-calls); `\"retry\"` asks again if a required call is \
+             missing, see [below](#asking-the-model-again); `\"off\"` only warns",
         ),
         Field::Word(&mut OneOf(&mut rules.enforce, &ENFORCE)),
     );
@@ -97,8 +92,8 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
         Key::new(
             "misroute",
             "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` \
-             passes the call to the client; `\"bounce\"` asks the model once more instead if required \
-             arguments are missing and the response is complete",
+             forwards the call; `\"bounce\"` asks the model again if required arguments are missing and the \
+             response is complete",
         ),
         Field::Word(&mut OneOf(&mut rules.misroute, &MISROUTE)),
     );
@@ -109,9 +104,8 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "tool_prefix",
-            "prefix of tool names that are taught in the prompt, removed again from the model's calls in \
-             any form. `\"user:\"` for a Lumo upstream, where taught names must differ from Lumo's own \
-             tools; otherwise empty",
+            "prefix of taught tool names, removed from the model's calls. `\"user:\"` for a Lumo upstream, \
+             where taught names must differ from Lumo's own tools; otherwise empty",
         )
         .or("`\"user:\"` or `\"\"`"),
         Field::AnyText(&mut rules.tool_prefix),
@@ -123,10 +117,10 @@ pub(crate) fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<b
     keys.key(
         Key::new(
             "starts_in_reasoning",
-            "whether responses start inside reasoning because the model's template opens it, so that only \
-             the closer (such as `</think>`) is seen. By default `true` for DeepSeek-R1, QwQ, \
-             Qwen3-Thinking, MiniMax-M2, Olmo-3-Think and ERNIE-4.5-Thinking. It has no effect once an \
-             upstream sends reasoning in a field of its own; set `false` for one that removes reasoning",
+            "whether responses start inside reasoning because the model's template opens it. By default \
+             `true` for DeepSeek-R1, QwQ, Qwen3-Thinking, MiniMax-M2, Olmo-3-Think and ERNIE-4.5-Thinking. \
+             Without effect once an upstream sends reasoning in its own field; set `false` for one that \
+             removes reasoning",
         )
         .or("by the model's name"),
         Field::OptionalSwitch(starts),

@@ -80,9 +80,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new(
             "api_keys",
-            "secrets, one of which a client must send, as `Authorization: Bearer`, in `x-api-key` or in `api-key`. Clients \
-             with [names and limits](#keys) have keys of their own. Without any of both, clients need no key, and only \
-             loopback addresses may be listened on",
+            "[secrets](keys.md), one of which a client must send. With neither these nor \
+             [`[[keys]]`](#keys), no key is needed and toolwire listens only on loopback addresses",
         ),
         &mut root.api_keys,
         |cell| list(secret)(cell),
@@ -92,9 +91,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         Key::new(
             "cors_origins",
             "origins of web pages that may call toolwire from a browser: `[\"https://ui.example\", \
-             \"http://localhost:3000\"]`, or `[\"*\"]` for every page. An origin is scheme, host and port \
-             as in the browser's address bar, without a path. Clients that are not browsers do not need \
-             it",
+             \"http://localhost:3000\"]`, without a path, or `[\"*\"]`",
         ),
         &mut root.cors_origins,
         origins::read,
@@ -103,9 +100,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.key(
         Key::new(
             "hosts",
-            "names by which clients reach toolwire if they need no key, beside `localhost`: `[\"host.docker.internal\"]`, or that of \
-             a proxy in front. Requests for other hosts get 403, since [web pages](keys.md) can send those. With keys \
-             every host is served",
+            "names, in addition to `localhost`, by which clients [without keys](keys.md) reach toolwire: \
+             `[\"host.docker.internal\"]`. Requests for other hosts get 403; with keys every host is served",
         ),
         Field::Texts(&mut root.hosts),
     );
@@ -130,11 +126,9 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new(
             "store",
-            "where the state is kept that outlives a request, such as the responses that clients of Responses [may \
-             continue](dialects.md): `embedded`, in files in `state_dir`; `off`; or the URL of a Redis or Valkey server that \
-             several instances [share](scaling.md), as `redis://user:password@host:6379/0`, or `rediss://…` for TLS, or of \
-             its [sentinels](scaling.md), or of a [cluster](scaling.md). `\"env:NAME\"` and `\"file:PATH\"` keep the password \
-             out of the file",
+            "where state that outlives a request is kept: `embedded`, in files in `state_dir`; `off`; or on \
+             a Redis or Valkey server that several instances [share](scaling.md), by its URL (or \
+             `\"env:NAME\"`, `\"file:PATH\"` of it)",
         )
         .file_only(),
         &mut root.store,
@@ -144,8 +138,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.key(
         Key::new(
             "drain_delay",
-            "how long toolwire goes on after a signal to stop while `/readyz` says that it stops, so that balancers send their \
-             requests elsewhere: longer than they take to notice, usually 5 to 15 seconds; or `\"off\"`",
+            "how long toolwire continues after a signal to stop while `/readyz` reports it, so that \
+             balancers notice: usually 5 to 15 seconds; or `\"off\"`",
         ),
         Field::DurationOrOff(&mut root.drain_delay),
     );

@@ -69,8 +69,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "trust_trace_context",
-            "whether a client's trace (`traceparent`) goes on; otherwise each request begins a trace that is linked to the client's. \
-             Whoever is trusted decides which traces are recorded, and what they belong to",
+            "whether a client's trace (`traceparent`) is continued; otherwise each request begins a trace \
+             that is linked to it",
         )
         .or("`true` if clients need no key, so that only this machine is served; else `false`"),
         Field::OptionalSwitch(&mut draft.trust_trace_context),

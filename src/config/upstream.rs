@@ -238,9 +238,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "header_timeout",
-            "from the request to the headers of the response. Lumo may take more than 60 s. A response \
-             that is not streamed sends its headers when it is complete; for those the limit is \
-             `total_timeout`, or ten minutes if that is off",
+            "from the request to the headers of the response. Lumo may take more than 60 s. For responses \
+             that are not streamed it is `total_timeout`, or ten minutes if that is off",
         ),
         Field::Duration(&mut draft.timeouts.header),
     );
@@ -271,9 +270,9 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new(
             "retry_unanswered",
             "repeat a request once, on a new connection, when a reused connection ends without a byte of a \
-             response: many servers close a connection just as it is used again. A server that crashed while it \
-             worked looks the same, and may be asked (and bill) twice; `false` prevents that. A request that the \
-             upstream certainly has not seen is always repeated",
+             response. A server that crashed while it worked looks the same, and may be asked (and bill) \
+             twice; `false` prevents that. A request that the upstream certainly has not seen is always \
+             repeated",
         ),
         Field::Switch(&mut draft.retry_unanswered),
     );
@@ -328,8 +327,8 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "proxy",
-            "the HTTP proxy that it is reached through: `\"http://proxy.example:3128\"`, with user and password if it asks for \
-             them, `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`; see [TLS and proxies](tls.md)",
+            "its [HTTP proxy](tls.md): `\"http://proxy.example:3128\"`, with user and password if needed, \
+             `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`",
         )
         .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
         &mut draft.proxy,

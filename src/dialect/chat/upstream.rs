@@ -166,8 +166,8 @@ impl Options {
         keys.key(
             Key::new(
                 "tool_names",
-                "replace names of tools that are not 1 to 64 letters, digits, `_` and `-`, and put the client's name \
-                 into calls again; `\"keep\"` leaves them unchanged, for servers that accept any name",
+                "[replace names](dialects.md) of tools that are not 1 to 64 letters, digits, `_` and `-`; \
+                 `\"keep\"` leaves them, for servers that accept any name",
             ),
             Field::Word(&mut OneOf(&mut self.tool_names, &TOOL_NAMES)),
         );
@@ -193,9 +193,8 @@ impl Options {
             Key::new(
                 "past_reasoning",
                 "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
-                 `reasoning_details`, if the server sent these), or `\"off\"`, for servers that reject both. \
-                 `\"auto\"` is `\"reasoning\"` for the servers vLLM, Ollama and OpenRouter, and for models \
-                 that send reasoning under that name alone, else `\"reasoning_content\"`",
+                 `reasoning_details`), `\"off\"`, or `\"auto\"`: `\"reasoning\"` for vLLM, Ollama, \
+                 OpenRouter and models that send only that, else `\"reasoning_content\"`",
             )
             .or(BY_PROFILE),
             Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),
@@ -275,9 +274,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "stream",
-                "request a stream only if the client does; otherwise request a complete response, whose \
-             status and token counts then reach the client. `\"always\"` is for servers that can only \
-             stream; toolwire then assembles complete responses",
+                "request a stream only if the client does. `\"always\"` is for servers that can only \
+                 stream; toolwire then assembles complete responses",
             ),
             Field::Word(&mut OneOf(&mut self.stream, &STREAM)),
         );
@@ -292,9 +290,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "custom_tools",
-                "send tools of `type: \"custom\"` as functions with one string argument, `input`, and turn \
-             their calls back into custom calls; `\"keep\"` leaves them unchanged and is the default for \
-             OpenAI's and Azure's hosts",
+                "send custom tools as functions with one string argument, `input`; `\"keep\"` leaves them, \
+                 and is the default for OpenAI's and Azure's hosts",
             ),
             Field::Word(&mut OneOf(&mut self.keep_custom_tools, &CUSTOM_TOOLS)),
         );
@@ -310,9 +307,8 @@ impl UpstreamSide for Options {
             Key::new(
                 "join_user_turns",
                 "send consecutive user messages as one, for chat templates in which user and assistant must \
-             alternate (the result of a taught tool is a user message too). Without it, a request that is \
-             [refused](protocols/chat.md) for its roles is repaired so, with all system messages joined, and so \
-             are requests to that model for an hour",
+                 alternate. Without it, a request that is [refused](protocols/chat.md) for its roles is \
+                 repaired so, and so are requests to that model for an hour",
             ),
             Field::Switch(&mut self.join_user_turns),
         );
@@ -320,11 +316,12 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "server",
-                "the software behind the API. It decides by what means `enforce` can constrain responses and \
-             how they are asked for: `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, `\"llama-cpp-python\"`, \
-             `\"ollama\"`, `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, `\"openai\"`, `\"mistral\"`, \
-             `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, `\"openrouter\"`, or `\"other\"`, for which nothing \
-             can be enforced. `\"auto\"` [recognises](#which-server-it-is) some of these by their answers",
+                "the software behind the API, which decides how responses can be \
+                 [constrained](#enforcing-calls): `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, \
+                 `\"llama-cpp-python\"`, `\"ollama\"`, `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, \
+                 `\"openai\"`, `\"mistral\"`, `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, \
+                 `\"openrouter\"`, or `\"other\"` (nothing). `\"auto\"` [recognises](#which-server-it-is) \
+                 some of these",
             )
             .or("by `profile`, else `\"auto\"`"),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),

@@ -97,14 +97,11 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "server",
-                "the software behind the API. It decides which form of it is used: `\"llama.cpp\"` is \
-                 llama.cpp's own `completion`, `\"ollama\"` is Ollama's `api/generate` with `raw: true`, both \
-                 under the server's root; all others are `completions` under a base URL such as \
-                 `http://host/v1`. It also decides by what means `enforce` can constrain responses: \
-                 `\"vllm\"` and `\"sglang\"` have all, the two above schemas, llama.cpp and \
-                 `\"llama-cpp-python\"` grammars, and every server continues a prefill. Other names are \
-                 those of `[upstreams.chat]`; `\"auto\"` [recognises](#which-server-it-is) vLLM, SGLang and \
-                 llama-cpp-python",
+                "the software behind the API, which decides its form: `\"llama.cpp\"` is `completion` and \
+                 `\"ollama\"` is `api/generate` with `raw: true`, both under the server's root; all others \
+                 are `completions` below the base URL. It also decides [what can be \
+                 enforced](protocols/enforcement.md). Other names are those of `[upstreams.chat]`; \
+                 `\"auto\"` [recognises](#which-server-it-is) some of them",
             ),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
@@ -120,9 +117,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "bos",
-                "a chat template may begin the prompt with the token that begins a text. `\"server\"` \
-                 removes it, because the server's tokenizer adds it; `\"prompt\"` leaves it, for a server \
-                 that adds none",
+                "the token that begins a text: `\"server\"` removes it from the rendered prompt, because \
+                 the server's tokenizer adds it; `\"prompt\"` leaves it",
             ),
             Field::Word(&mut OneOf(&mut self.bos, &BOS)),
         );
