@@ -361,7 +361,12 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
         ),
         &mut showing.max_instructions,
         count_or_off,
-        |most| Some(most.map_or_else(|| string("off"), |most| Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)))),
+        |most| {
+            Some(most.map_or_else(
+                || string("off"),
+                |most| Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)),
+            ))
+        },
     );
 }
 
