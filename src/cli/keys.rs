@@ -79,7 +79,7 @@ struct AddArgs {
     /// Tokens in a calendar month (UTC)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens_per_month: Option<u64>,
-    /// When the key ceases to be valid: 2027-01-31 or 2027-01-31T18:00:00+01:00 [default: never]
+    /// When the key expires: 2027-01-31 or 2027-01-31T18:00:00+01:00 [default: never]
     #[arg(long, value_name = "TIME", value_parser = future)]
     expires: Option<u64>,
     #[command(flatten)]

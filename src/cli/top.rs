@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     server: AdminServer,
-    /// Show the responses of this moment and exit; so it is without a terminal, too
+    /// Print the current responses once and exit (the default without a terminal)
     #[arg(long)]
     once: bool,
     /// Write what GET /admin/streams responds, on one line for each second

@@ -73,7 +73,7 @@ pub struct ClientKey {
     secret: Option<SecretString>,
     /// What the client may do.
     pub(crate) grant: Grant,
-    /// When the key ceases to be valid, in seconds of Unix time.
+    /// When the key expires, in seconds of Unix time.
     pub(crate) expires: Option<u64>,
     /// What only keys have that `toolwire keys add` has made.
     pub(crate) made: Option<Made>,
@@ -252,8 +252,11 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
     }
     time(
         keys,
-        Key::new("expires", "when it ceases to be valid, such as `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`")
-            .or("never"),
+        Key::new(
+            "expires",
+            "when it expires, such as `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`",
+        )
+        .or("never"),
         &mut draft.expires,
     );
 }

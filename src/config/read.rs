@@ -118,7 +118,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.key(
         Key::new(
             "state_dir",
-            "the folder for what outlives a restart; it is made when there is something to keep",
+            "the folder for persistent state, created when first needed",
         )
         .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
         Field::OptionalText(&mut root.state_dir),

@@ -59,7 +59,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "sample",
-            "the share of the traces that begin here and are recorded, from 0 to 1. Of a client's trace that goes on, the client decides",
+            "the share of the traces that begin here and are recorded, from 0 to 1. If a client's trace is continued, the client decides",
         )
         .or("`$OTEL_TRACES_SAMPLER` and `$OTEL_TRACES_SAMPLER_ARG`, else 1"),
         &mut draft.sample,

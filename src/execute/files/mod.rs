@@ -105,7 +105,7 @@ impl ImageSettings {
             Field::OptionalText(&mut self.folder),
         );
         keys.key(
-            Key::new("max_image", "of one generated image; a larger one is not kept"),
+            Key::new("max_image", "the largest generated image that is kept"),
             Field::Size(&mut self.max_image),
         );
         keys.key(
