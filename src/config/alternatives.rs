@@ -94,11 +94,7 @@ pub(super) fn keys(keys: &mut impl Keys, alternatives: &mut Alternatives) {
         |fallback| (!fallback.is_empty()).then(|| strings(fallback.iter().map(String::as_str))),
     );
     keys.key(
-        Key::new(
-            "retries",
-            "how often all of these are tried again, after a pause that grows; the first content of a response \
-             ends all attempts",
-        ),
+        Key::new("retries", "how often all of these are tried again, after a growing pause"),
         Field::CountIn(retries, 0..=10),
     );
 }
@@ -252,15 +248,15 @@ pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
     keys.key(
         Key::new(
             "backoff",
-            "the pause before a model is asked again (`retries`), more or less a quarter; it doubles each time, and \
-             is at least what `Retry-After` of the upstream says",
+            "the pause before a retry, ±25 %; it doubles each time, and is at least the upstream's \
+             `Retry-After`",
         ),
         Field::Duration(&mut failover.backoff),
     );
     keys.key(
         Key::new(
             "eject_after",
-            "this many failures in a row, and a target is not asked for a while, as long as there is another",
+            "after this many failures in a row, a target is not asked for a while, if there is another",
         ),
         Field::Count(&mut failover.eject_after, 1),
     );

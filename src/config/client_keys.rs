@@ -221,11 +221,8 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
         |_| None,
     );
     keys.special(
-        Key::new(
-            "models",
-            "the models that it may request: names as clients write them; `*` stands for any characters, and case is ignored",
-        )
-        .or("all"),
+        Key::new("models", "the models that it may request; `*` matches any characters, and case is ignored")
+            .or("all"),
         &mut draft.grant.models,
         models,
         |models| (!models.is_empty()).then(|| strings(models.iter().map(String::as_str))),

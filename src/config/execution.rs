@@ -179,8 +179,8 @@ fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "image_command",
-            "a message of the user that begins with this asks for an image of what follows, without a model: \
-             `/generate-image a red fox`. `off`: there is no such command",
+            "a user's message that begins with this asks for an image, without a model: `/generate-image a \
+             red fox`; or `off`",
         ),
         Field::Text(&mut command),
     );
@@ -193,7 +193,7 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "permission",
-            "whether a call may run that no rule of `[[tools]]` and `[[permissions]]` matches: `allow`, `ask` (a person, \
+            "for calls that no rule of `[[tools]]` and `[[permissions]]` matches: `allow`, `ask` (a person, \
              over the admin API) or `deny`",
         ),
         Field::Word(&mut OneOf(&mut settings.default, &PERMISSIONS)),
@@ -205,7 +205,8 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "unattended",
-            "what happens to questions while nobody reads the event feed: `deny`; `allow`; `wait`, for an answer all the same",
+            "questions while no reader is connected to the event feed: `deny`; `allow`; `wait` for an \
+             answer",
         ),
         Field::Word(&mut OneOf(&mut settings.unattended, &UNATTENDED)),
     );

@@ -21,8 +21,8 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.special(
         Key::new(
             "open",
-            "the marker that opens a call; it must not be a prefix of another format's opener, nor the \
-             other way round",
+            "the marker that opens a call; neither it nor another format's opener may be a prefix of the \
+             other",
         )
         .or(Key::REQUIRED),
         &mut definition.open,

@@ -269,8 +269,8 @@ pub(super) fn selection(
     keys.special(
         Key::new(
             "tools",
-            "how tools are presented to the model: `\"native\"` uses the dialect's own fields; the name \
-             of a text format (`toolwire formats` lists them) teaches that format in the prompt",
+            "how tools are presented to the model: `\"native\"` in the dialect's own fields; the name of a \
+             [text format](formats.md) teaches it in the prompt",
         ),
         &mut draft.tools,
         |cell| taught_by(cell, formats),
@@ -298,9 +298,8 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.special(
         Key::new(
             "chat_template",
-            "`\"file:PATH\"` of the model's `tokenizer_config.json`, or of a Jinja file: the template that \
-             writes the conversation and its tools as one prompt, for an upstream of the dialect \
-             `completions`; see [below](#chat-templates)",
+            "`\"file:PATH\"` of the model's `tokenizer_config.json` or of a Jinja file: its [chat \
+             template](#chat-templates), for upstreams of the dialect `completions`",
         )
         .or("none"),
         &mut draft.chat_template,

@@ -47,9 +47,9 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "server_calls",
-            "what clients see of calls that the upstream ran itself: `\"forward\"`, `\"annotate\"`, \
-             `\"hide\"`, or `\"auto\"`, which forwards the calls that the client expects and annotates \
-             the rest; see [below](#calls-that-the-upstream-runs-itself)",
+            "what clients see of [calls that the upstream ran \
+             itself](#calls-that-the-upstream-runs-itself): `\"forward\"`, `\"annotate\"`, `\"hide\"`, or \
+             `\"auto\"`",
         ),
         Field::Word(&mut OneOf(&mut rules.server_calls, &SERVER_CALLS)),
     );
@@ -64,8 +64,8 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "unknown_calls",
-            "a call to an undeclared name in a format with markers: `\"forward\"` passes it on, \
-             `\"text\"` leaves it as text, `\"retry\"` asks the model again (also after native calls); see \
+            "a call to an undeclared name in a format with markers: `\"forward\"` forwards it, `\"text\"` \
+             leaves it as text, `\"retry\"` asks the model again, also after native calls; see \
              [below](#asking-the-model-again)",
         ),
         Field::Word(&mut OneOf(&mut rules.unknown_calls, &UNKNOWN_CALLS)),
@@ -73,8 +73,8 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "invalid_arguments",
-            "a call whose arguments break the schema of its tool: `\"forward\"` passes it on, `\"retry\"` \
-             asks the model again; see [below](#asking-the-model-again)",
+            "a call whose arguments break the schema of its tool: `\"forward\"` forwards it, `\"retry\"` \
+             asks the model [again](#asking-the-model-again)",
         ),
         Field::Word(&mut OneOf(&mut rules.invalid_arguments, &INVALID_ARGUMENTS)),
     );
@@ -156,8 +156,8 @@ pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
     keys.key(
         Key::new(
             "max_hold",
-            "text that is held back while it may be the start of a call; more is released as text. Also \
-             an argument whose type is known only at its end; a longer one is a string",
+            "text that is held back while it may be the start of a call, or an argument whose type is known \
+             only at its end; more is released as text",
         ),
         Field::Size(&mut limits.max_hold),
     );
@@ -191,8 +191,8 @@ pub(crate) fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
     keys.key(
         Key::new(
             "max_hops",
-            "upstream requests for one response, the first included, where the model may be [asked \
-             again](#asking-the-model-again); then the response ends with what the last one gave",
+            "upstream requests for one response, where the model may be [asked \
+             again](#asking-the-model-again)",
         ),
         Field::Count(&mut limits.max_hops, 1),
     );

@@ -116,11 +116,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         |passthrough| Some(passthrough.shown()),
     );
     keys.key(
-        Key::new(
-            "state_dir",
-            "the folder for persistent state, created when first needed",
-        )
-        .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
+        Key::new("state_dir", "the folder for persistent state, created when first needed")
+            .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
         Field::OptionalText(&mut root.state_dir),
     );
     keys.special(
@@ -320,8 +317,8 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.special(
         Key::new(
             "max_pending_bodies",
-            "all request bodies together that no upstream has answered yet; further ones get 503 with \
-             `Retry-After`. At least `max_body`, which is the default if it is larger",
+            "memory for request bodies that no upstream has answered yet; further ones get 503 with \
+             `Retry-After`. At least `max_body`, the default if larger",
         ),
         &mut limits.max_pending_bodies,
         at_least(max_body),
@@ -334,16 +331,16 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.key(
         Key::new(
             "write_timeout",
-            "how long a client may accept no bytes while some wait for it; then the connection (or HTTP/2 \
-             stream) is closed and the upstream request is cancelled",
+            "how long a client may accept no bytes; then its connection (or HTTP/2 stream) is closed and \
+             the upstream request is cancelled",
         ),
         Field::Duration(&mut limits.write_timeout),
     );
     keys.key(
         Key::new(
             "max_n",
-            "the most that `n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request may be: they multiply what the \
-             upstream has to do; more gets 400",
+            "the maximum of `n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request; more gets \
+             400",
         ),
         Field::Count(&mut limits.max_n, 1),
     );
@@ -360,24 +357,24 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.key(
         Key::new(
             "instances",
-            "how many instances share a `store` on a server. While it is away, each admits that part of what clients may use \
-             in a minute and at a time; see [scaling](scaling.md)",
+            "how many instances [share](scaling.md) a `store` on a server. While it is away, each admits \
+             its share of the limits",
         ),
         Field::Count(&mut limits.instances, 1),
     );
     keys.key(
         Key::new(
             "unchecked_budgets",
-            "what becomes of budgets of a month while such a store is away: `allow` admits requests as long as this instance knows \
-             of tokens that are left, `refuse` answers 503",
+            "budgets of a month while such a store is away: `allow` admits requests while this instance \
+             knows of tokens that are left, `refuse` answers 503",
         ),
         Field::Word(&mut OneOf(&mut limits.unchecked_budgets, &UNCHECKED_BUDGETS)),
     );
     keys.key(
         Key::new(
             "max_turn_state",
-            "what upstreams [want back](dialects.md) of their turns, kept in memory for all \
-             clients together. Beyond it the client that has the most loses its oldest",
+            "state that upstreams [want back](dialects.md), in memory for all clients together; beyond it, \
+             the client that has the most loses its oldest",
         ),
         Field::Size(&mut limits.max_turn_state),
     );

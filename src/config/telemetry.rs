@@ -36,8 +36,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "endpoint",
-            "the base URL of the collector, which takes OTLP over HTTP: `\"http://127.0.0.1:4318\"`. `/v1/traces` and `/v1/metrics` \
-             are put behind it. Without one, nothing is sent",
+            "the base URL of the collector (OTLP over HTTP), to which `/v1/traces` and `/v1/metrics` are \
+             appended: `\"http://127.0.0.1:4318\"`. Without one, nothing is sent",
         )
         .or("`$OTEL_EXPORTER_OTLP_ENDPOINT`, else none"),
         Field::Address(&mut draft.endpoint),
@@ -45,7 +45,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "headers",
-            "a table of headers for the collector, such as its key; `\"env:NAME\"` and `\"file:PATH\"` keep secrets out of the file",
+            "headers for the collector, such as its key; `\"env:NAME\"` and `\"file:PATH\"` keep secrets \
+             out of the file",
         )
         .or("`$OTEL_EXPORTER_OTLP_HEADERS`")
         .file_only(),

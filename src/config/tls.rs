@@ -40,8 +40,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "cert",
-            "the PEM file of the certificate, with those of the authorities in between behind it. It is read again when it or \
-             the key changes; see [TLS](tls.md)",
+            "the PEM file of the certificate, followed by those of the intermediate authorities. It is \
+             [read again](tls.md) when it or the key changes",
         )
         .or(Key::REQUIRED)
         .file_only(),
@@ -63,7 +63,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "client_ca",
-            "the PEM file of the authorities whose certificates clients must show, beside an API key if there are `api_keys`",
+            "the PEM file of the authorities whose certificates clients must show, in addition to an API \
+             key",
         )
         .or("clients need no certificate")
         .file_only(),

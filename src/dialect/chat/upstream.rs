@@ -210,8 +210,8 @@ impl Options {
         keys.key(
             Key::new(
                 "exclusive_thinking",
-                "leave out `reasoning_effort` beside `thinking`, and send `thinking` as disabled if `tool_choice` \
-                 requires a call, for servers that reject these combinations",
+                "leave out `reasoning_effort` if `thinking` is sent, and disable `thinking` if \
+                 `tool_choice` requires a call, for servers that reject these combinations",
             )
             .or(BY_PROFILE),
             Field::Switch(&mut self.exclusive_thinking),
@@ -299,7 +299,7 @@ impl UpstreamSide for Options {
             Key::new(
                 "result_images",
                 "send images and files of a tool result in a user message after the results, because most \
-             servers accept only text in a result; `\"keep\"` leaves them in the result",
+                 servers accept only text there; `\"keep\"` leaves them",
             ),
             Field::Word(&mut OneOf(&mut self.keep_result_images, &RESULT_IMAGES)),
         );

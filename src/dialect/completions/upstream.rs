@@ -109,8 +109,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "max_tokens",
-                "the limit that is sent if the client gives none: servers with OpenAI's form otherwise stop after 16 \
-                 tokens. llama.cpp's and Ollama's own forms need none",
+                "the limit that is sent if the client gives none; not for llama.cpp's and Ollama's own \
+                 forms",
             ),
             Field::Count(&mut self.max_tokens, 1),
         );

@@ -36,8 +36,8 @@ impl Encryption {
         keys.key(
             Key::new(
                 "u2l",
-                "encrypt what requests say, and have the response encrypted (U2L). The program must be built with the feature \
-                 `lumo-u2l`. Arguments of native calls then come whole",
+                "[encrypt](#encryption-of-lumo) requests and responses (U2L), in a program with the feature \
+                 `lumo-u2l`. Arguments of native calls are then sent when they are complete",
             )
             .file_only(),
             Field::Switch(&mut self.is_on),

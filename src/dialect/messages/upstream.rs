@@ -79,8 +79,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "later_system",
-                "move system messages that stand between others into `system`, at the beginning; `\"keep\"` \
-                 leaves them in their places, for models that accept the role `system` there",
+                "move later system messages into `system`; `\"keep\"` leaves them in their places, for \
+                 models that accept the role `system` there",
             ),
             Field::Word(&mut OneOf(&mut self.later_system, &LATER_SYSTEM)),
         );
@@ -95,7 +95,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "client_betas",
-                "send the `anthropic-beta` of a client of Messages with those in `headers`; `false` for servers that                  reject names they do not know",
+                "send the `anthropic-beta` of a client of Messages with those in `headers`; `false` for \
+                 servers that reject unknown names",
             ),
             Field::Switch(&mut self.client_betas),
         );

@@ -69,8 +69,8 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "options",
-                "options of the model that the client does not set, as `\"name=value\"`, such as `\"num_ctx=32768\"`: \
-                 by default Ollama cuts off long conversations without saying so",
+                "options of the model that the client does not set, as `\"name=value\"`, such as \
+                 `\"num_ctx=32768\"`: by default Ollama silently cuts off long conversations",
             ),
             Field::Texts(&mut self.options),
         );

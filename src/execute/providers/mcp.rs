@@ -37,8 +37,8 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     execute::{
-        ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, provider::ProviderState,
-        process::Program, providers::Fault, stderr::StderrLog,
+        ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec,
+        process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
     },
     redact::Redactor,
     settings::{Field, Key, OneOf, Settings, TableText, names_secret},
@@ -101,7 +101,10 @@ impl Options {
             Field::Address(&mut self.url),
         );
         keys.key(
-            Key::new("api_key", "for the server at `url`, as a bearer token; `\"env:NAME\"` or `\"file:PATH\"`"),
+            Key::new(
+                "api_key",
+                "for the server at `url`, as a bearer token; `\"env:NAME\"` or `\"file:PATH\"`",
+            ),
             Field::Secret(&mut self.api_key),
         );
         keys.key(
@@ -121,7 +124,10 @@ impl Options {
         );
         keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
         keys.key(
-            Key::new("start_timeout", "how long the server may take until its tools are known; then it is started again"),
+            Key::new(
+                "start_timeout",
+                "how long the server may take until its tools are known; then it is started again",
+            ),
             Field::Duration(&mut self.start_timeout),
         );
         keys.key(
@@ -131,8 +137,8 @@ impl Options {
         keys.key(
             Key::new(
                 "trust_annotations",
-                "whether the server is believed that a tool is read-only or idempotent; then calls may be repeated and their \
-                 results kept",
+                "trust the server's marks that a tool is read-only or idempotent; then calls may be \
+                 repeated and their results kept",
             ),
             Field::Switch(&mut self.trust_annotations),
         );
@@ -232,17 +238,21 @@ impl Server {
         let peer = self.state(|state| state.peer.clone());
         let peer = peer.ok_or_else(|| failed("The server of the tool is not ready."))?;
         let own_name = tools::own_name(&self.name, &call.tool);
-        let params =
-            CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
+        let params = CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
         let mut running = RunningCall::new(self);
         let answer = peer.call_tool_once(params).await;
         running.is_answered = true;
         match answer {
-            Ok(CallToolResponse::Complete(result)) => Ok(output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await),
-            Ok(CallToolResponse::InputRequired(_)) => {
-                Err(ToolError { is_retryable: false, ..failed("The tool asks for input, which cannot be given.") })
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await)
             }
-            Ok(_) => Err(ToolError { is_retryable: false, ..failed("The tool does not answer in the call.") }),
+            Ok(CallToolResponse::InputRequired(_)) => Err(ToolError {
+                is_retryable: false,
+                ..failed("The tool asks for input, which cannot be given.")
+            }),
+            Ok(_) => {
+                Err(ToolError { is_retryable: false, ..failed("The tool does not answer in the call.") })
+            }
             Err(ServiceError::McpError(error)) => self.refused(error),
             Err(ServiceError::UnexpectedResponse) => Err(not_a_result()),
             Err(error) => {
@@ -266,7 +276,9 @@ impl Server {
 
     fn lost(error: &ServiceError) -> ToolError {
         match error {
-            ServiceError::TransportSend(error) if http::is_refusal(error) => ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key."),
+            ServiceError::TransportSend(error) if http::is_refusal(error) => {
+                ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key.")
+            }
             _ => failed("The server of the tool did not answer."),
         }
     }

@@ -39,7 +39,8 @@ impl Default for Options {
 impl Options {
     /// The keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        let about = "the model that is asked, as clients would name it. Its upstream must have a search of its own";
+        let about = "the model that is asked, by the name that clients use. Its upstream must have a search \
+                     of its own";
         keys.key(Key::new("model", about).or(Key::REQUIRED), Field::Text(&mut self.model));
         keys.key(
             Key::new("instructions", "the instruction for the model, before the question")
@@ -140,8 +141,11 @@ impl ModelSearch {
             Turn::text(Role::System, self.options.instructions.as_str()),
             Turn::text(Role::User, format!("{query}{age}")),
         ];
-        let question =
-            Question::new((&self.options.model, Purpose::Search), turns, (call.subject.clone(), call.payer.clone()));
+        let question = Question::new(
+            (&self.options.model, Purpose::Search),
+            turns,
+            (call.subject.clone(), call.payer.clone()),
+        );
         let answer = self.models.ask(question).await.map_err(|failure| {
             tracing::warn!(provider = %self.name, %failure, "the model gave no answer");
             ToolError::from(failure)
@@ -163,8 +167,7 @@ impl ModelSearch {
             count => format!("{count} results"),
         };
         let details = json!({"kind": "search", "results": results});
-        let content =
-            json!({"ok": true, "engine": &*self.name, "query": query, "summary": summary, "results": results});
+        let content = json!({"ok": true, "engine": &*self.name, "query": query, "summary": summary, "results": results});
         Ok(Output { content: content.to_string(), summary: note, details, ..Output::default() })
     }
 }

@@ -50,13 +50,17 @@ mod tests {
         let image_of = |response: &Value| image(response).ok();
         let found = Some(Image::Data("QUJD".to_owned()));
         assert_eq!(image_of(&part(json!({"inlineData": {"mimeType": "image/png", "data": "QUJD"}}))), found);
-        assert_eq!(image_of(&part(json!({"inline_data": {"mime_type": "image/png", "data": "QUJD"}}))), found);
+        assert_eq!(
+            image_of(&part(json!({"inline_data": {"mime_type": "image/png", "data": "QUJD"}}))),
+            found
+        );
         assert_eq!(image_of(&part(json!({"thought": true, "inlineData": {"data": "QUJD"}}))), None);
     }
 
     #[test]
     fn every_form_of_refusal_is_one_of_policy() {
-        let finishes = ["IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "NO_IMAGE", "PROHIBITED_CONTENT", "SAFETY", "STOP"];
+        let finishes =
+            ["IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "NO_IMAGE", "PROHIBITED_CONTENT", "SAFETY", "STOP"];
         let finished = finishes.map(|reason| json!({"candidates": [{"finishReason": reason}]}));
         let others = [
             json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}),

@@ -37,8 +37,8 @@ use crate::{
         ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict,
         address::AddressRules,
         files::{ImageFiles, SaveError, UnclaimedImage},
-        providers::Fault,
         http::{Download, HttpClient, HttpError},
+        providers::Fault,
     },
     settings::{Field, Key, OneOf, Settings},
     wire::json::Raw,
@@ -144,7 +144,8 @@ impl Options {
         keys.key(
             Key::new(
                 "allow_private",
-                "a service that sends addresses in place of images may name those of this machine and its networks too",
+                "a service that sends addresses instead of images may use those of this machine and its \
+                 networks",
             )
             .file_only(),
             Field::Switch(&mut self.allow_private),
@@ -190,10 +191,9 @@ impl Options {
                 base,
                 files,
                 http: host.http.clone(),
-                downloads: host.http.guarded(AddressRules {
-                    allow_private: self.allow_private,
-                    ..AddressRules::default()
-                }),
+                downloads: host
+                    .http
+                    .guarded(AddressRules { allow_private: self.allow_private, ..AddressRules::default() }),
                 places: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
                 provider: Arc::clone(&host.name),
             };
@@ -276,7 +276,11 @@ enum Image {
 type Made = Vec<Result<Image, ToolError>>;
 
 impl Service {
-    async fn call(self: &Arc<Self>, arguments: &Map<String, Value>, end: Instant) -> Result<Output, ToolError> {
+    async fn call(
+        self: &Arc<Self>,
+        arguments: &Map<String, Value>,
+        end: Instant,
+    ) -> Result<Output, ToolError> {
         let wish = Wish::read(arguments, self.options.max_count)?;
         let deadline = end.min(Instant::now() + self.options.timeout);
         let mut tasks = JoinSet::new();
@@ -319,10 +323,13 @@ impl Service {
             message.push_str(&format!(" {note}"));
         }
         if urls.len() < wish.count {
-            let reason = failure.map_or("The image service sent fewer images.".to_owned(), |error| error.message);
-            message.push_str(&format!(" {} could not be generated: {reason}", images(wish.count - urls.len())));
+            let reason =
+                failure.map_or("The image service sent fewer images.".to_owned(), |error| error.message);
+            message
+                .push_str(&format!(" {} could not be generated: {reason}", images(wish.count - urls.len())));
         }
-        let markdown: Vec<_> = urls.iter().zip(1..).map(|(url, number)| format!("![Image {number}]({url})")).collect();
+        let markdown: Vec<_> =
+            urls.iter().zip(1..).map(|(url, number)| format!("![Image {number}]({url})")).collect();
         let data = json!({"image_urls": urls, "prompt": wish.prompt});
         let content = json!({
             "ok": true,
@@ -339,7 +346,8 @@ impl Service {
     /// Makes the images of one request and keeps them.
     async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
         let late = || {
-            let message = format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
+            let message =
+                format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
             ToolError::new(ErrorCode::Timeout, message)
         };
         let made = timeout_at(deadline, self.ask(wish)).await.unwrap_or_else(|_| Err(late()));

@@ -17,7 +17,8 @@ pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
 
 /// The size that comes nearest to an aspect ratio.
 fn size(ratio: &str) -> &'static str {
-    let sides = ratio.split_once(':').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let sides =
+        ratio.split_once(':').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     let (width, height): (u32, u32) = sides.unwrap_or((1, 1));
     match width.cmp(&height) {
         std::cmp::Ordering::Less => "1024x1536",
@@ -28,7 +29,8 @@ fn size(ratio: &str) -> &'static str {
 
 /// The images of a response, of which `count` were wanted. Those that are missing were refused.
 pub(super) fn images(response: &Value, count: usize) -> Made {
-    let text = |image: &Value, name: &str| image[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let text =
+        |image: &Value, name: &str| image[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let images = response["data"].as_array().into_iter().flatten();
     let images = images.filter_map(|image| {
         let url = || Some(Image::Url(text(image, "url")?));

@@ -20,7 +20,8 @@ pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
 /// The images of a response, of which `count` were wanted. Those that are missing were filtered.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let images = response["predictions"].as_array().into_iter().flatten();
-    let images = images.filter_map(|image| image["bytesBase64Encoded"].as_str().filter(|data| !data.is_empty()));
+    let images =
+        images.filter_map(|image| image["bytesBase64Encoded"].as_str().filter(|data| !data.is_empty()));
     let mut made: Made = images.take(count).map(|data| Ok(Image::Data(data.to_owned()))).collect();
     made.resize_with(count, || Err(refusal::by_policy()));
     made

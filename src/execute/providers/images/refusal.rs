@@ -48,8 +48,7 @@ pub(super) fn error(response: &Response<Bytes>) -> ToolError {
     let codes = codes.filter_map(|place| error.pointer(place));
     let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
     let reasons = details.filter_map(|detail| detail.get("reason"));
-    let codes: Vec<_> =
-        codes.chain(reasons).filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
+    let codes: Vec<_> = codes.chain(reasons).filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
     let has = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
     let failed = |code, message: &str| ToolError::new(code, message);
@@ -105,8 +104,16 @@ mod tests {
             (400, r#"{"error":{"code":"moderation_blocked","message":"RAW"}}"#, ("content_policy", false)),
             (400, r#"{"error":{"code":"content_policy_violation"}}"#, ("content_policy", false)),
             (400, r#"{"error":{"message":"RAW rejected by our safety system"}}"#, ("content_policy", false)),
-            (400, r#"{"error":{"code":400,"message":"RAW: Responsible AI practices"}}"#, ("content_policy", false)),
-            (400, r#"{"error":{"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#, ("auth_failed", false)),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"RAW: Responsible AI practices"}}"#,
+                ("content_policy", false),
+            ),
+            (
+                400,
+                r#"{"error":{"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}"#,
+                ("auth_failed", false),
+            ),
             (400, r#"{"error":{"message":"RAW unknown parameter"}}"#, ("provider_error", false)),
             (401, "RAW", ("auth_failed", false)),
             (403, "<html>RAW", ("auth_failed", false)),

@@ -184,7 +184,10 @@ fn png() -> String {
 }
 
 fn gemini() -> Reply {
-    Reply::Json(200, json!({"candidates": [{"content": {"parts": [{"inlineData": {"mimeType": "image/png", "data": png()}}]}}]}))
+    Reply::Json(
+        200,
+        json!({"candidates": [{"content": {"parts": [{"inlineData": {"mimeType": "image/png", "data": png()}}]}}]}),
+    )
 }
 
 fn blocked() -> Reply {
@@ -208,7 +211,10 @@ async fn two_images_are_made_by_default_and_kept_as_files() {
     let setup = Setup::new(Engine::Gemini, [gemini()], |_| {}).await;
     let output = setup.run(json!({"prompt": "a red fox"})).await.unwrap();
     let result = content(&output);
-    assert_eq!((result["kind"].as_str(), result["data"]["prompt"].as_str()), (Some("images"), Some("a red fox")));
+    assert_eq!(
+        (result["kind"].as_str(), result["data"]["prompt"].as_str()),
+        (Some("images"), Some("a red fox"))
+    );
     assert_eq!(result["message"], "Generated 2 images from the description.");
     assert_eq!((urls(&output), setup.files(), output.summary.as_str()), (2, 2, "2 images"));
     let url = result["data"]["image_urls"][0].as_str().unwrap();
@@ -216,7 +222,9 @@ async fn two_images_are_made_by_default_and_kept_as_files() {
     assert!(crate::execute::files::is_name(name), "{name}");
     assert!(result["markdown"].as_str().unwrap().starts_with(&format!("![Image 1]({url})\n")));
     let requests = setup.service.requests();
-    assert!(requests.iter().all(|(head, _)| head.starts_with("post /v1/models/painter:generatecontent http/1.1")));
+    assert!(
+        requests.iter().all(|(head, _)| head.starts_with("post /v1/models/painter:generatecontent http/1.1"))
+    );
     assert!(requests.iter().all(|(head, _)| head.contains("x-goog-api-key: the-key")));
     assert_eq!(requests[0].1["contents"][0]["parts"][0]["text"], "a red fox");
     assert_eq!(requests[0].1["generationConfig"]["responseModalities"], json!(["TEXT", "IMAGE"]));
@@ -247,7 +255,10 @@ async fn single_image_that_fails_leaves_the_others() {
     let output = setup.run(json!({"prompt": "a fox", "count": 3})).await.unwrap();
     assert_eq!(urls(&output), 2);
     let message = content(&output)["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("1 image could not be generated") && message.contains("different description"), "{message}");
+    assert!(
+        message.contains("1 image could not be generated") && message.contains("different description"),
+        "{message}"
+    );
     assert!(!output.content.contains("RAW"));
 }
 
@@ -258,7 +269,13 @@ async fn failures_become_codes_in_plain_words() {
     let not_base64 = json!({"candidates": [{"content": {"parts": [{"inlineData": {"data": "***"}}]}}]});
     for (reply, code) in [
         (blocked(), ContentPolicy),
-        (Reply::Json(400, json!({"error": {"message": "RAW", "details": [{"reason": "API_KEY_INVALID"}]}})), AuthFailed),
+        (
+            Reply::Json(
+                400,
+                json!({"error": {"message": "RAW", "details": [{"reason": "API_KEY_INVALID"}]}}),
+            ),
+            AuthFailed,
+        ),
         (Reply::Json(429, json!({"error": {"message": "RAW"}})), RateLimited),
         (Reply::Json(500, json!({"error": {"message": "RAW"}})), ProviderError),
         (Reply::Text(200, "<html>RAW".to_owned()), ProviderError),
@@ -297,7 +314,8 @@ async fn images_that_arrive_in_time_are_not_lost_with_the_others() {
 
 #[tokio::test]
 async fn silent_service_times_out() {
-    let setup = Setup::new(Engine::OpenAi, [Reply::Silence], |options| options.timeout = Duration::from_secs(1));
+    let setup =
+        Setup::new(Engine::OpenAi, [Reply::Silence], |options| options.timeout = Duration::from_secs(1));
     let error = setup.await.run(json!({"prompt": "a fox"})).await.unwrap_err();
     assert_eq!((error.code, error.is_retryable), (ErrorCode::Timeout, true));
 }
@@ -305,7 +323,8 @@ async fn silent_service_times_out() {
 #[tokio::test]
 async fn images_over_the_limit_are_refused() {
     let large = BASE64_STANDARD.encode([b"\x89PNG\r\n\x1a\n".as_slice(), &[0; 2 << 20]].concat());
-    let setup = Setup::new(Engine::OpenAi, [Reply::Json(200, json!({"data": [{"b64_json": large}]}))], |_| {}).await;
+    let setup =
+        Setup::new(Engine::OpenAi, [Reply::Json(200, json!({"data": [{"b64_json": large}]}))], |_| {}).await;
     let error = setup.run(json!({"prompt": "a fox", "count": 1})).await.unwrap_err();
     assert_eq!((error.code, setup.files()), (ErrorCode::TooLarge, 0));
 }
@@ -322,7 +341,9 @@ async fn openai_gets_one_request_for_all_images() {
     let requests = setup.service.requests();
     assert_eq!(requests.len(), 1);
     let (head, body) = &requests[0];
-    assert!(head.starts_with("post /v1/images/generations ") && head.contains("authorization: bearer the-key"));
+    assert!(
+        head.starts_with("post /v1/images/generations ") && head.contains("authorization: bearer the-key")
+    );
     let expected = json!({"model": "painter", "prompt": "a fox\non parchment", "n": 3, "size": "auto", "quality": "low"});
     assert_eq!(*body, expected);
     assert_eq!(content(&output)["data"]["prompt"], "a fox", "the suffix is not the user's");
@@ -331,15 +352,23 @@ async fn openai_gets_one_request_for_all_images() {
 #[tokio::test]
 async fn images_at_addresses_are_downloaded_unless_the_address_is_private() {
     let image = Scripted::start([Reply::Bytes(BASE64_STANDARD.decode(png()).unwrap())]).await;
-    let url = |address: SocketAddr| Reply::Json(200, json!({"data": [{"url": format!("http://{address}/x.png")}]}));
+    let url =
+        |address: SocketAddr| Reply::Json(200, json!({"data": [{"url": format!("http://{address}/x.png")}]}));
     let private = Setup::new(Engine::OpenAi, [url(image.address)], |_| {}).await;
     let error = private.run(json!({"prompt": "a fox", "count": 1})).await.unwrap_err();
     assert_eq!((error.code, private.files(), image.requests().len()), (ErrorCode::BlockedUrl, 0, 0));
-    let allowed = Setup::new(Engine::OpenAi, [url(image.address)], |options| options.allow_private = true).await;
+    let allowed =
+        Setup::new(Engine::OpenAi, [url(image.address)], |options| options.allow_private = true).await;
     assert_eq!(urls(&allowed.run(json!({"prompt": "a fox", "count": 1})).await.unwrap()), 1);
     let (head, _) = image.requests().remove(0);
     assert!(head.starts_with("get /x.png ") && !head.contains("the-key"), "{head}");
-    for bad in ["file:///etc/passwd", "http://169.254.169.254/latest/meta-data", "//x", "javascript:alert(1)", "http://u:p@x/"] {
+    for bad in [
+        "file:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data",
+        "//x",
+        "javascript:alert(1)",
+        "http://u:p@x/",
+    ] {
         let reply = Reply::Json(200, json!({"data": [{"url": bad}]}));
         let setup = Setup::new(Engine::OpenAi, [reply], |options| options.allow_private = true).await;
         let error = setup.run(json!({"prompt": "a fox", "count": 1})).await.unwrap_err();
@@ -350,14 +379,18 @@ async fn images_at_addresses_are_downloaded_unless_the_address_is_private() {
 #[tokio::test]
 async fn predict_filters_images_by_leaving_them_out() {
     let reply = json!({"predictions": [{"bytesBase64Encoded": png(), "mimeType": "image/png"}, {"raiFilteredReason": "RAW"}]});
-    let setup = Setup::new(Engine::Predict, [Reply::Json(200, reply), Reply::Json(200, json!({}))], |_| {}).await;
+    let setup =
+        Setup::new(Engine::Predict, [Reply::Json(200, reply), Reply::Json(200, json!({}))], |_| {}).await;
     let output = setup.run(json!({"prompt": "a fox", "aspect_ratio": "9:16"})).await.unwrap();
     assert_eq!(urls(&output), 1);
     assert!(content(&output)["message"].as_str().unwrap().contains("1 image could not be generated"));
     let (head, body) = setup.service.requests().remove(0);
     assert!(head.starts_with("post /v1/models/painter:predict "));
     assert_eq!(body["instances"][0]["prompt"], "a fox");
-    assert_eq!((&body["parameters"]["sampleCount"], &body["parameters"]["aspectRatio"]), (&json!(2), &json!("9:16")));
+    assert_eq!(
+        (&body["parameters"]["sampleCount"], &body["parameters"]["aspectRatio"]),
+        (&json!(2), &json!("9:16"))
+    );
     assert_eq!(setup.run(json!({"prompt": "a fox"})).await.unwrap_err().code, ErrorCode::ContentPolicy);
 }
 

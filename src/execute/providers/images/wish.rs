@@ -63,9 +63,12 @@ impl Wish {
     /// # Errors
     /// There is no description, or it is too long.
     pub(super) fn read(arguments: &Map<String, Value>, max_count: usize) -> Result<Self, ToolError> {
-        let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+        let text = |key: &str| {
+            arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
+        };
         let wrong = |message: String| ToolError::new(ErrorCode::InvalidArguments, message);
-        let prompt = text("prompt").ok_or_else(|| wrong("`prompt` is missing: what the images show.".to_owned()))?;
+        let prompt =
+            text("prompt").ok_or_else(|| wrong("`prompt` is missing: what the images show.".to_owned()))?;
         if prompt.chars().count() > MAX_PROMPT {
             return Err(wrong(format!("`prompt` is longer than {MAX_PROMPT} characters.")));
         }
@@ -103,7 +106,8 @@ fn count(asked: Option<&Value>, max: usize) -> (usize, Option<String>) {
     if number < 1.0 {
         return (1, Some("At least 1 image is generated.".to_owned()));
     }
-    let note = (number >= max as f64 + 1.0).then(|| format!("At most {max} images are generated in one call."));
+    let note =
+        (number >= max as f64 + 1.0).then(|| format!("At most {max} images are generated in one call."));
     (count, note)
 }
 
@@ -140,7 +144,9 @@ mod tests {
 
     #[test]
     fn description_is_required_and_bounded() {
-        for arguments in [json!({}), json!({"prompt": " \n"}), json!({"prompt": 7}), json!({"prompt": "x".repeat(32_001)})] {
+        for arguments in
+            [json!({}), json!({"prompt": " \n"}), json!({"prompt": 7}), json!({"prompt": "x".repeat(32_001)})]
+        {
             assert_eq!(read(arguments).unwrap_err().code, ErrorCode::InvalidArguments);
         }
         assert!(read(json!({"prompt": "ü".repeat(32_000)})).is_ok());

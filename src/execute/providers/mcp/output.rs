@@ -33,7 +33,8 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
         }
     }
     if let Some(structured) = result.structured_content {
-        let is_same = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|value| value == structured);
+        let is_same =
+            |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|value| value == structured);
         if !texts.iter().any(is_same) {
             texts.push(structured.to_string());
         }
@@ -105,7 +106,8 @@ fn escaped_name(name: &str) -> String {
 fn escaped_url(url: &str) -> String {
     let mut escaped = String::with_capacity(url.len());
     for char in url.chars() {
-        if char.is_whitespace() || is_unprintable(char) || matches!(char, '(' | ')' | '<' | '>' | '\\' | '"') {
+        if char.is_whitespace() || is_unprintable(char) || matches!(char, '(' | ')' | '<' | '>' | '\\' | '"')
+        {
             let mut bytes = [0; 4];
             escaped.extend(char.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
         } else {
@@ -174,20 +176,30 @@ mod tests {
             let link = json!({"type": "resource_link", "uri": uri, "name": name});
             output(json!({"content": [link]})).content
         };
-        assert_eq!(link("Q3 report.pdf", "https://a.example/q3?x=1&y=2"), "[Q3 report.pdf](https://a.example/q3?x=1&y=2)");
+        assert_eq!(
+            link("Q3 report.pdf", "https://a.example/q3?x=1&y=2"),
+            "[Q3 report.pdf](https://a.example/q3?x=1&y=2)"
+        );
         assert_eq!(
             link("a](https://evil.example) [b\n# c", "file:///a b).md"),
             "[a\\](https://evil.example) \\[b # c](file:///a%20b%29.md)"
         );
-        assert_eq!(link("![x]\\", "https://a.example/)\n![x](https://b"), "[!\\[x\\]\\\\](https://a.example/%29%0A![x]%28https://b)");
-        assert_eq!(link("é\u{202e}", "https://a.example/é\u{202e}<x>"), "[é ](https://a.example/é%E2%80%AE%3Cx%3E)");
+        assert_eq!(
+            link("![x]\\", "https://a.example/)\n![x](https://b"),
+            "[!\\[x\\]\\\\](https://a.example/%29%0A![x]%28https://b)"
+        );
+        assert_eq!(
+            link("é\u{202e}", "https://a.example/é\u{202e}<x>"),
+            "[é ](https://a.example/é%E2%80%AE%3Cx%3E)"
+        );
     }
 
     #[tokio::test]
     async fn png_images_are_kept_as_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = ImageSettings::default().in_state_dir(Some(folder.path()));
-        let files = ImageFiles::new(&settings, ImageGauges::default()).map(Arc::new).expect("a folder for images");
+        let files =
+            ImageFiles::new(&settings, ImageGauges::default()).map(Arc::new).expect("a folder for images");
         files.reached_at("http://h");
         let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
         let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});

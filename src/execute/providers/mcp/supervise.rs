@@ -7,16 +7,12 @@ use std::{
 
 use rmcp::{
     ClientHandler, RoleClient, ServiceError,
-    model::{
-        ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter,
-    },
+    model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter},
     service::{
         ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
         Peer, RunningService,
     },
-    transport::streamable_http_client::{
-        StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
-    },
+    transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig},
 };
 use secrecy::SecretString;
 use tokio::{
@@ -99,7 +95,9 @@ impl Server {
             true => {
                 let api_key = key.cloned().or_else(|| self.options.api_key.clone());
                 let options = Options { api_key, ..self.options.clone() };
-                timeout(limit, self.connect(&host.http, &options)).await.map(|connected| connected.map(|_| ()))
+                timeout(limit, self.connect(&host.http, &options))
+                    .await
+                    .map(|connected| connected.map(|_| ()))
             }
             false => match self.state(|state| state.peer.clone()) {
                 Some(peer) => {
@@ -130,8 +128,12 @@ impl Server {
         };
         let connected = match &options.url {
             Some(url) => {
-                let server =
-                    HttpServer::new(http.clone(), options.api_key.as_ref(), &options.headers, options.max_output);
+                let server = HttpServer::new(
+                    http.clone(),
+                    options.api_key.as_ref(),
+                    &options.headers,
+                    options.max_output,
+                );
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
                 config.max_sse_event_size = options.max_output;
                 config.max_json_response_size = options.max_output;
@@ -278,7 +280,9 @@ fn expiry(ttl: Option<Duration>) -> Option<Instant> {
 fn reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "it ended, or closed the connection".to_owned(),
-        ClientInitializeError::TransportError { error, .. } if http::is_refusal(error) => http::REFUSED.to_owned(),
+        ClientInitializeError::TransportError { error, .. } if http::is_refusal(error) => {
+            http::REFUSED.to_owned()
+        }
         ClientInitializeError::TransportError { error, .. } => error.error.to_string(),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
         ClientInitializeError::ExpectedInitResult(_) => "it does not speak the protocol".to_owned(),

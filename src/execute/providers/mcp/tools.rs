@@ -85,7 +85,11 @@ pub(super) async fn list(
         }
     }
     if collected.left_out > 0 {
-        tracing::warn!(provider = server, tools = collected.left_out, "tools are left out: too many, too large, or invalid");
+        tracing::warn!(
+            provider = server,
+            tools = collected.left_out,
+            "tools are left out: too many, too large, or invalid"
+        );
     }
     Ok(ToolList { specs: collected.specs, ttl })
 }
@@ -110,7 +114,8 @@ impl Collected {
     }
 
     fn add(&mut self, tool: Tool, server: &str, options: &Options) {
-        let is_named = !tool.name.is_empty() && tool.name.len() <= MAX_NAME && !tool.name.contains(char::is_control);
+        let is_named =
+            !tool.name.is_empty() && tool.name.len() <= MAX_NAME && !tool.name.contains(char::is_control);
         let schema = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
         let size = schema.to_string().len();
         let fits = size <= MAX_SCHEMA && self.schemas + size <= MAX_SCHEMAS && self.has_room();
@@ -168,13 +173,15 @@ mod tests {
 
     #[test]
     fn tools_beyond_the_limits_are_left_out() {
-        let schema = |length: usize| json!({"name": length.to_string(), "inputSchema": {"d": "x".repeat(length)}});
+        let schema =
+            |length: usize| json!({"name": length.to_string(), "inputSchema": {"d": "x".repeat(length)}});
         let options = Options::default();
         let found = collected([schema(MAX_SCHEMA - 8), schema(MAX_SCHEMA - 7)], &options);
         assert_eq!((found.specs.len(), found.left_out), (1, 1));
         let many = (0..MAX_TOOLS + 5).map(|number| json!({"name": number.to_string(), "inputSchema": {}}));
         assert_eq!(collected(many, &options).specs.len(), MAX_TOOLS);
-        let large = (0..100).map(|number| json!({"name": number.to_string(), "inputSchema": {"d": "x".repeat(60 << 10)}}));
+        let large = (0..100)
+            .map(|number| json!({"name": number.to_string(), "inputSchema": {"d": "x".repeat(60 << 10)}}));
         assert_eq!(collected(large, &options).specs.len(), MAX_SCHEMAS / ((60 << 10) + 8));
         let named = ["", "a\nb", "ok", "ok"].map(|name| json!({"name": name, "inputSchema": {}}));
         assert_eq!(collected(named, &options).specs.len(), 1);
