@@ -9,14 +9,16 @@ use crate::{
     failure::Failure,
 };
 
+/// Bytes of a text that is read. It is read at once, and other responses wait meanwhile. No response of a server that does this is
+/// as long.
+const MAX_TEXT: usize = 256 << 10;
+
 impl Pipeline {
     /// Reads the text that came with `failure` as the hop's response, and ends the hop. `false`: there is none, or no complete call
     /// of a declared tool in it, and nothing has been done.
     pub(crate) fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
-        let Some(text) = failure.generation().filter(|_| self.state == State::Open && !self.is_behind())
-        else {
-            return false;
-        };
+        let may_read = |text: &&str| self.state == State::Open && !self.is_behind() && text.len() <= MAX_TEXT;
+        let Some(text) = failure.generation().filter(may_read) else { return false };
         let is_begun = self.reader.has_content();
         let Some(events) = self.stages.calls_in(text, is_begun, out) else { return false };
         let (calls, next) = self.stages.calls_and_writer(out);

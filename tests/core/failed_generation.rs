@@ -62,6 +62,18 @@ fn text_before_the_call_is_not_given_twice() {
     assert_eq!(answer.finish.as_deref(), Some("tool_calls"));
 }
 
+/// A text is read at once, so a huge one is none of the model's.
+#[test]
+fn huge_text_stays_an_error() {
+    let declared = tools(["get_weather"], &Value::Null);
+    let exchange = Exchange::new(request(&json!({"tools": declared})), Rules::default(), Speech::Chat);
+    for (length, calls) in [(256 << 10, 1), ((256 << 10) + 1, 0)] {
+        let text = format!("{}{CALL}", "x".repeat(length - CALL.len()));
+        let answer = exchange.run([error("tool_use_failed", &text).as_bytes()]).0;
+        assert_eq!((answer.calls.len(), answer.error.is_none()), (calls, calls == 1));
+    }
+}
+
 #[test]
 fn error_without_a_certain_call_is_passed_on() {
     let cut = &CALL[..CALL.len() - 20];

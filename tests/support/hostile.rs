@@ -200,18 +200,8 @@ pub(crate) fn whole(speech: Speech) -> Option<Value> {
 /// A value with one of its parts replaced by something of another type, or a number by one that is out of all bounds: for each part
 /// in turn, with its path and what is there instead.
 pub(crate) fn changed(value: &Value) -> Vec<(String, Value)> {
-    let others =
-        [json!(null), json!(true), json!(5), json!("x"), json!(""), json!([]), json!([null]), json!({})];
-    let numbers = [
-        json!(-1),
-        json!(1_u64 << 31),
-        json!(1_u64 << 32),
-        json!(1_u64 << 63),
-        json!(u64::MAX),
-        json!(1e300),
-        json!(0.5),
-        json!("0"),
-    ];
+    let others = [json!(null), json!(5), json!("x"), json!(""), json!([null]), json!({})];
+    let numbers = [json!(-1), json!(1_u64 << 31), json!(1_u64 << 63), json!(u64::MAX), json!(1e300)];
     let mut changed = Vec::new();
     for path in paths(value) {
         let own = value.pointer(&path).unwrap();
