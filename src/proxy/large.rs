@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::LazyLock, thread::available_parallelism};
 
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::{runtime::Handle, sync::Semaphore, task::spawn_blocking};
 use tracing::Span;
 
 use crate::failure::{Failure, Kind};
@@ -45,9 +45,21 @@ pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     })
 }
 
+/// Drops `value` on another thread: it has very many parts.
+pub(super) fn discard(value: impl Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn_blocking(move || drop(value));
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
-    use std::{cell::Cell, sync::mpsc, time::Duration};
+    use std::{
+        cell::Cell,
+        sync::mpsc,
+        thread::{self, ThreadId},
+        time::Duration,
+    };
 
     use tokio::{
         sync::oneshot,
@@ -74,6 +86,19 @@ pub(super) mod tests {
         let (received, sent) = tokio::join!(work, other);
         assert_eq!(received.unwrap(), Ok("from the thread of the streams"));
         assert!(sent.is_ok());
+    }
+
+    #[tokio::test]
+    async fn value_is_dropped_on_another_thread() {
+        struct Tells(Option<oneshot::Sender<ThreadId>>);
+        impl Drop for Tells {
+            fn drop(&mut self) {
+                self.0.take().map(|tell| tell.send(thread::current().id()));
+            }
+        }
+        let (tell, told) = oneshot::channel();
+        discard(Tells(Some(tell)));
+        assert_ne!(told.await.unwrap(), thread::current().id());
     }
 
     #[tokio::test]

@@ -388,7 +388,9 @@ impl ExchangeState {
                 if let Some(hops) = &mut self.hops {
                     hops.accepted();
                 }
-                self.hops.take_if(|hops| !hops.is_needed());
+                if self.hops.as_ref().is_some_and(|hops| !hops.is_needed()) {
+                    self.drop_hops();
+                }
             }
             Err(OpenError { failure, said, permit }) => {
                 let is_recovered = self.pipeline.recover(&failure, &mut self.out);
@@ -558,6 +560,14 @@ impl ExchangeState {
                 self.stage = Stage::Over;
             }
             Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// Nothing more is decided. The client's request may be a part of what decides.
+    fn drop_hops(&mut self) {
+        let hops = self.hops.take();
+        if large::is_large(self.size) {
+            large::discard(hops);
         }
     }
 
@@ -849,6 +859,9 @@ impl Drop for ExchangeState {
         }
         if let Some(attempts) = self.attempts.as_ref().filter(|_| !self.failure_written) {
             attempts.ended(&outcome);
+        }
+        if self.hops.is_some() {
+            self.drop_hops();
         }
         self.access.ended(outcome);
         let tally = self.pipeline.tally();

@@ -263,8 +263,17 @@ impl Service {
             states.fetch(&mut conversation, is_large).await?;
         }
         if let Some(describer) = &describer {
+            let digests = if is_large {
+                let (model, taken) = (describer.clone(), mem::take(&mut conversation));
+                let read = move || (vision::digests(&taken, owner, &model), taken);
+                let (digests, taken) = large::apart(read).await?;
+                conversation = taken;
+                digests
+            } else {
+                vision::digests(&conversation, owner, describer)
+            };
             self.vision
-                .describe(&mut conversation, (&self.asking, describer), (owner, caller.payer(), id))
+                .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
                 .await;
         }
         // Later hops must find what was added, too, and the images not again.
@@ -297,7 +306,7 @@ impl Service {
         let input = || input.map_or_else(|| RecordInput::In(body.clone()), RecordInput::Found);
         let keeper = wanted.then(|| self.responses.keeper(dialect, owner, input(), now)).flatten();
         exchange.answering.stored = keeper.is_some();
-        Ok(self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await)
+        self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await
     }
 
     /// Prepares a conversation with what the requests of this service have in common, see [`exchange::prepare`].
@@ -354,13 +363,16 @@ impl Service {
     }
 
     /// Sends the request to the upstream, as a part of `trace`, then prepares what the response needs while the upstream works.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](crate::failure::Kind::Internal)
     pub(super) async fn open(
         &self,
         (model, exchange): (&Model, Exchange),
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
         (id, trace): (&ExchangeId, Option<&Parent>),
-    ) -> Begun {
+    ) -> Result<Begun, Failure> {
         let report = self.report((model, &exchange), &client, (id, caller));
         let watch = self.watch((model, &exchange), &client, (body, id), report.as_ref());
         let attempt = exchange.asks_upstream().then(|| {
@@ -399,7 +411,18 @@ impl Service {
                     None => client.traced(context).begin(request, caller.claimant()).await,
                 };
                 let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
-                (opening, exchange::pipeline((model, &rules), dialect, &conversation, &answering))
+                let pipeline = if large::is_large(size) {
+                    let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
+                    let (reader, writer) =
+                        (exchange::reader(model, dialect), dialect.side().writer(&answering));
+                    // The conversation may be dropped with that.
+                    let make =
+                        move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
+                    large::apart(make).await?
+                } else {
+                    exchange::pipeline((model, &rules), dialect, &conversation, &answering)
+                };
+                (opening, pipeline)
             }
         };
         let mut pipeline = pipeline.redacting(self.redactor.clone());
@@ -420,7 +443,7 @@ impl Service {
         }
         let stage = Stage::Opening(opening);
         let claimant = caller.claimant();
-        Begun {
+        Ok(Begun {
             client,
             begun,
             attempt,
@@ -434,7 +457,7 @@ impl Service {
             pipeline,
             watch,
             report,
-        }
+        })
     }
 
     /// What reports the exchange to the event feed and the audit file, if anyone hears of it.

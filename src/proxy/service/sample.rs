@@ -85,7 +85,7 @@ impl Service {
         exchange.made = Some(response().into());
         access.routed(&model.name, &model.upstream);
         access.show(CLIENT, caller.label());
-        let exchange = self.open((model, exchange), (client, None, caller), &body, (id, None)).await;
+        let exchange = self.open((model, exchange), (client, None, caller), &body, (id, None)).await?;
         let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
         Ok(move |access| {
             let parts =
