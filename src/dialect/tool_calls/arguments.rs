@@ -35,6 +35,23 @@ pub(super) struct Arguments {
     repairs: bool,
 }
 
+/// Whether `text` is an object without members.
+fn is_empty(text: &str) -> bool {
+    let inner = text.trim_ascii().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    inner.is_some_and(|inner| inner.trim_ascii().is_empty())
+}
+
+/// Complete arguments that are not an object, repaired; `None` if that is impossible.
+pub(super) fn mended(text: &str, max_depth: usize, limit: usize) -> Option<String> {
+    let mut arguments = Arguments::new(max_depth, limit, true);
+    let mut given = String::new();
+    let mut give = |piece: Cow<'_, str>| given.push_str(&piece);
+    arguments.push(text, false, &mut give);
+    arguments.settle(&mut give);
+    arguments.finish(false, &mut give);
+    arguments.extent.is_whole().then_some(given)
+}
+
 #[derive(Debug)]
 struct Again {
     text: String,
@@ -83,8 +100,20 @@ impl Arguments {
         None
     }
 
-    /// Passes on a piece that `extent` has seen.
+    /// Passes on a piece that `extent` has seen. A whole object in it may be followed by the same again.
     pub(super) fn pass(&mut self, text: Cow<'_, str>, mut give: impl FnMut(Cow<'_, str>)) {
+        let second = if text.is_empty() { 0 } else { self.extent.take_second() };
+        if second > 0
+            && let Some((first, again)) = text.split_at_checked(text.len().saturating_sub(second))
+        {
+            self.pass_first(first.to_owned().into(), &mut give);
+            self.behind(again, false, give);
+            return;
+        }
+        self.pass_first(text, &mut give);
+    }
+
+    fn pass_first(&mut self, text: Cow<'_, str>, give: &mut impl FnMut(Cow<'_, str>)) {
         if text.is_empty() {
         } else if self.extent.is_whole() && !self.has_sent() {
             self.held.push_str(&text);
@@ -194,7 +223,7 @@ impl Arguments {
         }
         let again = self.again.take()?;
         if again.extent.is_whole() {
-            if self.held.is_empty() && self.says(&again.text) {
+            if self.held.is_empty() && self.says(&again.text) || !again.is_named && is_empty(&again.text) {
                 return None;
             }
             if !self.held.is_empty() && continues(&self.held, &again.text) {
@@ -213,13 +242,13 @@ impl Arguments {
     fn append(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         self.release(&mut give);
         let text = self.extent.push(text);
+        self.extent.keep_second();
         self.pass(text, give);
     }
 
     /// It is `{}`, before anything has been passed on.
     pub(super) fn is_placeholder(&self) -> bool {
-        let inner = self.held.trim_ascii().strip_prefix('{').and_then(|held| held.strip_suffix('}'));
-        inner.is_some_and(|inner| inner.trim_ascii().is_empty())
+        is_empty(&self.held)
     }
 
     /// Whether this is what is held.

@@ -30,6 +30,8 @@ pub(super) struct Extent {
     is_escaped: bool,
     /// Repairs the rest.
     body: Option<Box<JsonBody>>,
+    /// How many of the last bytes that were passed on are another object, behind a whole one.
+    second: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,7 @@ enum Stage {
     Mended,
     /// In a string that may be the object, encoded once more. All of it is held.
     Quoted,
-    /// The beginning of the word `null`, which is held.
+    /// The beginning of the word `null`, or of a fence, which is held.
     Word,
     Whole,
     /// Something other than one object.
@@ -60,6 +62,7 @@ impl Extent {
             held: String::new(),
             is_escaped: false,
             body: None,
+            second: 0,
         }
     }
 
@@ -83,7 +86,10 @@ impl Extent {
             Stage::Inside => self.scan(piece, 0),
             Stage::Blank => self.begin(piece),
             Stage::Whole => self.behind(piece),
-            Stage::Broken => Cow::Borrowed(piece),
+            Stage::Broken => {
+                self.second += if self.second > 0 { piece.len() } else { 0 };
+                Cow::Borrowed(piece)
+            }
             Stage::Mended => Cow::Owned(self.mend(piece)),
             Stage::Quoted => Cow::Owned(self.quoted(piece)),
             Stage::Word => Cow::Owned(self.word(piece)),
@@ -128,7 +134,7 @@ impl Extent {
                 return self.scan(piece, blank);
             }
             Some(b'"') if self.repair.is_some() => Stage::Quoted,
-            Some(b'n' | b'N') if self.repair.is_some() => Stage::Word,
+            Some(b'n' | b'N' | b'`') if self.repair.is_some() => Stage::Word,
             Some(_) => Stage::Broken,
         };
         let inner = match self.stage {
@@ -266,9 +272,12 @@ impl Extent {
         sent
     }
 
-    /// A piece of what may be the word `null`.
+    /// A piece of what may be the word `null`, or the beginning of a fence.
     fn word(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
+        if self.held.starts_with('`') {
+            return self.fence();
+        }
         let word = self.held.trim_end_matches(BLANKS);
         if NULLS.iter().any(|null| null.starts_with(word)) && self.held.len() <= MAX_BLANK {
             return String::new();
@@ -280,6 +289,23 @@ impl Extent {
         self.stage = if rest.is_some() { Stage::Blank } else { Stage::Broken };
         match rest {
             Some(rest) => self.push(rest).into_owned(),
+            None => held,
+        }
+    }
+
+    /// What is held may be the first line of a fence around the object. It is left out.
+    fn fence(&mut self) -> String {
+        let is_info = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'\r');
+        let may_be = |line: &str| "```".starts_with(line) || line.strip_prefix("```").is_some_and(is_info);
+        let line = self.held.split_once('\n');
+        if line.is_none() && may_be(&self.held) && self.held.len() <= MAX_BLANK {
+            return String::new();
+        }
+        let rest = line.filter(|(line, _)| line.len() >= 3 && may_be(line)).map(|(_, rest)| rest.to_owned());
+        let held = std::mem::take(&mut self.held);
+        self.stage = if rest.is_some() { Stage::Blank } else { Stage::Broken };
+        match rest {
+            Some(rest) => self.push(&rest).into_owned(),
             None => held,
         }
     }
@@ -299,7 +325,21 @@ impl Extent {
             return Cow::Borrowed(blank);
         }
         self.stage = Stage::Broken;
+        self.second = if self.held.starts_with('{') { self.held.len() } else { 0 };
         joined(Cow::Borrowed(blank), Cow::Owned(std::mem::take(&mut self.held)))
+    }
+
+    /// How many of the last bytes that were passed on are another object, behind a whole one: they are taken back. 0: there is none.
+    pub(super) fn take_second(&mut self) -> usize {
+        if self.second > 0 {
+            self.stage = Stage::Whole;
+        }
+        std::mem::take(&mut self.second)
+    }
+
+    /// What is behind the whole object belongs to it, so that it is broken.
+    pub(super) fn keep_second(&mut self) {
+        self.second = 0;
     }
 
     pub(super) fn is_begun(&self) -> bool {
@@ -327,14 +367,6 @@ impl Extent {
     pub(super) fn is_broken(&self) -> bool {
         self.stage == Stage::Broken
     }
-}
-
-/// Complete arguments that are not an object, repaired; `None` if that is impossible.
-pub(super) fn mended(arguments: &str, max_depth: usize, max_held: usize) -> Option<String> {
-    let mut extent = Extent::new(max_depth).mending(Some(max_held));
-    let mut text = extent.push(arguments).into_owned();
-    text.push_str(&extent.finish(false));
-    extent.is_whole().then_some(text)
 }
 
 /// JSON's white space.
@@ -408,6 +440,8 @@ mod tests {
         for (written, meant) in [
             ("{'city': 'Paris'}", r#"{"city": "Paris"}"#),
             (r#"{"city":"Paris",}"#, r#"{"city":"Paris"}"#),
+            ("```json\n{\"city\":\"Paris\"}\n```", "{\"city\":\"Paris\"}\n"),
+            ("```\r\n{'city':\"Paris\"}\n```\n", "{\"city\":\"Paris\"}\n"),
             (r#"{"a":[1, 2, ], "b": {"c": 1 , } }"#, r#"{"a":[1, 2 ], "b": {"c": 1  } }"#),
             ("{\"city\":\"Pa\nris\"}", r#"{"city":"Pa\nris"}"#),
             (r#"{"city":"C:\dir"}"#, r#"{"city":"C:\\dir"}"#),
@@ -450,6 +484,9 @@ mod tests {
             "{\"a\":1}</b c>",
             "\"text\"",
             "nothing",
+            "`{}`",
+            "```json {}```",
+            "```json",
             "[1]",
             "7",
             "{\"a\" 1}",

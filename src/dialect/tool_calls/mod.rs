@@ -48,7 +48,7 @@ use crate::{
 
 /// Complete arguments that are not an object, repaired as far as text calls are; `None` if that is impossible.
 pub(crate) fn mended(arguments: &str, limits: &Limits) -> Option<String> {
-    extent::mended(arguments, MAX_DEPTH, limits.max_arguments)
+    arguments::mended(arguments, MAX_DEPTH, limits.max_arguments)
 }
 
 /// The native calls of one response.
@@ -72,6 +72,8 @@ pub(crate) struct CallDeltas {
     scratch: String,
     /// A call may hold arguments, see [`arguments`].
     is_holding: bool,
+    /// The choice that the deltas are of: each counts its calls from 0.
+    choice: u64,
 }
 
 /// The two ways in which OpenAI's API carries calls.
@@ -100,6 +102,7 @@ impl CallDeltas {
             skipped: Skipped::default(),
             scratch: String::new(),
             is_holding: false,
+            choice: 0,
         }
     }
 
@@ -107,6 +110,11 @@ impl CallDeltas {
     pub(crate) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.tools = tools;
         self.limits = limits;
+    }
+
+    /// The next deltas are those of this choice.
+    pub(crate) fn of_choice(&mut self, number: u64) {
+        self.choice = number;
     }
 
     /// Repairs arguments that are not JSON, or does not.
@@ -125,6 +133,7 @@ impl CallDeltas {
         let functions = |(_, element): &(usize, Json<'_>)| element.get("custom").is_none();
         for (position, element) in tool_calls.elements().enumerate().filter(functions) {
             let index = element.get("index").and_then(|index| index.as_u64());
+            let index = index.map(|index| index ^ self.choice.wrapping_shl(32));
             let piece = Piece::read(element.get("function").unwrap_or(element), element.get("id"))
                 .with_extra(element.get("extra_content"));
             self.take(Form::Listed, Address { index, position, several }, &piece, out)?;
@@ -287,8 +296,10 @@ impl CallDeltas {
             return;
         }
         // Some servers give all calls the same id: only the first keeps it, the others get generated ids
-        // later.
-        let taken = |other: &StreamedCall| !matches!(other.state, State::Unnamed) && other.id == call.id;
+        // later. A call to the same tool may be the first once more.
+        let taken = |other: &StreamedCall| {
+            !matches!(other.state, State::Unnamed) && other.id == call.id && other.name != call.name
+        };
         let id = if before.iter().chain(after.iter()).any(taken) { "" } else { call.id.as_str() };
         let index = self.next;
         self.next += 1;

@@ -141,6 +141,11 @@ fn id_shared_by_all_calls_is_kept_by_the_first() {
         r#"[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"x","function":{"name":"b","arguments":"{}"}}]"#,
     ]);
     assert_eq!(calls, ["x a {}", " b {}"]);
+    let again = [
+        r#"[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}]"#,
+        r#"[{"index":1,"id":"x","function":{"name":"a","arguments":"{}"}}]"#,
+    ];
+    assert_eq!(whole(&again), ["x a {}", "x a {}"], "it may be the first once more");
     let no_index = [
         r#"[{"id":"x","function":{"name":"a","arguments":"{}"}}]"#,
         r#"[{"id":"x","function":{"name":"b","arguments":"{}"}}]"#,
@@ -269,7 +274,20 @@ fn declared_name_is_announced_at_once() {
 #[test]
 fn incomplete_arguments_end_as_cut_and_those_that_are_no_object_as_broken() {
     let prefixes = [r#"{"#, r#"{\"x\":"#, r#"{\"x\":1"#, r#"{\"x\":1,"#, r#" {\"x\":\"}"#];
-    let others = ["null", "nu", "[1]", "[", "5", "{} {}", "{}x", "{},", "{,}", "{x:1}", r#"\"{}\""#, "x"];
+    let others = [
+        "null",
+        "nu",
+        "[1]",
+        "[",
+        "5",
+        r#"{\"x\":1} {\"x\":2}"#,
+        "{}x",
+        "{},",
+        "{,}",
+        "{x:1}",
+        r#"\"{}\""#,
+        "x",
+    ];
     let all = prefixes.map(|prefix| (prefix, CallEnd::Cut)).into_iter();
     for (arguments, end) in all.chain(others.map(|other| (other, CallEnd::Broken))) {
         let delta = format!(r#"[{{"index":0,"function":{{"name":"a","arguments":"{arguments}"}}}}]"#);
@@ -491,6 +509,38 @@ fn arguments_that_are_sent_again_are_those_of_one_call() {
 }
 
 #[test]
+fn arguments_that_are_sent_again_in_one_piece_are_those_of_one_call() {
+    let (paris, lyon) = (r#"{\"city\":\"Paris\"}"#, r#"{\"city\":\"Lyon\"}"#);
+    for (text, arguments) in [
+        (format!("{paris}{paris}"), r#"{"city":"Paris"}"#),
+        (format!("{{}}{paris}"), r#"{"city":"Paris"}"#),
+        (format!("{{}} {{ }}{paris}"), r#"{"city":"Paris"}"#),
+        (format!("{paris}{{}}"), r#"{"city":"Paris"}"#),
+        (format!("{paris}{lyon}"), r#"{"city":"Paris"}{"city":"Lyon"}"#),
+        (format!("{paris}{lyon}{paris}"), r#"{"city":"Paris"}{"city":"Lyon"}{"city":"Paris"}"#),
+    ] {
+        let head = piece(r#""id":"p","#, r#""name":"a","arguments":"""#);
+        let one = piece(r#""id":"p","#, &format!(r#""name":"a","arguments":"{text}""#));
+        let later = piece("", &format!(r#""arguments":"{text}""#));
+        let unnamed = piece(r#""id":"p","#, &format!(r#""arguments":"{text}""#));
+        let name = piece("", r#""name":"a""#);
+        for deltas in [vec![&one], vec![&head, &later], vec![&unnamed, &name]] {
+            let deltas: Vec<&str> = deltas.into_iter().map(String::as_str).collect();
+            let call = &read(&deltas, false)[0];
+            let end = if arguments.contains("}{") { CallEnd::Broken } else { CallEnd::Complete };
+            assert_eq!((call.2.as_str(), call.3), (arguments, end), "{deltas:?}");
+        }
+        let text = text.replace('\\', "");
+        let mended = super::mended(&text, &Limits::default());
+        assert_eq!(mended.as_deref(), Some(arguments).filter(|text| !text.contains("}{")), "{text}");
+    }
+    // An empty object behind the arguments says nothing.
+    let left = piece(r#""id":"p","#, r#""name":"a","arguments":"{\"x\":""#);
+    let (right, empty) = (piece("", r#""arguments":"1}""#), piece("", r#""arguments":"{}""#));
+    assert_eq!(whole(&[&left, &right, &empty]), [r#"p a {"x":1}"#]);
+}
+
+#[test]
 fn an_empty_object_before_the_arguments_is_left_out() {
     let empty = piece(r#""id":"p","#, r#""name":"a","arguments":"{}""#);
     let object = piece(r#""id":"p","#, r#""name":"a","arguments":{}"#);
@@ -520,7 +570,7 @@ fn an_object_that_grows_is_that_of_one_call() {
     // Not the same object: some servers give all calls one id.
     let others = [named("/h"), named("/etc")];
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    assert_eq!(whole(&others), [r#"p a {"path":"/h"}"#, r#" a {"path":"/etc"}"#]);
+    assert_eq!(whole(&others), [r#"p a {"path":"/h"}"#, r#"p a {"path":"/etc"}"#]);
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::{
     failure::Failure,
     wire::json::{self, FrameTemplate, Json, MAX_DEPTH},
 };
+use ends::HeldFinish;
 use merged::Merged;
 
 /// The state of one response.
@@ -55,6 +56,8 @@ pub struct AnswerState {
     several: bool,
     /// Several choices that make up one response, if there are any.
     merged: Option<Merged>,
+    /// The finish, until it is certain that no other choice follows.
+    held_finish: Option<HeldFinish>,
     skipped: Skipped,
     reasoning_field: Option<ReasoningField>,
 }
@@ -165,6 +168,7 @@ impl AnswerState {
             keeps_frame: false,
             several: true,
             merged: None,
+            held_finish: None,
             skipped: Skipped::default(),
             reasoning_field: None,
         }
@@ -181,6 +185,9 @@ impl AnswerState {
 
     /// The slow path.
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.held_finish.is_some() {
+            self.follow_finish(chunk, out);
+        }
         if let Some(error) = chunk.error {
             return Err(reported_json(error));
         }

@@ -15,6 +15,14 @@ use crate::{
     wire::json::Json,
 };
 
+/// A finish that has not been passed on: another choice may follow, with more of the response.
+#[derive(Debug)]
+pub(super) struct HeldFinish {
+    pub(super) finish: Finish,
+    /// Its frame, if that is in the canonical form and contains nothing else.
+    frame: Option<String>,
+}
+
 impl AnswerState {
     /// The response has ended. Without a finish reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
@@ -27,6 +35,7 @@ impl AnswerState {
             let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
             self.finish(finish, None, out);
         }
+        self.release_finish(out);
         self.tell_usage(out);
         Ok(())
     }
@@ -95,7 +104,18 @@ impl AnswerState {
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         self.progress.is_finished = true;
         self.plain.forget();
-        emit(out, frame, Event::Finish(self.promoted(finish)));
+        let finish = self.promoted(finish);
+        if self.several {
+            return emit(out, frame, Event::Finish(finish));
+        }
+        self.held_finish = Some(HeldFinish { finish, frame: frame.map(str::to_owned) });
+    }
+
+    /// Nothing of the response follows: passes on the finish, if it is held.
+    pub(super) fn release_finish(&mut self, out: &mut impl Sink) {
+        if let Some(HeldFinish { finish, frame }) = self.held_finish.take() {
+            emit(out, frame.as_deref(), Event::Finish(finish));
+        }
     }
 
     /// Usage is passed on at the end: after the finish, or with the end itself. `frame` is its frame, if that
@@ -106,7 +126,7 @@ impl AnswerState {
         let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
         let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
         let frame = frame.filter(|_| is_whole);
-        if self.progress.is_finished {
+        if self.progress.is_finished && self.held_finish.is_none() {
             self.tell_usage_by(frame, out);
         }
     }

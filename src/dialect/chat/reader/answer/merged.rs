@@ -29,6 +29,11 @@ impl Merged {
         bit
     }
 
+    /// More of a choice follows its finish.
+    fn reopen(&mut self, number: u64) {
+        self.finished &= !self.note(number);
+    }
+
     /// Calls win over a stop, and what was cut off wins over both.
     fn end(&mut self, number: u64, finish: Finish) {
         self.finished |= self.note(number);
@@ -60,6 +65,32 @@ impl AnswerState {
             || !chunk.is_single()
             || (choice.is_none() && chunk.has_choices())
             || (lacks_calls() && !has_calls() && !self.is_whole_message(choice))
+    }
+
+    /// A chunk follows the finish, which is held. If it continues the response, the finish was that of one choice. If it has no
+    /// choice, it follows the response.
+    pub(super) fn follow_finish(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) {
+        if chunk.choices().any(|choice| self.continues(&choice)) {
+            let merged = self.merged.get_or_insert_default();
+            if let Some(held) = self.held_finish.take() {
+                merged.end(0, held.finish);
+            }
+            self.progress.is_finished = false;
+        } else if !chunk.has_choices() {
+            self.release_finish(out);
+        }
+    }
+
+    /// Whether `choice` goes on behind the finish, under another number or with what the finish does not name. Text behind a stop and
+    /// whole messages behind calls are repetitions.
+    fn continues(&self, choice: &Choice<'_>) -> bool {
+        let delta = &choice.delta;
+        let has_calls = delta.calls.is_some() || delta.legacy_call.is_some();
+        let is_of_calls = self.held_finish.as_ref().is_some_and(|held| held.finish == Finish::Calls);
+        delta.things() > 0
+            && (choice.number != 0
+                || (has_calls && !(choice.has_message && self.calls.any))
+                || (is_of_calls && !choice.has_message))
     }
 
     /// A message has all of its choices beside it.
@@ -105,8 +136,14 @@ impl AnswerState {
             }
             return Ok(());
         }
+        if choice.delta.things() > 0 {
+            merged.reopen(choice.number);
+        }
         merged.note(choice.number);
-        self.say(&choice.delta, None, out)?;
+        self.deltas.of_choice(choice.number);
+        let said = self.say(&choice.delta, None, out);
+        self.deltas.of_choice(0);
+        said?;
         let Some(word) = choice.finish_word() else { return Ok(()) };
         let known = finish_of(&word);
         if let (None, Some(failure)) = (known, failure_of(&word)) {
@@ -171,9 +208,36 @@ mod tests {
             vec![event(&[of(0, text, calls)]), event(&[of(1, call, calls)])],
             vec![event(&[of(0, text, none)]), event(&[of(0, "{}", none), of(1, call, calls)])],
             vec![event(&[of(1, text, none)]), event(&[of(0, call, calls)]), event(&[of(1, "{}", stop)])],
+            // One choice finishes before the next begins.
+            vec![event(&[of(0, text, stop)]), event(&[of(0, call, calls)])],
+            vec![
+                event(&[of(0, text, none)]),
+                event(&[of(0, "{}", stop)]),
+                event(&[of(1, "{}", none)]),
+                event(&[of(1, call, calls)]),
+            ],
         ] {
             assert_eq!(read(false, &frames), "A{} Calls", "{frames:?}");
         }
+        let frames = [event(&[of(1, call, calls)]), event(&[of(0, text, none)]), event(&[of(0, "{}", stop)])];
+        assert_eq!(read(false, &frames), "{}A Calls");
+        // What repeats the response is not the rest of it.
+        let whole = format!(r#"{{"index":0,"message":{text},"finish_reason":"stop"}}"#);
+        for again in [of(0, text, "\"length\""), whole] {
+            assert_eq!(read(false, &[event(&[of(0, text, stop)]), event(&[again])]), "A Stop");
+        }
+        let piece = |arguments: &str, head: &str| {
+            format!(
+                r#"{{"tool_calls":[{{"index":0,{head}"function":{{"name":"a","arguments":"{arguments}"}}}}]}}"#
+            )
+        };
+        let rest = r#"{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}"#;
+        let (one, other) = (piece("{\\\"x\\\":", r#""id":"p","#), piece("{\\\"y\\\":", r#""id":"q","#));
+        let frames = [
+            event(&[of(0, &one, none), of(1, &other, none)]),
+            event(&[of(0, rest, calls), of(1, rest, calls)]),
+        ];
+        assert_eq!(read(false, &frames), r#"{"x":{"y":1}1} Calls"#, "each choice counts its calls");
         let both = [event(&[of(0, text, stop), of(1, text, "\"length\"")])];
         assert_eq!(read(false, &both), "AA Length");
         assert_eq!(read(true, &both), "A Stop", "the client asked for them");
