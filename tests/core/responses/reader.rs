@@ -161,6 +161,15 @@ fn items_with_the_same_index_are_told_apart_by_their_ids() {
     }
     let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
+    // Calls with one id of the item, too.
+    let events = [one.to_vec(), call_at_0("f1", "c2", "{\"x\":2}").to_vec(), vec![completed()]].concat();
+    means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
+    let events = [one.to_vec(), one.to_vec(), vec![completed()]].concat();
+    means(&stream(&events), r#"c1 f {"x":1} | calls"#);
+    // Only the whole response ends the items.
+    let whole = json!({"output": [named("f1", call("c1", "{\"x\":1}")), named("m", message("A"))]});
+    let events = [&one[..2], &text_at_0[..2], &[end("completed", whole)]].concat();
+    means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
     // The first is still open when the second begins.
     let [first, args, done] = one;
     let events = [vec![first], text_at_0.to_vec(), vec![args, done, completed()]].concat();

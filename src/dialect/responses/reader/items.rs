@@ -34,6 +34,8 @@ pub(super) struct ItemName {
     index: Option<u64>,
     /// Of the empty text if it has none. Upstreams choose how long it is.
     id: Digest,
+    /// Of a call that has ended: its own id.
+    call: Digest,
 }
 
 impl ItemName {
@@ -119,7 +121,11 @@ impl ResponseReader {
         self.progress.has_choice = true;
         let index = event.output_index().or_else(|| u64::try_from(self.begun()).ok());
         let id = event.item_id();
-        let is_late = !id.is_empty() && self.ended.iter().any(|ended| ended.index == index && ended.id == id);
+        let call = Digest::of(&text(item, "call_id"));
+        let is_late = !id.is_empty()
+            && self.ended.iter().any(|ended| {
+                ended.index == index && ended.id == id && (call.is_empty() || ended.call == call)
+            });
         if self.progress.is_finished || is_late {
             self.skipped.add(Skip::LateContent);
             return Ok(());
@@ -193,8 +199,12 @@ impl ResponseReader {
             if is_known {
                 continue;
             }
-            let by_id = || self.open_item(None, id).filter(|open| has_known_ids && open.name.id == id);
-            let open = by_id().or_else(|| self.open_item(Some(place), id)).map(|open| open.output);
+            let has_id = |open: &&OpenItem| !id.is_empty() && open.name.id == id;
+            let is_unique = self.open.iter().filter(has_id).nth(1).is_none();
+            let by_id = || self.open.iter().find(has_id).filter(|_| is_unique);
+            let by_order = || self.open.iter().find(|open| self.has_index_twice && open.output == place);
+            let by_index = || self.open_item(Some(place), id);
+            let open = by_id().or_else(by_order).or_else(by_index).map(|open| open.output);
             let output = match open {
                 Some(output) => output,
                 None => self.begin_item(Some(place), id)?,
@@ -216,7 +226,7 @@ impl ResponseReader {
             return Err(Failure::new(Kind::Protocol, message));
         }
         let output = u64::try_from(self.begun()).unwrap_or(u64::MAX);
-        let name = ItemName { index, id };
+        let name = ItemName { index, id, call: Digest::of("") };
         self.open.push(OpenItem { output, name, phase: Digest::of(""), parts: Vec::new(), annotations: 0 });
         Ok(output)
     }
@@ -381,6 +391,7 @@ impl ResponseReader {
             if name.id.is_empty() {
                 name.id = item_id(item);
             }
+            name.call = Digest::of(&text(item, "call_id"));
             self.ended.push(name);
         }
         Ok(())
