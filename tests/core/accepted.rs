@@ -445,6 +445,49 @@ fn schemas_with_alternatives_keep_all_parameters() {
 }
 
 #[test]
+fn schemas_that_an_api_refuses_are_changed_for_its_own_clients() {
+    let both = json!({"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object", "properties": {"b": {}}}]});
+    let joined = json!({"type": "object", "properties": {"a": {}, "b": {}}});
+    let none = json!({"type": "object", "properties": {}});
+    let good = json!({"type": "object", "properties": {"a": {"anyOf": [{}, {}]}}, "x": 1});
+    for (schema, expected) in [
+        (&both, &joined),
+        (
+            &json!({"type": null, "properties": {"a": {}}}),
+            &json!({"type": "object", "properties": {"a": {}}}),
+        ),
+        (&json!({}), &none),
+        (&good, &good),
+    ] {
+        let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}],
+            "tools": [{"name": "t", "input_schema": schema, "cache_control": {"type": "ephemeral"}}]});
+        let tool = &sent(Dialect::Messages, &decoded(ClientDialect::Messages, &body), "m")["tools"][0];
+        assert_eq!(
+            (&tool["input_schema"], &tool["cache_control"]),
+            (expected, &json!({"type": "ephemeral"}))
+        );
+        let body = json!({"model": "m", "input": "a", "tools": [{"type": "function", "name": "t", "parameters": schema, "x": 1}]});
+        let tool = &sent(Dialect::Responses, &decoded(ClientDialect::Responses, &body), "m")["tools"][0];
+        assert_eq!((&tool["parameters"], &tool["x"]), (expected, &json!(1)));
+    }
+    let body = json!({"model": "m", "input": "a", "tools": [{"type": "function", "name": "t", "parameters": null},
+        {"type": "custom", "name": "c"}, {"type": "function", "name": "u", "parameters": {"type": "object"}}]});
+    let tools = &sent(Dialect::Responses, &decoded(ClientDialect::Responses, &body), "m")["tools"];
+    assert_eq!([&tools[0]["parameters"], &tools[2]["parameters"]], [&none, &none]);
+    assert_eq!(tools[1], json!({"type": "custom", "name": "c"}));
+}
+
+#[test]
+fn past_call_without_arguments_has_none() {
+    let call = json!({"id": "c", "type": "function", "function": {"name": "t"}, "x": 1});
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": null, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "r"}]});
+    let body = sent(Dialect::Chat, &decoded(ClientDialect::Chat, &body), "m");
+    let sent = json!({"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}, "x": 1});
+    assert_eq!(body["messages"][1]["tool_calls"][0], sent);
+}
+
+#[test]
 fn schema_that_is_null_is_that_of_a_tool_without_parameters() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}],
         "tools": [{"type": "function", "function": {"name": "t", "description": "D", "parameters": null}}]});

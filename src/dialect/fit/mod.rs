@@ -104,7 +104,7 @@ impl Fitting<'_> {
         self.beside(turn).next().is_some()
             || turn.parts.iter().any(|part| match part {
                 Part::Other(_) => self.foreign(part).is_some(),
-                Part::Image { url, .. } => self.translates && !(takes_media && self.is_ready(url)),
+                Part::Image { url, .. } => !self.passes(url) && !(takes_media && self.is_ready(url)),
                 _ => false,
             })
     }
@@ -118,6 +118,12 @@ impl Fitting<'_> {
             (!value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())).then_some((key, value))
         };
         ["refusal", "images", "audio"].into_iter().filter_map(given)
+    }
+
+    /// Whether an image of a client of the upstream's own API goes on as that wrote it. Messages have no form for other URLs than
+    /// those of the web and of data.
+    fn passes(&self, url: &str) -> bool {
+        !self.translates && (self.own != Dialect::Messages || self.side.takes_image(url))
     }
 
     /// Whether an image can be sent as it is.
@@ -160,7 +166,7 @@ impl Fitting<'_> {
         for part in &turn.parts {
             match (part, self.foreign(part)) {
                 (_, Some(value)) => self.part(value, index, &mut said)?,
-                (Part::Image { url, detail }, _) if self.translates => {
+                (Part::Image { url, detail }, _) if !self.passes(url) => {
                     let mut pieces = Vec::new();
                     let image = image_part(url, detail.as_deref());
                     if !read(&image, &mut pieces) {

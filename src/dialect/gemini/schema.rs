@@ -109,7 +109,11 @@ impl<'s> Reduction<'s, '_> {
             && values.iter().all(Value::is_string)
         {
             reduced.insert("type".to_owned(), "string".into());
-            reduced.insert("enum".to_owned(), values.to_vec().into());
+            // The empty text is refused.
+            let values: Vec<Value> = values.iter().filter(|value| *value != "").cloned().collect();
+            if !values.is_empty() {
+                reduced.insert("enum".to_owned(), values.into());
+            }
         }
     }
 

@@ -305,8 +305,9 @@ fn call_element(
             }
         });
     };
-    let arguments = original.get("function").and_then(|function| function.get("arguments"));
-    let arguments = arguments.filter(|own| !own.is_string() || !Arguments::of(&call.arguments).is_object());
+    let own = original.get("function").map(|function| function.get("arguments"));
+    let is_good = |own: &Value| own.is_string() && Arguments::of(&call.arguments).is_object();
+    let arguments = own.filter(|own| !own.is_some_and(is_good));
     // State of another dialect, which the client carries here.
     let is_foreign = matches!(state, Some(None));
     let has_its_id = original.get("id").and_then(Value::as_str) == Some(&call.id);
@@ -324,8 +325,9 @@ fn call_element(
     if let Some(id) = original.get_mut("id") {
         *id = call.id.as_str().into();
     }
-    if let (Some(arguments), Some(own)) = (arguments, original.pointer_mut("/function/arguments")) {
-        *own = arguments.into();
+    let function = original.get_mut("function").and_then(Value::as_object_mut);
+    if let (Some(arguments), Some(function)) = (arguments, function) {
+        function.insert("arguments".to_owned(), arguments.into());
     }
     body.value(&original);
 }

@@ -67,7 +67,14 @@ fn put_past(body: &mut Encoder, conversation: &Conversation) {
 
 fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
     if let Some(declared) = tool.declared.as_ref().and_then(|declared| declared.from_dialect(DIALECT)) {
-        return body.raw(declared.view());
+        let mended = mended(declared.view());
+        return match mended {
+            Some(mended) => {
+                dropped.push("tools[].input_schema".to_owned());
+                body.value(&mended);
+            }
+            None => body.raw(declared.view()),
+        };
     }
     if tool.strict == Some(true) {
         // The API's own `strict` accepts fewer schemas than OpenAI's.
@@ -89,6 +96,18 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
         }
         put_schema(body.key("input_schema"), schema.filter(|schema| schema.kind() == JsonKind::Object));
     });
+}
+
+/// The declaration that the client wrote, with another schema if the API refuses that.
+fn mended(declared: Json<'_>) -> Option<Value> {
+    let schema = declared.get("input_schema").filter(|schema| schema.kind() == JsonKind::Object)?;
+    let is_object = schema.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("object"));
+    if is_object && !has_choices(schema) {
+        return None;
+    }
+    let mut mended = declared.to_value();
+    mended.as_object_mut()?.insert("input_schema".to_owned(), of_object(&schema.to_value()));
+    Some(mended)
 }
 
 /// A schema, which must be that of an object.

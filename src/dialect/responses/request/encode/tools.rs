@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::DIALECT;
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
-    dialect::schemas::for_openai,
+    dialect::schemas::{for_openai, without_parameters},
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
@@ -46,7 +46,10 @@ pub(super) fn customs(conversation: &Conversation) -> HashSet<&str> {
 
 fn declaration(body: &mut Encoder, tool: &Tool) {
     if let Some(original) = original(tool) {
-        return body.raw(original);
+        return match mended(tool, original) {
+            Some(mended) => body.value(&mended),
+            None => body.raw(original),
+        };
     }
     body.object(|body| {
         body.key("type").string("function");
@@ -68,6 +71,18 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
         // This API's default is true.
         body.key("strict").value(&tool.strict.unwrap_or(false));
     });
+}
+
+/// The declaration that the client wrote, with another schema if OpenAI refuses that.
+fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
+    let is_function = original.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("function"));
+    let schema = match &tool.parameters {
+        Some(schema) => for_openai(schema.view())?,
+        None => original.get("parameters").filter(|_| is_function).map(|_| without_parameters())?,
+    };
+    let mut mended = original.to_value();
+    mended.as_object_mut()?.insert("parameters".to_owned(), schema);
+    Some(mended)
 }
 
 /// The choice; `written` is what only a client of this API can write, such as the choice of a server's tool.
