@@ -1,6 +1,8 @@
 //! A model's text inside an error: some servers refuse a response because they cannot read a call in it, and send its text
 //! with the error. If there is a call in the text, the text is the response.
 
+use std::borrow::Cow;
+
 use bytes::BytesMut;
 
 use super::{Pipeline, Stages, State, ToCalls};
@@ -20,13 +22,53 @@ impl Pipeline {
         let may_read = |text: &&str| self.state == State::Open && !self.is_behind() && text.len() <= MAX_TEXT;
         let Some(text) = failure.generation().filter(may_read) else { return false };
         let is_begun = self.reader.has_content();
-        let Some(events) = self.stages.calls_in(text, is_begun, out) else { return false };
+        let Some(events) = self.stages.calls_in(&as_known(text), is_begun, out) else { return false };
         let (calls, next) = self.stages.calls_and_writer(out);
         let mut next = ToCalls { calls, next };
         events.into_iter().for_each(|event| next.event(event));
         self.settle(Ok(()), true, out);
         true
     }
+}
+
+/// `text` in a form that detection knows. Llama, as Groq serves it, also writes `<function=NAME{…}</function>`, `<function(NAME){…}`, and
+/// calls in Python's form without a marker: in an answer that would be prose, in an error it is why that was refused.
+fn as_known(text: &str) -> Cow<'_, str> {
+    let whole = text.trim();
+    let is_list = whole.starts_with('[') && whole.ends_with(")]");
+    let is_call = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    };
+    if is_list
+        && whole
+            .get(1..)
+            .and_then(|inner| inner.split_once('('))
+            .is_some_and(|(name, _)| is_call(name.trim()))
+    {
+        return Cow::Owned(format!("<|tool_call_start|>{whole}<|tool_call_end|>"));
+    }
+    let mut known = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("<function") {
+        let inner = behind.strip_prefix(['=', '(']);
+        let head = inner.and_then(|inner| inner.split_once('{'));
+        let name = head.map(|(name, _)| name.trim_end_matches([')', ',', ' ', '\n', '>']));
+        known.push_str(before);
+        match (name.filter(|name| is_call(name)), head) {
+            (Some(name), Some((_, arguments))) => {
+                known.push_str(&format!("<function={name}>{{"));
+                rest = arguments;
+            }
+            _ => {
+                known.push_str("<function");
+                rest = behind;
+            }
+        }
+    }
+    if known.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(known + rest)
 }
 
 impl Stages {

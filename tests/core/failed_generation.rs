@@ -54,6 +54,28 @@ fn call_in_an_error_is_the_response() {
 }
 
 #[test]
+fn call_in_an_error_is_read_without_its_format_being_exact() {
+    for text in [
+        "<function=get_weather{\"city\": \"Paris\"}</function>",
+        "<function=get_weather {\"city\": \"Paris\"}</function>",
+        "<function(get_weather){\"city\": \"Paris\"}</function>",
+        "[get_weather(city=\"Paris\")]",
+        "<function=get_weather>{\"city\": \"Paris\"}</function>",
+    ] {
+        for stream in [true, false] {
+            let answer = given(ClientDialect::Chat, stream, &error("tool_use_failed", text));
+            assert_eq!(answer.calls.len(), 1, "{text} {answer:?}");
+            let arguments: Value = serde_json::from_str(&answer.calls[0].arguments).unwrap();
+            assert_eq!((arguments, answer.text.trim()), (json!({"city": "Paris"}), ""), "{text}");
+        }
+    }
+    for text in ["<function", "<function=", "<function={", "[a(b)] or [c(d)]", "[1](2)", "[see (1)]"] {
+        let answer = given(ClientDialect::Chat, true, &error("tool_use_failed", text));
+        assert!(answer.error.is_some() && answer.calls.is_empty(), "{text}");
+    }
+}
+
+#[test]
 fn text_before_the_call_is_not_given_twice() {
     let begun = chunk(&json!({"role": "assistant", "content": "I look.\n"}));
     let answer =
