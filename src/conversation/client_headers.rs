@@ -53,8 +53,10 @@ fn is_left(text: &mut Text) -> bool {
 
 /// What follows the header in the first line, without empty lines.
 fn behind_header(text: &str) -> Option<&str> {
+    let text = text.trim_start();
     let (line, behind) = text.split_once('\n').unwrap_or((text, ""));
-    let (name, _) = line.strip_prefix(PREFIX)?.split_once(':')?;
+    let (prefix, line) = line.split_at_checked(PREFIX.len())?;
+    let (name, _) = line.split_once(':').filter(|_| prefix.eq_ignore_ascii_case(PREFIX))?;
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     is_name.then(|| behind.trim_start_matches(['\n', '\r']))
 }
@@ -87,6 +89,9 @@ mod tests {
         for (before, after) in [
             (format!("{header}\nYou are.\n{header}"), format!("You are.\n{header}")),
             (format!("{header}\r\n\r\nYou are."), "You are.".into()),
+            (format!("\n {header}\nYou are."), "You are.".into()),
+            (format!("{}\nYou are.", header.to_ascii_uppercase()), "You are.".into()),
+            ("\n You are.".into(), "\n You are.".into()),
             (format!("{header}\nx-anthropic-other: 1\n\nYou are."), "You are.".into()),
             (
                 "x-anthropic- is a prefix of names: yes".into(),

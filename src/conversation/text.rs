@@ -57,14 +57,18 @@ impl Text {
         self.size() == 0
     }
 
-    /// Whether it begins with `plain`, which JSON strings need not escape. Text in which it is escaped nevertheless is not
-    /// recognised: nothing is decoded.
+    /// Whether it begins with `plain`, which JSON strings need not escape, behind white space and in either case. Text in which it is
+    /// escaped nevertheless is not recognised: nothing is decoded.
     #[cfg(feature = "proxy")]
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
-        match &self.0 {
-            Form::Own(text) => text.starts_with(plain),
-            Form::Received(body, _) => body.starts_with(plain.as_bytes()),
+        let mut body: &[u8] = match &self.0 {
+            Form::Own(text) => text.as_bytes(),
+            Form::Received(body, _) => body,
+        };
+        while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't', rest @ ..] = body {
+            body = rest;
         }
+        body.get(..plain.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(plain.as_bytes()))
     }
 
     /// The bytes of the form that is there without decoding: about as many as of the text.

@@ -233,14 +233,15 @@ fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
             let ((_, only), None) = (members.next()?, members.next()) else { return None };
             match only.kind() {
                 Kind::String => only.as_str().map(Into::into),
-                Kind::Array => {
-                    let mut words = only.elements().map(|word| word.as_str());
-                    match (words.next(), words.next(), words.next()) {
-                        (Some(Some(command)), Some(Some(text)), None) if command == tool => Some(text.into()),
-                        (Some(Some(text)), None, None) => Some(text.into()),
-                        _ => None,
-                    }
-                }
+                Kind::Array => only_text(only, tool),
+                _ => None,
+            }
+        }
+        Kind::Array => {
+            let mut words = json.elements().map(|word| word.as_str());
+            match (words.next(), words.next(), words.next()) {
+                (Some(Some(command)), Some(Some(text)), None) if command == tool => Some(text.into()),
+                (Some(Some(text)), None, None) => Some(text.into()),
                 _ => None,
             }
         }
@@ -274,6 +275,10 @@ mod tests {
             (r#"{"patch": "*** Begin\n\"a\""}"#, "*** Begin\n\"a\""),
             (r#"{"command":["apply_patch","*** Begin"]}"#, "*** Begin"),
             (r#"{"input":{"patch":"x"}}"#, "x"),
+            (r#"{"input":["x"]}"#, "x"),
+            (r#"{"input":["apply_patch","x"]}"#, "x"),
+            (r#"["x"]"#, "x"),
+            (r#"{"input":["x","y"]}"#, r#"["x","y"]"#),
             (r#"{"command":["ls","-la"]}"#, r#"{"command":["ls","-la"]}"#),
             (r#"{"a":"x","b":"y"}"#, r#"{"a":"x","b":"y"}"#),
             (r#"{"input":null}"#, ""),

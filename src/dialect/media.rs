@@ -13,8 +13,11 @@ pub(super) fn data_url(url: &str) -> Option<(&str, &str)> {
 /// A type in the form in which all APIs know it: in lower case, without parameters, and `image/jpeg` for what some call `image/jpg`.
 pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
     let plain = mime.split(';').next().unwrap_or(mime).trim();
-    if plain.eq_ignore_ascii_case("image/jpg") {
+    let is = |name: &str| plain.eq_ignore_ascii_case(name);
+    if is("image/jpg") || is("image/pjpeg") {
         Cow::Borrowed("image/jpeg")
+    } else if is("image/x-png") {
+        Cow::Borrowed("image/png")
     } else if plain.bytes().any(|byte| byte.is_ascii_uppercase()) {
         Cow::Owned(plain.to_ascii_lowercase())
     } else {
@@ -121,6 +124,7 @@ mod tests {
     fn types_are_written_in_one_form() {
         let plain = ["image/JPG", "Image/PNG", "text/plain; charset=utf-8", "image/webp"].map(plain_mime);
         assert_eq!(plain, ["image/jpeg", "image/png", "text/plain", "image/webp"]);
+        assert_eq!(["image/x-png", "image/pjpeg"].map(plain_mime), ["image/png", "image/jpeg"]);
     }
 
     #[test]

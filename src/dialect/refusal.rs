@@ -57,9 +57,12 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
 pub(crate) fn told(frame: &str) -> Option<Failure> {
     let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
     let words = Words::of_response(&object);
-    let says_why = ["error", "errors", "detail", "details"].iter().any(|key| says_something(object.get(key)));
+    let nested = nested(&object);
+    let says_why = ["error", "errors", "detail", "details", "Error", "err"]
+        .iter()
+        .any(|key| says_something(object.get(key)));
     let has_words = words.message.is_some() || words.code.is_some();
-    let is_failure = match outcome(&object) {
+    let is_failure = match outcome(nested.unwrap_or(&object)) {
         Some(is_failure) => is_failure && has_words,
         None => has_words && (says_why || is_bare_message(&object)),
     };
@@ -69,9 +72,25 @@ pub(crate) fn told(frame: &str) -> Option<Failure> {
     })
 }
 
+/// The object in which MiniMax, Spark and Tencent say how a request went.
+fn nested(object: &Value) -> Option<&Value> {
+    let has_message = |inner: &&Value| MESSAGE_KEYS.iter().any(|key| says_something(inner.get(key)));
+    ["base_resp", "header", "Error"].iter().find_map(|key| object.get(key)).filter(has_message)
+}
+
 /// The names under which a message is told.
-const MESSAGE_KEYS: [&str; 8] =
-    ["message", "Error", "msg", "Message", "error_message", "error_msg", "errorMessage", "status_msg"];
+const MESSAGE_KEYS: [&str; 10] = [
+    "message",
+    "Error",
+    "msg",
+    "Message",
+    "error_message",
+    "error_msg",
+    "errorMessage",
+    "status_msg",
+    "errmsg",
+    "err",
+];
 
 /// Whether a member has a value that says something.
 fn says_something(value: Option<&Value>) -> bool {
@@ -99,7 +118,18 @@ fn outcome(object: &Value) -> Option<bool> {
         Value::String(word) => of_word(word),
         _ => None,
     };
-    let keys = ["success", "ok", "code", "error_code", "errorCode", "status_code", "statusCode", "status"];
+    let keys = [
+        "success",
+        "ok",
+        "code",
+        "error_code",
+        "errorCode",
+        "errcode",
+        "ret",
+        "status_code",
+        "statusCode",
+        "status",
+    ];
     keys.into_iter().chain(["type", "object"]).find_map(of)
 }
 
@@ -145,7 +175,7 @@ const TOO_LONG: [&[&str]; 28] = [
     &["`inputs` must have less than"],
     // llama.cpp
     &["available context size"],
-    &["context size has been exceeded"],
+    &["context size", "exceeded"],
     // Ollama
     &["max context length"],
     &["exceeds the context length"],
@@ -215,7 +245,7 @@ impl Words {
             Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(response) },
             Some(Value::Bool(_)) => Self::of_error(response),
             Some(error) => Self::of_error(error.get(0).unwrap_or(error)),
-            None => Self::of_error(response),
+            None => Self::of_error(nested(response).unwrap_or(response)),
         }
     }
 
@@ -451,6 +481,11 @@ mod tests {
             (r#"{"message":"Internal server error"}"#, "Internal server error"),
             (r#"{"status":"error","message":"m"}"#, "m"),
             (r#"{"base_resp":{},"status_code":2013,"status_msg":"m"}"#, "m"),
+            (r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"m"}}"#, "m"),
+            (r#"{"header":{"code":11200,"message":"m","sid":"x"}}"#, "m"),
+            (r#"{"Error":{"Message":"m","Code":"x"},"RequestId":"y"}"#, "m"),
+            (r#"{"ret":-1,"errmsg":"m"}"#, "m"),
+            (r#"{"err":"m"}"#, "m"),
             (r#"{"object":"error","message":"m","type":"BadRequestError","code":400}"#, "m"),
         ] {
             let failure = told(frame).unwrap_or_else(|| panic!("{frame}"));
@@ -468,6 +503,7 @@ mod tests {
             r#"{"message":"queued","position":3}"#,
             r#"{"success":true,"message":"m"}"#,
             r#"{"details":[]}"#,
+            r#"{"base_resp":{"status_code":0,"status_msg":"success"}}"#,
         ] {
             assert_eq!(told(other), None, "{other}");
         }

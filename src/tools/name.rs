@@ -41,14 +41,24 @@ fn inner(written: &str) -> Option<&str> {
 /// quotes, white space, namespaces, `:` with a number.
 pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> Option<&str> {
     let is_space = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
+    let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let has_declared = |text: &str| {
+        let mut words = text.split(|c| !is_letter(c)).flat_map(|word| word.split('.').chain([word]));
+        words.any(|word| !word.is_empty() && is_declared(word))
+    };
+    // The recipient in a header of Harmony.
+    let (before, written) = written.rsplit_once("to=").unwrap_or(("", written));
+    if has_declared(before) {
+        return None;
+    }
+    let written = written.trim_end_matches(is_space);
+    let written = written.strip_suffix("()").unwrap_or(written);
     let mut rest = written.trim_start_matches(is_space);
     while rest.starts_with('<') {
         rest = rest.split_once('>')?.1.trim_start_matches(is_space);
     }
     let (name, behind) = rest.split_at_checked(rest.find('<').unwrap_or(rest.len()))?;
-    let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let mut words = behind.split(|c| !is_letter(c)).flat_map(|word| word.split('.').chain([word]));
-    if words.any(|word| !word.is_empty() && is_declared(word)) {
+    if has_declared(behind) {
         return None;
     }
     let mut name = name.trim_end_matches(is_space);
@@ -132,6 +142,9 @@ mod tests {
             "multi_tool_use.functions.get_weather",
             "tools.get_weather<|call|>",
             "weather::get_weather",
+            "get_weather()",
+            "to=functions.get_weather",
+            "assistant<|channel|>commentary to=functions.get_weather <|constrain|>json",
         ] {
             assert_eq!(undecorated(written, declared), Some("get_weather"), "{written:?}");
         }
@@ -149,6 +162,8 @@ mod tests {
             "ns::f",
             "f.g",
             "get_weather(1)",
+            "g to=f",
+            "f to=other",
             "get_weather:a",
             "a.b.c.d.e.f",
         ] {
