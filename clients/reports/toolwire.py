@@ -27,6 +27,8 @@ MODELS = [
     ("hermes", "chat", "", 'upstream_name = "qwen3-8b"\ntools = "hermes"'),
     ("auto", "chat", "", 'upstream_name = "some-model"'),
     ("strictargs", "chat", "", 'arguments = "whole"'),
+    ("strict-responses", "responses", "", 'arguments = "whole"'),
+    ("strict-ollama", "ollama", "", 'arguments = "whole"'),
 ]
 DIALECTS = {model: dialect for model, dialect, _, _ in MODELS}
 BASES = {"gemini": "/v1beta", "ollama": "", "lumo": "/api"}
