@@ -104,7 +104,7 @@ impl Fitting<'_> {
         self.beside(turn).next().is_some()
             || turn.parts.iter().any(|part| match part {
                 Part::Other(_) => self.foreign(part).is_some(),
-                Part::Image { url, .. } => !self.passes(url) && !(takes_media && self.is_ready(url)),
+                Part::Image { url, .. } => !(self.passes(url) || takes_media && self.is_ready(url)),
                 _ => false,
             })
     }
