@@ -211,7 +211,7 @@ pub fn run() -> ExitCode {
         let next = "levels are error, warn, info, debug and trace; a filter looks like info,toolwire=debug";
         return output::refused(format_args!("--log-level (TOOLWIRE_LOG): {error}"), Some(next));
     }
-    let status = match command {
+    match command {
         Command::Serve(args) => serve::run(args, log_format),
         Command::Demo(args) => demo::run(args),
         Command::Rewrite(args) => rewrite::run(args),
@@ -228,7 +228,5 @@ pub fn run() -> ExitCode {
         Command::Lumo(args) => lumo::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
-    };
-    log::flush();
-    status
+    }
 }

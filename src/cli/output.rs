@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::observe::{log, untrusted::escaped};
+use crate::observe::untrusted::escaped;
 
 /// Writes a result to stdout with `write` and returns `status`. If the reader has closed the output (`… | head`), that is
 /// a normal end.
@@ -38,8 +38,6 @@ pub(super) fn warn(warning: impl Display, next: Option<&str>) {
 }
 
 fn say(severity: &str, message: impl Display, next: Option<&str>) {
-    // What the log says came first.
-    log::flush();
     eprintln!("{severity}: {}", escaped(&message.to_string()));
     tip(next);
 }

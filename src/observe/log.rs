@@ -6,7 +6,6 @@ use std::{
     error::Error,
     fmt::{self, Debug},
     io,
-    sync::OnceLock,
 };
 
 use serde_json::{Map, Value};
@@ -21,14 +20,12 @@ use tracing_subscriber::{
     fmt::{
         FmtContext, FormatEvent, FormatFields,
         format::{DefaultVisitor, Writer},
-        writer::BoxMakeWriter,
     },
     registry::LookupSpan,
 };
 
 use super::{
     List,
-    log_lines::LogLines,
     untrusted::{MAX_VALUE, cleaned, clip, write_printable},
 };
 
@@ -40,15 +37,6 @@ pub(crate) enum Style {
     Text,
     /// For programs: one JSON object per line.
     Json,
-}
-
-static LINES: OnceLock<LogLines> = OnceLock::new();
-
-/// Waits until the log lines so far are written, at most a second.
-pub(crate) fn flush() {
-    if let Some(lines) = LINES.get() {
-        lines.flush();
-    }
 }
 
 /// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual form (`info`,
@@ -65,11 +53,8 @@ pub(crate) fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result
         filter = filter.add_directive("rmcp=off".parse()?);
     }
     // A line that cannot be written is lost: a report of that would panic when stderr is a terminal that has gone.
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
-    let lines = lines.with_writer(match LogLines::start(io::stderr()) {
-        Ok(started) => BoxMakeWriter::new(LINES.get_or_init(|| started).clone()),
-        Err(_) => BoxMakeWriter::new(io::stderr),
-    });
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     // If logging is set up already, a test or an embedding program did it, which takes precedence.
     let _ = match style {
         Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),

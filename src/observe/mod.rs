@@ -17,8 +17,6 @@ mod list;
 mod live;
 #[cfg(feature = "cli")]
 pub(crate) mod log;
-#[cfg(feature = "cli")]
-mod log_lines;
 mod metrics;
 #[cfg(feature = "bench")]
 pub(crate) mod terminal;
