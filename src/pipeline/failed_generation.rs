@@ -51,7 +51,10 @@ fn as_known(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("<function") {
         let inner = behind.strip_prefix(['=', '(']);
-        let head = inner.and_then(|inner| inner.split_once('{'));
+        // The search ends at the next tag, so that each byte is read once.
+        let open =
+            |inner: &&str| inner.find(['{', '<']).is_some_and(|at| inner.as_bytes().get(at) == Some(&b'{'));
+        let head = inner.filter(open).and_then(|inner| inner.split_once('{'));
         let name = head.map(|(name, _)| name.trim_end_matches([')', ',', ' ', '\n', '>']));
         known.push_str(before);
         match (name.filter(|name| is_call(name)), head) {
