@@ -142,18 +142,20 @@ fn is_lines(speech: Speech) -> bool {
     matches!(speech, Speech::Ollama | Speech::OllamaChat)
 }
 
+/// Text in the frame with which a response is complete: its finish reason, or the end mark.
+pub(crate) const END_MARKS: [&str; 7] = [
+    "finish_reason\":\"",
+    "stop_reason\":\"",
+    "\"type\":\"done\"",
+    "[DONE]",
+    "\"type\":\"response.completed\"",
+    "\"finishReason\":\"",
+    "\"done\":true",
+];
+
 /// Whether a response is complete that has come up to this frame.
 pub(crate) fn is_end(frame: &str) -> bool {
-    let marks = [
-        "finish_reason\":\"",
-        "stop_reason\":\"",
-        "\"type\":\"done\"",
-        "[DONE]",
-        "\"type\":\"response.completed\"",
-        "\"finishReason\":\"",
-        "\"done\":true",
-    ];
-    marks.iter().any(|mark| frame.contains(mark))
+    END_MARKS.iter().any(|mark| frame.contains(mark))
 }
 
 /// A whole response without a stream. `None`: there is no such form.

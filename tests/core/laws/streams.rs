@@ -15,7 +15,7 @@ use crate::laws::{
 use crate::support::{
     client::Answer,
     exchange::{Exchange, request, tools},
-    hostile::{SPEECHES, deviations},
+    hostile::{END_MARKS, SPEECHES, deviations},
     upstream::Speech,
 };
 
@@ -285,16 +285,7 @@ fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     assert_eq!(whole.error, None);
     // The end is reached with the last byte of the frame with the finish reason, or of the end mark.
     let text = std::str::from_utf8(bytes).unwrap();
-    let mark = [
-        "finish_reason\":\"",
-        "stop_reason\":\"",
-        "\"type\":\"done\"",
-        "[DONE]",
-        "\"type\":\"response.completed\"",
-        "\"finishReason\":\"",
-        "\"done\":true",
-    ];
-    let mark = mark.iter().filter_map(|mark| text.find(mark)).min();
+    let mark = END_MARKS.iter().filter_map(|mark| text.find(mark)).min();
     let frame = mark.expect("an end");
     let end = frame + text[frame..].find('\n').unwrap();
     for at in 0..bytes.len() {
