@@ -111,6 +111,9 @@ mod proxied;
 pub mod proxy;
 #[cfg(feature = "proxy")]
 pub mod redact;
+#[cfg(all(test, feature = "proxy"))]
+#[path = "../tests/support/repository.rs"]
+mod repository;
 pub mod rules;
 pub mod settings;
 #[cfg(feature = "proxy")]

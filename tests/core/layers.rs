@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::support::repository::root;
+
 /// The modules from the bottom up. A module may import those that stand before it.
 const ORDER: &[&str] = &[
     "suggest",
@@ -52,7 +54,7 @@ const ORDER: &[&str] = &[
 
 #[test]
 fn architecture_lists_the_modules_in_this_order() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let page = root().join("ARCHITECTURE.md");
     let page = fs::read_to_string(page).expect("the page");
     let (_, list) = page.split_once("    src/\n").expect("the list of modules");
     let names = list.lines().filter_map(|line| line.strip_prefix("      ")?.split_whitespace().next());
@@ -123,7 +125,7 @@ impl fmt::Display for Forbidden {
 
 #[test]
 fn each_module_imports_only_modules_below_it() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = root().join("src");
     let mut forbidden = Vec::new();
     for file in sources(&root) {
         let name = file.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
@@ -141,7 +143,7 @@ fn each_module_imports_only_modules_below_it() {
 
 #[test]
 fn the_order_names_each_module_once() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = root().join("src");
     let mut modules: Vec<_> = sources(&root)
         .iter()
         .map(|file| file.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned())
@@ -213,7 +215,7 @@ const LARGEST_CYCLE: usize = 3;
 
 #[test]
 fn no_large_group_of_modules_in_a_folder_depends_on_itself() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = root().join("src");
     let mut lines = Vec::new();
     for (folder, graph) in folders(&root) {
         for cycle in graph.cycles() {
@@ -398,7 +400,7 @@ fn points_up(module: &[String], path: &[String]) -> Option<String> {
 
 /// Whether a name in `dialect` is a module's: types and functions begin otherwise or are not there as a file.
 fn is_module_of_dialect(name: &str) -> bool {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/dialect");
+    let folder = root().join("src/dialect");
     folder.join(name).is_dir() || folder.join(format!("{name}.rs")).is_file()
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod exchange;
 pub(crate) mod hostile;
 pub(crate) mod messages;
 pub(crate) mod redis_server;
+pub(crate) mod repository;
 pub(crate) mod responses;
 mod responses_upstream;
 pub(crate) mod upstream;

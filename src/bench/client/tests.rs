@@ -1,6 +1,6 @@
 //! A client against targets in the test's own process.
 
-use std::{net::SocketAddr, path::Path};
+use std::net::SocketAddr;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -71,7 +71,7 @@ async fn ask(client: &Client) -> Sample {
 
 #[tokio::test]
 async fn mock_streams_are_measured() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/chat");
+    let root = crate::repository::root().join("fixtures/chat");
     let fixtures: Vec<_> =
         Fixture::find(&root).unwrap().iter().map(|dir| Fixture::load(dir).unwrap()).collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,7 +1,5 @@
 //! Canonical streams violate no rule, and each kind of violation is reported as such in every split.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 
 use super::{super::sample::TokenKind, *};
@@ -229,7 +227,7 @@ fn later_tokens_do_not_allocate() {
 fn pipeline_output_has_no_violations() {
     // Server calls without a result cannot be distinguished from the client's calls.
     let unanswered = ["v1-older-keys", "v2-announce-only"];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let root = crate::repository::root().join("fixtures");
     let mut seen = 0;
     for dir in Fixture::find(&root).unwrap() {
         let fixture = Fixture::load(&dir).unwrap();

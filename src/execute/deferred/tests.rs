@@ -236,7 +236,7 @@ fn turn_that_is_put_while_it_is_looked_for_is_found_whole() {
 #[test]
 fn turns_that_older_versions_kept_are_read() {
     const VERSIONS: &[&str] = &["93faecc2"];
-    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
+    let fixtures = crate::repository::root().join("fixtures/upgrade");
     for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
         let facts = std::fs::read(fixtures.join(version).join("facts.json")).unwrap();

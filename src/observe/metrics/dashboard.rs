@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
 use regex::Regex;
@@ -109,7 +108,7 @@ fn wrong(query: &str, series: &BTreeMap<String, BTreeSet<String>>) -> Option<Str
 }
 
 fn file(name: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/grafana").join(name)).unwrap()
+    fs::read_to_string(crate::repository::root().join("deploy/grafana").join(name)).unwrap()
 }
 
 #[test]

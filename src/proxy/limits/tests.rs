@@ -203,7 +203,7 @@ async fn counts_survive_a_restart() {
 #[test]
 fn usage_that_older_versions_saved_is_read() {
     const VERSIONS: &[&str] = &["93faecc2"];
-    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/upgrade");
+    let fixtures = crate::repository::root().join("fixtures/upgrade");
     for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
         let file = "usage.redb";

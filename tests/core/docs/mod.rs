@@ -11,13 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::support::repository::root;
+
 /// Folders that hold other people's files, build output, or streams.
 const SKIPPED: &[&str] = &["target", "node_modules", "corpus", "artifacts", "coverage", ".git", ".venv"];
-
-/// The repository.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// All files under `folder` whose extension is one of `extensions`, with their text; paths are relative to the root.
 fn files(folder: &str, extensions: &[&str]) -> Vec<(PathBuf, String)> {

@@ -1,6 +1,6 @@
 //! The prompts of all taught formats: their text, their length, and what they share from turn to turn.
 
-use std::{fmt::Write, fs, path::PathBuf, sync::LazyLock};
+use std::{fmt::Write, fs, sync::LazyLock};
 
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
@@ -8,6 +8,8 @@ use toolwire::{
     conversation::{Call, CallOutput, Conversation, Part, Role, Tool, ToolChoice, Turn},
     format::{ALL, Format, Teaching, estimated_tokens, instruct, instruct_within},
 };
+
+use crate::support::repository::root;
 
 static TOKENIZER: LazyLock<CoreBPE> = LazyLock::new(|| tiktoken_rs::o200k_base().unwrap());
 
@@ -126,8 +128,7 @@ fn taught_prompts_are_as_recorded() {
             let teaching = Teaching { max_instructions, ..Teaching::default() };
             writeln!(page, "=== {}\n{}\n", format.name, prompt(&tools, format, &teaching)).unwrap();
         }
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/core/formats/prompts/{name}.txt"));
+        let path = root().join(format!("tests/core/formats/prompts/{name}.txt"));
         if std::env::var_os("TOOLWIRE_WRITE").is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, &page).unwrap();
@@ -152,7 +153,7 @@ fn four_tools_take_at_most_380_tokens() {
         writeln!(table, "| {} | {count} |", format.name).unwrap();
         most = most.max(count);
     }
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/teaching.md");
+    let path = root().join("docs/teaching.md");
     let page = fs::read_to_string(&path).unwrap();
     let (head, rest) = page.split_once("<!-- tokens -->\n").unwrap();
     let (_, behind) = rest.split_once("<!-- end -->").unwrap();

@@ -14,6 +14,7 @@ use self::{
     checks::Check,
     corpus::{Shown, mutated},
 };
+use crate::support::repository::root;
 
 /// How many mutations of each target's corpus are tried; `TOOLWIRE_TRIES` overrides it.
 fn tries() -> u32 {
@@ -22,7 +23,7 @@ fn tries() -> u32 {
 
 /// A file or folder of the fuzz package.
 fn fuzz(path: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "fuzz", path].iter().collect()
+    root().join("fuzz").join(path)
 }
 
 fn run((name, check): Check) {

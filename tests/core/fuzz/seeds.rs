@@ -1,11 +1,12 @@
 //! The committed corpus, made of what the repository has: the formats' examples, conformance cases, recorded streams.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs};
 
 use serde_json::Value;
 use toolwire::format;
 
 use super::{checks::code, fuzz};
+use crate::support::repository::root;
 
 /// Bytes of a recorded stream that make a seed.
 const STREAM: usize = 2500;
@@ -201,7 +202,7 @@ fn engine() -> Vec<(&'static str, String)> {
 
 /// The beginnings of the upstream streams of fixtures.
 fn recorded(speech: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(speech);
+    let folder = root().join("fixtures").join(speech);
     let entries = fs::read_dir(folder).unwrap();
     let streams = entries.filter_map(|entry| {
         let entry = entry.unwrap();

@@ -15,6 +15,8 @@ use toolwire::{
     fixture::{Fixture, assemble},
 };
 
+use crate::support::repository::root;
+
 /// Lines of a body that are shown at its beginning, and as many at its end. Those between are counted and hashed.
 const SHOWN_LINES: usize = 30;
 
@@ -22,13 +24,13 @@ const SHOWN_LINES: usize = 30;
 const SHOWN_BYTES: usize = 400;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/golden")
+    root().join("tests/core/golden")
 }
 
 #[test]
 fn responses_in_every_client_dialect_equal_their_snapshots() {
     let writes = std::env::var_os("TOOLWIRE_WRITE").is_some();
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let fixtures = root().join("fixtures");
     let fixtures = Fixture::load_all(&[fixtures]).expect("the fixtures");
     let (mut known, mut wrong) = (BTreeSet::new(), Vec::new());
     for client in ClientDialect::all() {
@@ -58,7 +60,7 @@ fn responses_in_every_client_dialect_equal_their_snapshots() {
 
 #[test]
 fn responses_in_every_client_dialect_break_no_rule_of_it() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let fixtures = root().join("fixtures");
     let fixtures = Fixture::load_all(&[fixtures]).expect("the fixtures");
     for client in ClientDialect::all() {
         for (_, fixture) in &fixtures {

@@ -5,7 +5,7 @@
 
 mod limits;
 
-use std::{fs, path::Path};
+use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -15,11 +15,13 @@ use toolwire::{
     template::ChatTemplate,
 };
 
+use crate::support::repository::root;
+
 /// 2026-03-09 14:05:07 UTC.
 const NOW: u64 = 1_773_065_107;
 
-fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core/template"))
+fn folder() -> PathBuf {
+    root().join("tests/core/template")
 }
 
 fn conversation(request: &Value) -> Conversation {
