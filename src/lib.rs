@@ -73,7 +73,6 @@ mod console;
 pub mod conversation;
 pub mod detect;
 pub mod dialect;
-mod digest;
 pub mod enforce;
 pub mod event;
 #[cfg(feature = "proxy")]
@@ -90,8 +89,6 @@ pub mod failure;
 )]
 pub mod fixture;
 pub mod format;
-#[cfg(feature = "proxy")]
-pub mod http1;
 #[cfg(feature = "proxy")]
 #[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only what plays fixtures reads them"))]
 mod manifest;
@@ -118,7 +115,6 @@ pub mod rules;
 pub mod settings;
 #[cfg(feature = "proxy")]
 pub mod store;
-mod suggest;
 #[cfg(feature = "proxy")]
 #[cfg_attr(
     not(feature = "otel"),
@@ -136,4 +132,8 @@ pub mod tools;
     allow(dead_code, reason = "terminals and log formats are the command line's")
 )]
 mod untrusted;
-pub mod wire;
+
+#[cfg(feature = "proxy")]
+pub use toolwire_http1 as http1;
+pub use toolwire_wire as wire;
+use toolwire_wire::{digest, suggest};

@@ -22,7 +22,7 @@ TOOLS = [
 def body(size=250_000):
     """A conversation of `size` bytes with 40 tools. It is about program code, so that its escapes are at irregular places."""
     result = {"model": "m", "stream": True, "tools": TOOLS, "messages": []}
-    code = "".join(file.read_text() for file in sorted((ROOT / "src/wire").rglob("*.rs")))
+    code = "".join(file.read_text() for file in sorted((ROOT / "crates/wire/src").rglob("*.rs")))
     turns = itertools.cycle(code[at:at + 2000] for at in range(0, len(code), 2000))
     left = size - len(json.dumps(result))
     while left > 3000:

@@ -5,7 +5,7 @@ use std::{collections::HashSet, fs};
 use super::{files, none, page, root};
 
 /// Where citations are looked for. Markdown pages have links instead.
-const FOLDERS: &[&str] = &["src", "tests", "benches", "examples", "fuzz", "fixtures", "clients"];
+const FOLDERS: &[&str] = &["src", "crates", "tests", "benches", "examples", "fuzz", "fixtures", "clients"];
 const EXTENSIONS: &[&str] = &["rs", "toml", "py", "js", "mjs", "ts", "sh"];
 
 /// Notes that nobody outside can open were once cited by these words and a number.

@@ -76,9 +76,7 @@ macro_rules! smoke {
     )*};
 }
 
-#[cfg(feature = "proxy")]
-smoke!(http1);
-smoke!(engine, json, literal, params, reader, sse);
+smoke!(engine, http1, json, literal, params, reader, sse);
 
 /// The committed dictionary lists the markers of the formats as they are now.
 #[test]

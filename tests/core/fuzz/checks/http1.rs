@@ -13,7 +13,7 @@ use tokio::{
     sync::oneshot,
     time::timeout,
 };
-use toolwire::http1::{BodyError, HeadError, HeadReader, ResponseEncoder};
+use toolwire_http1::{BodyError, HeadError, HeadReader, ResponseEncoder};
 
 use super::input::{Input, cut};
 

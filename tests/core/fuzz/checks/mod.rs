@@ -8,7 +8,6 @@
 mod detected;
 mod engine;
 mod found;
-#[cfg(feature = "proxy")]
 mod http1;
 mod input;
 mod json;
@@ -19,7 +18,6 @@ mod sse;
 
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
 pub(crate) use self::detected::{Call, Found};
-#[cfg(feature = "proxy")]
 #[allow(unused_imports, reason = "a fuzz target uses one check")]
 pub(crate) use self::http1::http1;
 #[allow(unused_imports, reason = "a fuzz target uses one check and no seeds")]
@@ -35,7 +33,6 @@ pub(crate) type Check = (&'static str, fn(&[u8]));
 #[allow(dead_code, reason = "a fuzz target runs one")]
 pub(crate) const ALL: &[Check] = &[
     ("engine", engine),
-    #[cfg(feature = "proxy")]
     ("http1", http1),
     ("json", json),
     ("literal", literal),

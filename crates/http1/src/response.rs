@@ -183,7 +183,7 @@ impl HeadReader {
 ///
 /// # Errors
 /// [`HeadError::TooLong`]
-pub(crate) fn check_head_size(parts: &Parts) -> Result<(), HeadError> {
+pub fn check_head_size(parts: &Parts) -> Result<(), HeadError> {
     let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
     let length = "HTTP/1.1 200 OK\r\n\r\n".len() + lines.sum::<usize>();
     if length > MAX_HEAD { Err(HeadError::TooLong) } else { Ok(()) }

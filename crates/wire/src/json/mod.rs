@@ -12,7 +12,6 @@ mod encoder;
 mod escape;
 mod frame_template;
 mod index;
-#[cfg(feature = "proxy")]
 mod memory;
 mod raw;
 mod scanner;
@@ -20,19 +19,17 @@ mod search;
 mod surrogates;
 mod whole;
 
-pub(crate) use compare::{continues, is_same};
-pub(crate) use encoder::Encoder;
-pub use escape::escape_into;
-pub(crate) use escape::{Unescaper, escape_str};
+pub use compare::{continues, is_same};
+pub use encoder::Encoder;
+pub use escape::{Unescaper, escape_into, escape_str};
 pub use frame_template::FrameTemplate;
-pub(crate) use index::Index;
+pub use index::Index;
 use index::{Extent, LONG};
-#[cfg(feature = "proxy")]
-pub(crate) use memory::{ALLOCATION, memory_of, memory_of_members};
+pub use memory::{ALLOCATION, memory_of, memory_of_members};
 pub use raw::Raw;
-pub(crate) use scanner::{MAX_DEPTH, Progress, Scanner, ScannerPlace, Unsettled};
+pub use scanner::{MAX_DEPTH, Progress, Scanner, ScannerPlace, Unsettled};
 use search::{has_no_escapes, plain_run};
-pub(crate) use surrogates::mend_surrogates;
+pub use surrogates::mend_surrogates;
 
 use std::{borrow::Cow, error, fmt, ops::Range};
 
@@ -178,7 +175,7 @@ impl<'a> Json<'a> {
     }
 
     /// As [`Json::string_body`], to be kept: a part of what the value was read from if that can be shared, a copy otherwise.
-    pub(crate) fn kept_body(&self) -> Option<Bytes> {
+    pub fn kept_body(&self) -> Option<Bytes> {
         let body = self.string_body()?.as_bytes();
         let shared = self.source.and_then(|source| Some(source.slice(place_in(source, body)?)));
         Some(shared.unwrap_or_else(|| Bytes::copy_from_slice(body)))
@@ -190,7 +187,7 @@ impl<'a> Json<'a> {
     }
 
     /// The text of a string's body; see [`Json::string_body`].
-    pub(crate) fn decoded(body: &str) -> Cow<'_, str> {
+    pub fn decoded(body: &str) -> Cow<'_, str> {
         decoded(body)
     }
 
@@ -246,7 +243,7 @@ impl fmt::Debug for Json<'_> {
 }
 
 /// The range of `inner` in `outer`; `None` if it is not a slice of it.
-pub(crate) fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
+pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
     place_in(outer.as_bytes(), inner.as_bytes())
 }
 

@@ -10,7 +10,7 @@ use super::search::{has_no_escapes, plain_run};
 /// A surrogate pair may be split over two events of a stream, each of which is a separate JSON text, so a
 /// high surrogate is carried over. An unpaired surrogate becomes U+FFFD, since UTF-8 cannot represent it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Unescaper {
+pub struct Unescaper {
     escape: Escape,
     /// A high surrogate whose low surrogate has not arrived.
     high: Option<u16>,
@@ -30,13 +30,13 @@ enum Escape {
 
 impl Unescaper {
     /// A decoder at the start of a string.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Decodes the next piece of a valid string body. The result borrows from `body` if there is nothing to
     /// decode, and otherwise from `scratch`. (In an invalid body an unknown escape stands for its letter.)
-    pub(crate) fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
+    pub fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let carried = self.high.is_some() || !matches!(self.escape, Escape::Outside);
         if !carried && has_no_escapes(body) {
             return body;
@@ -50,7 +50,7 @@ impl Unescaper {
     }
 
     /// The string has ended: returns U+FFFD for an unpaired surrogate.
-    pub(crate) fn finish(&mut self) -> Option<char> {
+    pub fn finish(&mut self) -> Option<char> {
         self.escape = Escape::Outside;
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER)
     }
@@ -136,7 +136,7 @@ pub fn escape_into(out: &mut impl BufMut, text: &str) {
 }
 
 /// As [`escape_into`], but appends to a string.
-pub(crate) fn escape_str(out: &mut String, text: &str) {
+pub fn escape_str(out: &mut String, text: &str) {
     let mut rest = text;
     while let Some((run, tail)) = rest.split_at_checked(plain_run(rest.as_bytes())) {
         out.push_str(run);

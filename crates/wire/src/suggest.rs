@@ -7,7 +7,7 @@ const MAX_COMPARED: usize = 256;
 const NAMED: usize = 3;
 
 /// A suggestion for `word`, which is not in `known`. `listed_by` is the command that lists all known words.
-pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
+pub fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
     let nearest = nearest(word, known);
     let quoted = |names: &[(usize, &str)]| {
         names.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
@@ -32,8 +32,7 @@ pub(crate) fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> St
 }
 
 /// The names in `known` that are most similar to `word`.
-#[cfg(feature = "proxy")]
-pub(crate) fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
+pub fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
 }
 

@@ -16,7 +16,7 @@ pub(super) const LONG: usize = 64;
 /// Allows a text to be walked without searching for the ends of its values again, which a view without an
 /// index does at each level. Worthwhile if most of a deep text is walked, as for a request.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub struct Index {
     /// In the order in which they begin: the contents of a container follow it.
     extents: Vec<Extent>,
     /// The index of the innermost open container.
@@ -41,7 +41,7 @@ impl Index {
     ///
     /// # Errors
     /// `text` is not one JSON value.
-    pub(crate) fn parse<'a>(&'a mut self, text: &'a str) -> Result<Json<'a>, Invalid> {
+    pub fn parse<'a>(&'a mut self, text: &'a str) -> Result<Json<'a>, Invalid> {
         self.read(text)?;
         Ok(self.view(text))
     }
@@ -50,7 +50,7 @@ impl Index {
     ///
     /// # Errors
     /// `text` is not one JSON value.
-    pub(crate) fn read(&mut self, text: &str) -> Result<(), Invalid> {
+    pub fn read(&mut self, text: &str) -> Result<(), Invalid> {
         *self = Self::default();
         let json = match u32::try_from(text.len()) {
             Ok(_) => Json::checked(text, |begin| whole::value(begin, self))?,
@@ -64,7 +64,7 @@ impl Index {
     }
 
     /// As [`Index::view`]. Strings of the view that are kept share `source`, of which `text` is a part.
-    pub(crate) fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
+    pub fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
         Json { source: Some(source), ..self.view(text) }
     }
 
@@ -76,7 +76,7 @@ impl Index {
     }
 
     /// Whether a half of a surrogate pair may be escaped without the other in the text that was read.
-    pub(crate) fn has_surrogates(&self) -> bool {
+    pub fn has_surrogates(&self) -> bool {
         self.has_surrogates
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::json::Kind;
+    use crate::json::Kind;
 
     /// Everything that a walk finds.
     fn walked(json: Json<'_>, found: &mut Vec<String>) {

@@ -36,10 +36,7 @@ mod response;
 pub use self::{
     body::{BodyDecoder, BodyError},
     encode::ResponseEncoder,
-    request::RequestHead,
-    response::{HeadError, HeadReader, MAX_HEAD, ResponseHead},
-};
-pub(crate) use self::{
     fields::{list_contains, list_items},
-    response::check_head_size,
+    request::RequestHead,
+    response::{HeadError, HeadReader, MAX_HEAD, ResponseHead, check_head_size},
 };

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 /// What an allocation takes beside its bytes.
-pub(crate) const ALLOCATION: usize = 16;
+pub const ALLOCATION: usize = 16;
 
 /// What a member of an object takes beside its name and its value: its hash, its place in the index, and room for more.
 const MEMBER: usize = 64;
 
 /// Bytes of memory that `value` takes, by estimate.
-pub(crate) fn memory_of(value: &Value) -> usize {
+pub fn memory_of(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
             Value::String(text) => ALLOCATION + text.len(),
@@ -20,7 +20,7 @@ pub(crate) fn memory_of(value: &Value) -> usize {
 }
 
 /// The same for the members of an object.
-pub(crate) fn memory_of_members(members: &Map<String, Value>) -> usize {
+pub fn memory_of_members(members: &Map<String, Value>) -> usize {
     let member = |(name, value): (&String, &Value)| {
         MEMBER + size_of::<String>() + ALLOCATION + name.len() + memory_of(value)
     };

@@ -85,7 +85,7 @@ impl FrameTemplate {
     }
 
     /// As [`FrameTemplate::learn`], with any number of values that follow `body` in their order.
-    pub(crate) fn learn_with(frame: &str, body: &str, behind: &[Json<'_>]) -> Option<Self> {
+    pub fn learn_with(frame: &str, body: &str, behind: &[Json<'_>]) -> Option<Self> {
         if behind.is_empty() {
             return Self::learn(frame, body, None);
         }
@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::json::{Kind, span};
+    use crate::json::{Kind, span};
 
     /// All values of a text with their paths (keys and element numbers).
     fn values<'a>(json: Json<'a>, way: &str, all: &mut Vec<(String, Json<'a>)>) {

@@ -3,11 +3,11 @@
 use super::search::plain_run;
 
 /// The maximum nesting that any scanner allows.
-pub(crate) const MAX_DEPTH: usize = 128;
+pub const MAX_DEPTH: usize = 128;
 
 /// Why a [`Scanner`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// All bytes were taken; the value continues.
     More,
     /// The value is complete. The byte that closes it has been taken. If only the next byte shows the end
@@ -21,7 +21,7 @@ pub(crate) enum Progress {
 ///
 /// Checks all of JSON's grammar except that its bytes are UTF-8.
 #[derive(Debug, Clone)]
-pub(crate) struct Scanner {
+pub struct Scanner {
     state: State,
     max_depth: usize,
     depth: usize,
@@ -35,7 +35,8 @@ pub(crate) struct Scanner {
 
 /// What at the end of the bytes that a [`Scanner`] has taken changes if the next ones are not JSON and are repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unsettled {
+pub enum Unsettled {
+    /// Nothing does.
     Nothing,
     /// A comma with the white space behind it.
     Comma,
@@ -45,24 +46,29 @@ pub(crate) enum Unsettled {
 
 /// Where a [`Scanner`] is in its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScannerPlace {
+pub enum ScannerPlace {
     /// Before a value; `first` in an array that has just begun.
     Value {
+        /// Whether it is an array's first.
         first: bool,
     },
     /// Before a key; `first` in an object that has just begun.
     Key {
+        /// Whether it is an object's first.
         first: bool,
     },
+    /// Before the colon behind a key.
     Colon,
     /// Behind a value.
     Behind,
     /// In a string.
     Text {
+        /// Whether the string is a key.
         key: bool,
     },
     /// In an escape.
     Escape {
+        /// Whether the string is a key.
         key: bool,
     },
     /// In a number or literal, or behind the value.
@@ -137,7 +143,7 @@ type Step = (usize, Option<Progress>);
 impl Scanner {
     /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`])
     /// are open at once.
-    pub(crate) fn new(max_depth: usize) -> Self {
+    pub fn new(max_depth: usize) -> Self {
         Self {
             state: State::Value,
             max_depth: max_depth.min(MAX_DEPTH),
@@ -150,7 +156,7 @@ impl Scanner {
 
     /// Reads the next bytes. Returns how many of `bytes` were taken and why it stopped; continue with those
     /// that were not taken.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
+    pub fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
         match self.state {
             State::Done => return (0, Progress::End),
             State::Broken => return (0, Progress::Invalid),
@@ -170,8 +176,7 @@ impl Scanner {
 
     /// The input has ended. Returns whether the value is complete; only for a number is this not known
     /// before.
-    #[cfg(any(test, feature = "bench"))]
-    pub(crate) fn finish(&self) -> bool {
+    pub fn finish(&self) -> bool {
         match self.state {
             State::Done => true,
             State::Number(number) => self.depth == 0 && number.is_whole(),
@@ -180,12 +185,12 @@ impl Scanner {
     }
 
     /// The number of open containers.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.depth
     }
 
     /// What may still change if the text is repaired from here on.
-    pub(crate) fn unsettled(&self) -> Unsettled {
+    pub fn unsettled(&self) -> Unsettled {
         match self.last_state() {
             State::Key => Unsettled::Comma,
             State::Value if self.depth > 0 && self.in_array() => Unsettled::Comma,
@@ -196,7 +201,7 @@ impl Scanner {
     }
 
     /// Where it is, or was before the byte that is not JSON.
-    pub(crate) fn place(&self) -> ScannerPlace {
+    pub fn place(&self) -> ScannerPlace {
         match self.last_state() {
             State::Value => ScannerPlace::Value { first: false },
             State::FirstElement => ScannerPlace::Value { first: true },
@@ -211,7 +216,7 @@ impl Scanner {
     }
 
     /// The brackets that opened the containers it is in.
-    pub(crate) fn containers(&self) -> Vec<u8> {
+    pub fn containers(&self) -> Vec<u8> {
         let bracket = |level: usize| if self.arrays >> level & 1 == 1 { b'[' } else { b'{' };
         (0..self.depth).rev().map(bracket).collect()
     }
@@ -369,7 +374,7 @@ mod tests {
     use serde::de::IgnoredAny;
 
     use super::*;
-    use crate::wire::json::Json;
+    use crate::json::Json;
 
     /// Where the scanner stops when it is fed `pieces`, and why. `More` at the end of the input counts as
     /// `End` if the value is complete.

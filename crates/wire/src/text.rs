@@ -1,27 +1,27 @@
 //! Slicing that cannot panic: offsets come from searches for ASCII bytes, which are character boundaries.
 
 /// `text[..at]`, empty if there is no such slice.
-pub(crate) fn head(text: &str, at: usize) -> &str {
+pub fn head(text: &str, at: usize) -> &str {
     text.get(..at).unwrap_or_default()
 }
 
 /// `text[at..]`, empty if there is no such slice.
-pub(crate) fn tail(text: &str, at: usize) -> &str {
+pub fn tail(text: &str, at: usize) -> &str {
     text.get(at..).unwrap_or_default()
 }
 
 /// `text[from..to]`, empty if there is no such slice.
-pub(crate) fn slice(text: &str, from: usize, to: usize) -> &str {
+pub fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
 
 /// White space as defined by JSON and Markdown.
-pub(crate) fn is_blank(byte: u8) -> bool {
+pub fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 /// Appends to a buffer that may grow large. Capacity grows by an eighth more than needed instead of doubling.
-pub(crate) fn append(kept: &mut String, text: &str) {
+pub fn append(kept: &mut String, text: &str) {
     if kept.capacity() - kept.len() < text.len() {
         kept.reserve_exact(text.len().max(kept.len() / 8).max(64));
     }
@@ -29,11 +29,11 @@ pub(crate) fn append(kept: &mut String, text: &str) {
 }
 
 /// The first character boundary at or after `at`.
-pub(crate) fn boundary_from(text: &str, at: usize) -> usize {
+pub fn boundary_from(text: &str, at: usize) -> usize {
     (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }
 
 /// The last character boundary at or before `at`.
-pub(crate) fn boundary_upto(text: &str, at: usize) -> usize {
+pub fn boundary_upto(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

@@ -10,18 +10,18 @@ use super::{Json, escape_into, string_end};
 ///
 /// The caller must write a key before each member of an object, and none in an array.
 #[derive(Debug, Default)]
-pub(crate) struct Encoder {
+pub struct Encoder {
     out: Vec<u8>,
 }
 
 impl Encoder {
     /// Reserves this many bytes initially.
-    pub(crate) fn with_capacity(bytes: usize) -> Self {
+    pub fn with_capacity(bytes: usize) -> Self {
         Self { out: Vec::with_capacity(bytes) }
     }
 
     /// Writes an object; `members` must alternate between keys and values.
-    pub(crate) fn object(&mut self, members: impl FnOnce(&mut Self)) {
+    pub fn object(&mut self, members: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'{');
         members(self);
@@ -29,7 +29,7 @@ impl Encoder {
     }
 
     /// Writes an array; `elements` writes its values.
-    pub(crate) fn array(&mut self, elements: impl FnOnce(&mut Self)) {
+    pub fn array(&mut self, elements: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'[');
         elements(self);
@@ -37,14 +37,14 @@ impl Encoder {
     }
 
     /// Writes a member's key. Its value must follow.
-    pub(crate) fn key(&mut self, key: &str) -> &mut Self {
+    pub fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);
         self.out.push(b':');
         self
     }
 
     /// Writes a string.
-    pub(crate) fn string(&mut self, text: &str) {
+    pub fn string(&mut self, text: &str) {
         self.begin();
         self.out.push(b'"');
         escape_into(&mut self.out, text);
@@ -52,7 +52,7 @@ impl Encoder {
     }
 
     /// Writes a string whose body is escaped already.
-    pub(crate) fn string_body(&mut self, body: &[u8]) {
+    pub fn string_body(&mut self, body: &[u8]) {
         self.begin();
         self.out.push(b'"');
         self.out.extend_from_slice(body);
@@ -60,19 +60,19 @@ impl Encoder {
     }
 
     /// Writes a value unchanged.
-    pub(crate) fn raw(&mut self, json: Json<'_>) {
+    pub fn raw(&mut self, json: Json<'_>) {
         self.begin();
         self.out.extend_from_slice(json.raw().as_bytes());
     }
 
     /// Writes JSON text that is known to be valid.
-    pub(crate) fn written(&mut self, json: &str) {
+    pub fn written(&mut self, json: &str) {
         self.begin();
         self.out.extend_from_slice(json.as_bytes());
     }
 
     /// Writes a value unchanged except that it is on one line and without white space between its parts.
-    pub(crate) fn compact(&mut self, json: Json<'_>) {
+    pub fn compact(&mut self, json: Json<'_>) {
         self.begin();
         let mut rest = json.raw();
         while let Some((before, string)) = rest.split_once('"') {
@@ -93,7 +93,7 @@ impl Encoder {
 
     /// Writes any value whose keys are strings. If serialisation fails, which does not happen for toolwire's
     /// types, the value is `null`.
-    pub(crate) fn value(&mut self, value: &(impl Serialize + ?Sized)) {
+    pub fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         self.begin();
         let before = self.out.len();
         if serde_json::to_writer(&mut self.out, value).is_err() {
@@ -103,12 +103,12 @@ impl Encoder {
     }
 
     /// The bytes written.
-    pub(crate) fn finish(self) -> Bytes {
+    pub fn finish(self) -> Bytes {
         self.out.into()
     }
 
     /// The bytes written, as text.
-    pub(crate) fn finish_text(self) -> String {
+    pub fn finish_text(self) -> String {
         // Only text is ever written.
         String::from_utf8(self.out).unwrap_or_default()
     }

@@ -19,13 +19,13 @@ pub(super) fn put_fields(head: &mut impl BufMut, headers: &HeaderMap) {
 
 /// The items of a list, which may be spread over several field lines. Empty items are skipped
 /// (RFC 9110, section 5.6.1.2).
-pub(crate) fn list_items<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
+pub fn list_items<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h [u8]> {
     let lists = headers.get_all(name).into_iter();
     let items = lists.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
     items.map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
 }
 
 /// Whether the list has this item, in any case.
-pub(crate) fn list_contains(headers: &HeaderMap, name: &HeaderName, item: &[u8]) -> bool {
+pub fn list_contains(headers: &HeaderMap, name: &HeaderName, item: &[u8]) -> bool {
     list_items(headers, name).any(|listed| listed.eq_ignore_ascii_case(item))
 }

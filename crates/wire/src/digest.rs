@@ -1,24 +1,23 @@
 //! [`Digest`]: recognises a text again without storing it.
 
-#[cfg(feature = "bench")]
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 
 /// Length and hash of a text. Equal texts have equal digests; different texts almost never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Digest {
+pub struct Digest {
     len: usize,
     hash: u64,
 }
 
 impl Digest {
     /// The digest of `text`. It is the same in every process.
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         Self::of_bytes(text.as_bytes())
     }
 
     /// The same for text in any encoding.
-    pub(crate) fn of_bytes(text: &[u8]) -> Self {
+    pub fn of_bytes(text: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(text);
         Self { len: text.len(), hash: hasher.finish() }
@@ -30,14 +29,13 @@ impl Digest {
     }
 
     /// 32 bits of the hash, for a short mark that tells texts apart.
-    pub(crate) fn short(self) -> u32 {
+    pub fn short(self) -> u32 {
         let [_, _, _, _, bytes @ ..] = self.hash.to_be_bytes();
         u32::from_be_bytes(bytes)
     }
 }
 
 /// Length and hash in hexadecimal digits.
-#[cfg(feature = "bench")]
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{:016x}", self.len, self.hash)

@@ -8,7 +8,7 @@ use memchr::memchr;
 ///
 /// JSON's grammar allows them, UTF-8 cannot represent them, and clients that cut a text in the middle of a
 /// character write them.
-pub(crate) fn mend_surrogates(text: &str) -> Cow<'_, str> {
+pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut mended = String::new();
     let (mut at, mut copied) = (0, 0);

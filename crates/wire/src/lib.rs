@@ -1,0 +1,9 @@
+//! Converts bytes, split anywhere, to SSE lines and frames and to JSON values, borrowed from the input where
+//! they are contiguous in it. This crate does not interpret them.
+//! [`digest`] and [`suggest`] are small helpers of the crates above it.
+
+pub mod digest;
+pub mod json;
+pub mod sse;
+pub mod suggest;
+pub mod text;
