@@ -70,14 +70,10 @@ pub mod config;
 pub mod conform;
 #[cfg(feature = "proxy")]
 mod console;
-pub mod conversation;
 pub mod detect;
 pub mod dialect;
-pub mod enforce;
-pub mod event;
 #[cfg(feature = "proxy")]
 mod execute;
-pub mod failure;
 #[cfg(feature = "bench")]
 #[cfg_attr(
     not(feature = "cli"),
@@ -88,7 +84,6 @@ pub mod failure;
     )
 )]
 pub mod fixture;
-pub mod format;
 #[cfg(feature = "proxy")]
 #[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only what plays fixtures reads them"))]
 mod manifest;
@@ -111,8 +106,6 @@ pub mod redact;
 #[cfg(all(test, feature = "proxy"))]
 #[path = "../tests/support/repository.rs"]
 mod repository;
-pub mod rules;
-pub mod settings;
 #[cfg(feature = "proxy")]
 pub mod store;
 #[cfg(feature = "proxy")]
@@ -125,7 +118,6 @@ mod telemetry;
 pub mod template;
 #[cfg(feature = "proxy")]
 mod tls;
-pub mod tools;
 #[cfg(feature = "proxy")]
 #[cfg_attr(
     not(feature = "cli"),
@@ -133,6 +125,7 @@ pub mod tools;
 )]
 mod untrusted;
 
+pub use toolwire_engine::{conversation, enforce, event, failure, format, rules, settings, tools};
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;
 pub use toolwire_wire as wire;

@@ -162,68 +162,65 @@ fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     }
 }
 
-impl Key {
-    /// The marker that every parameter begins with.
-    pub(super) fn open(&self) -> &'static str {
-        match *self {
-            Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
-        }
-    }
+/// The key, the type and the length of a parameter's opening tag, from after its marker. `Some(None)` if
+/// more text is needed, `None` if it is not an opening tag.
+pub(super) fn read_key<'t>(
+    parameter: &Key,
+    text: &'t str,
+) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
+    let (end, attributes) = match *parameter {
+        Key::Tag(_, end) => (end, None),
+        Key::Attribute { end, key, kind, .. } => (end, Some((key, kind))),
+        Key::Pair { .. } => return None,
+    };
+    let Some(tag) = tag_text(text, end)? else { return Some(None) };
+    let (key, kind) = match attributes {
+        Some((key, kind)) => (attribute(tag, key)?, attribute(tag, kind)),
+        None => (tag.trim().trim_matches(['"', '\'']), None),
+    };
+    (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
+}
 
-    /// The key, the type and the length of a parameter's opening tag, from after its marker. `Some(None)` if
-    /// more text is needed, `None` if it is not an opening tag.
-    pub(super) fn read<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
-        let (end, attributes) = match *self {
-            Self::Tag(_, end) => (end, None),
-            Self::Attribute { end, key, kind, .. } => (end, Some((key, kind))),
-            Self::Pair { .. } => return None,
-        };
-        let Some(tag) = tag_text(text, end)? else { return Some(None) };
-        let (key, kind) = match attributes {
-            Some((key, kind)) => (attribute(tag, key)?, attribute(tag, kind)),
-            None => (tag.trim().trim_matches(['"', '\'']), None),
-        };
-        (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
+/// The key of a pair, its type, and its length up to the value, from its beginning. `Some(None)` if more
+/// text is needed, `None` if it is not a pair.
+pub(super) fn read_pair<'t>(
+    parameter: &Key,
+    text: &'t str,
+) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
+    let Key::Pair { open, close, kind, value } = *parameter else { return None };
+    let before = match fit(open, text) {
+        Fit::Whole(len) => len,
+        Fit::Begins => return Some(None),
+        Fit::No => return None,
+    };
+    let Some(len) = tail(text, before).find('<') else {
+        return Some(None);
+    };
+    let mut at = before + len;
+    let key = slice(text, before, at).trim();
+    // The key's closer may be missing.
+    match fit(close, tail(text, at)) {
+        Fit::Whole(len) => at += len,
+        Fit::Begins => return Some(None),
+        Fit::No => {}
     }
-
-    /// The key of a pair, its type, and its length up to the value, from its beginning. `Some(None)` if more
-    /// text is needed, `None` if it is not a pair.
-    pub(super) fn read_pair<'t>(&self, text: &'t str) -> Option<Option<(&'t str, Option<&'t str>, usize)>> {
-        let Self::Pair { open, close, kind, value } = *self else { return None };
-        let before = match fit(open, text) {
-            Fit::Whole(len) => len,
-            Fit::Begins => return Some(None),
-            Fit::No => return None,
-        };
-        let Some(len) = tail(text, before).find('<') else {
-            return Some(None);
-        };
-        let mut at = before + len;
-        let key = slice(text, before, at).trim();
-        // The key's closer may be missing.
-        match fit(close, tail(text, at)) {
-            Fit::Whole(len) => at += len,
-            Fit::Begins => return Some(None),
-            Fit::No => {}
+    at += blanks(tail(text, at));
+    let open = Some(None);
+    let mut told = None;
+    match fit(kind.0, tail(text, at)) {
+        Fit::Whole(len) if len > 0 => {
+            let Some(end) = tail(text, at + len).find(kind.1) else { return open };
+            told = Some(slice(text, at + len, at + len + end).trim());
+            at += len + end + kind.1.len();
+            at += blanks(tail(text, at));
         }
-        at += blanks(tail(text, at));
-        let open = Some(None);
-        let mut told = None;
-        match fit(kind.0, tail(text, at)) {
-            Fit::Whole(len) if len > 0 => {
-                let Some(end) = tail(text, at + len).find(kind.1) else { return open };
-                told = Some(slice(text, at + len, at + len + end).trim());
-                at += len + end + kind.1.len();
-                at += blanks(tail(text, at));
-            }
-            Fit::Begins if fit(value, tail(text, at)) == Fit::No => return open,
-            _ => {}
-        }
-        match fit(value, tail(text, at)) {
-            Fit::Whole(len) if !key.is_empty() => Some(Some((key, told, at + len))),
-            Fit::Begins => open,
-            _ => None,
-        }
+        Fit::Begins if fit(value, tail(text, at)) == Fit::No => return open,
+        _ => {}
+    }
+    match fit(value, tail(text, at)) {
+        Fit::Whole(len) if !key.is_empty() => Some(Some((key, told, at + len))),
+        Fit::Begins => open,
+        _ => None,
     }
 }
 

@@ -12,25 +12,23 @@ use super::{
 };
 use crate::{tools::Types, wire::json::escape_str};
 
-impl Types {
-    /// `text` as JSON; `None` if it is a string.
-    fn convert(self, text: &str, mend: Mend) -> Option<String> {
-        let text = text.trim();
-        let is = |word: &str| text.eq_ignore_ascii_case(word);
-        if self.has(Self::NULL) && is("null") {
-            return Some("null".to_owned());
-        }
-        if self.has(Self::NUMBER) && is_number(text) {
-            return Some(text.to_owned());
-        }
-        if self.has(Self::BOOLEAN) && (is("true") || text == "1" || is("false") || text == "0") {
-            return Some((is("true") || text == "1").to_string());
-        }
-        let container = (self.has(Self::OBJECT) && text.starts_with('{'))
-            || (self.has(Self::ARRAY) && text.starts_with('['))
-            || self.has(Self::JSON);
-        container.then(|| json(text, mend)).flatten()
+/// `text` as JSON of one of these types; `None` if it is a string.
+fn convert(types: Types, text: &str, mend: Mend) -> Option<String> {
+    let text = text.trim();
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    if types.has(Types::NULL) && is("null") {
+        return Some("null".to_owned());
     }
+    if types.has(Types::NUMBER) && is_number(text) {
+        return Some(text.to_owned());
+    }
+    if types.has(Types::BOOLEAN) && (is("true") || text == "1" || is("false") || text == "0") {
+        return Some((is("true") || text == "1").to_string());
+    }
+    let container = (types.has(Types::OBJECT) && text.starts_with('{'))
+        || (types.has(Types::ARRAY) && text.starts_with('['))
+        || types.has(Types::JSON);
+    container.then(|| json(text, mend)).flatten()
 }
 
 /// `text` if it is one JSON value, repaired if repair is enabled.
@@ -175,7 +173,7 @@ impl TypedValue {
             return out(Piece::Arguments("\""));
         }
         let text = std::mem::take(&mut self.text);
-        if let Some(json) = self.types.convert(&text, self.mend) {
+        if let Some(json) = convert(self.types, &text, self.mend) {
             return out(Piece::Arguments(&json));
         }
         out(Piece::Arguments("\""));

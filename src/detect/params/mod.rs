@@ -12,7 +12,9 @@ use super::{
     body::JsonBody,
     pattern::{Fit, fit, fit_any},
     string_fast_path::StringFastPath,
-    tag::{Sure, Verdict, attribute, bare_name, blank_or_name, json, tag_text, types_of},
+    tag::{
+        Sure, Verdict, attribute, bare_name, blank_or_name, json, read_key, read_pair, tag_text, types_of,
+    },
     text::{head, tail},
     typed::{Mend, TypedValue},
     walk::{CallRules, Out, Piece, Step, Walk},
@@ -312,7 +314,7 @@ impl ParamsWalk {
 
     /// Reads a parameter's opening tag, after its marker.
     fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
-        match self.params.key.read(text) {
+        match read_key(&self.params.key, text) {
             Some(Some((key, kind, len))) => {
                 self.begin(key, kind, tools, out);
                 Step::Took(len)
@@ -324,7 +326,7 @@ impl ParamsWalk {
 
     /// Reads `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
     fn pair(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
-        match self.params.key.read_pair(text) {
+        match read_pair(&self.params.key, text) {
             Some(Some((key, kind, len))) => {
                 self.start(out);
                 self.begin(key, kind, tools, out);

@@ -4,7 +4,10 @@ use super::{At, ParamsWalk};
 use crate::{
     detect::{
         pattern::{Fit, fit, fit_any},
-        tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
+        tag::{
+            MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_key, read_pair, read_value,
+            terminator,
+        },
         text::{slice, tail},
         typed::Quotes,
         walk::{Out, Step, bounded},
@@ -140,8 +143,8 @@ impl ParamsWalk {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));
         let key = match self.params.key {
-            Key::Pair { .. } => self.params.key.read_pair(marker).map(|read| read.map(|(key, ..)| key)),
-            _ => self.params.key.read(rest).map(|read| read.map(|(key, ..)| key)),
+            Key::Pair { .. } => read_pair(&self.params.key, marker).map(|read| read.map(|(key, ..)| key)),
+            _ => read_key(&self.params.key, rest).map(|read| read.map(|(key, ..)| key)),
         };
         match key {
             Some(None) if marker.len() > most || rest.len() > most => Sure::No,

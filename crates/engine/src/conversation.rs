@@ -6,7 +6,6 @@
 
 mod arguments;
 mod arrange;
-#[cfg(feature = "proxy")]
 mod client_headers;
 mod constraint;
 mod forms;
@@ -20,22 +19,20 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-pub(crate) use self::{
+pub use self::{
     arguments::Arguments,
     arrange::{
         CallsById, has_joinable_turns, is_empty_turn, joined_system_turns, joined_user_turns,
-        media_behind_results, results_in_call_order, take_media,
+        media_behind_results, results_in_call_order,
     },
-    forms::names_at_upstreams,
-    own_calls::{is_own, is_own_id, own_id},
-};
-pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     forms::{IdForm, NameForm},
+    own_calls::{is_own, is_own_id, own_id},
     received::{Received, Rest},
     text::Text,
     turn_state::{TurnState, WantsBack},
 };
+pub(crate) use self::{arrange::take_media, forms::names_at_upstreams};
 use crate::{event::Opaque, wire::json::Raw};
 
 /// The argument of a custom tool that is declared to the upstream as a function.
@@ -110,14 +107,13 @@ pub struct ServerTool {
 
 impl ServerTool {
     /// Of the type `kind`, whose name is `name`, if it has one.
-    pub(crate) fn new(kind: impl Into<String>, name: Option<String>) -> Self {
+    pub fn new(kind: impl Into<String>, name: Option<String>) -> Self {
         let kind = kind.into();
         Self { name: name.unwrap_or_else(|| kind.clone()), kind }
     }
 
     /// Whether it is the tool `name`, in whatever version.
-    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
-    pub(crate) fn is(&self, name: &str) -> bool {
+    pub fn is(&self, name: &str) -> bool {
         let is_version = |part: &str| part == "preview" || part.bytes().all(|byte| byte.is_ascii_digit());
         let version = self.kind.strip_prefix(name);
         version.is_some_and(|rest| {
@@ -269,7 +265,7 @@ pub enum ToolChoice {
 
 impl ToolChoice {
     /// Whether the response must have a call.
-    pub(crate) fn requires_call(&self) -> bool {
+    pub fn requires_call(&self) -> bool {
         match self {
             Self::Required | Self::Named(_) => true,
             Self::Allowed { required, .. } => *required,
@@ -314,7 +310,7 @@ impl Conversation {
     }
 
     /// About as many bytes as its texts and tools take in a request.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let of_part = |part: &Part| match part {
             Part::Text(text) => text.size(),
             Part::Image { url, .. } => url.len(),

@@ -10,7 +10,7 @@ const NAMESPACES: [&str; 3] = ["functions", "tools", "default_api"];
 
 /// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most [`MAX_NAME`] bytes. Names that would lose
 /// more than the case and separators end with a hash, so that different names remain different.
-pub(crate) fn normalized(name: &str) -> String {
+pub fn normalized(name: &str) -> String {
     let legal = |character: char| match character.to_ascii_lowercase() {
         legal @ ('a'..='z' | '0'..='9' | '_' | '-') => legal,
         _ => '_',
@@ -26,7 +26,7 @@ pub(crate) fn normalized(name: &str) -> String {
 }
 
 /// Whether a model means the tool `own` by `written`: case, spaces around it, separators and a namespace do not count.
-pub(crate) fn is_spelling_of(written: &str, own: &str) -> bool {
+pub fn is_spelling_of(written: &str, own: &str) -> bool {
     let is_same = |written: &str| normalized(written) == normalized(own);
     is_same(written) || inner(written).is_some_and(is_same)
 }

@@ -15,11 +15,10 @@ use crate::{
     conversation::{Conversation, Tool, ToolChoice, names_at_upstreams},
     wire::json::Raw,
 };
-pub(crate) use arguments::fault as arguments_fault;
-pub(crate) use name::is_spelling_of;
-#[cfg(feature = "proxy")]
-pub(crate) use name::normalized;
-pub(crate) use types::{ArgumentTypes, Schema, Types};
+pub use arguments::fault as arguments_fault;
+pub use name::{is_spelling_of, normalized};
+pub(crate) use types::ArgumentTypes;
+pub use types::{Schema, Types};
 
 /// Prefixes that models add to a tool's name: the namespaces in which OpenAI's prompts declare tools.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
@@ -123,18 +122,18 @@ impl DeclaredTools {
     }
 
     /// The declared names, sorted.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         let declared = self.declared.tools.iter().filter(|(_, tool)| tool.declared.is_none());
         declared.map(|(name, _)| name.as_ref())
     }
 
     /// The name that the client declared for the tool `name`, which may be the name that the tool has at an upstream.
-    pub(crate) fn declared<'a>(&'a self, name: &'a str) -> &'a str {
+    pub fn declared<'a>(&'a self, name: &'a str) -> &'a str {
         self.tool(name).and_then(|tool| tool.declared.as_deref()).unwrap_or(name)
     }
 
     /// The name by which the model knows the tool `name`.
-    pub(crate) fn as_taught(&self, name: &str) -> String {
+    pub fn as_taught(&self, name: &str) -> String {
         format!("{}{name}", self.declared.prefix)
     }
 
@@ -149,7 +148,7 @@ impl DeclaredTools {
 
     /// The declared name in `written`, a native call's name that is not declared but is exactly one declared name and
     /// decoration: markup of the model's format, white space, a namespace, a number.
-    pub(crate) fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
+    pub fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
         if self.is_empty() {
             return None;
         }
@@ -174,7 +173,7 @@ impl DeclaredTools {
     }
 
     /// Whether `name` is declared and is not the beginning of a longer declared name, so that it is complete.
-    pub(crate) fn is_whole(&self, name: &str) -> bool {
+    pub fn is_whole(&self, name: &str) -> bool {
         let tools = &self.declared.tools;
         let place = tools.binary_search_by(|(declared, _)| declared.as_ref().cmp(name));
         // The names are sorted, so a longer one would come next.
@@ -182,7 +181,7 @@ impl DeclaredTools {
     }
 
     /// Whether `start` is the beginning of a declared name.
-    pub(crate) fn may_become(&self, start: &str) -> bool {
+    pub fn may_become(&self, start: &str) -> bool {
         self.may_become_plain(start)
             || NAMESPACES.iter().any(|namespace| match start.strip_prefix(namespace) {
                 Some(inner) => self.may_become_plain(inner),
@@ -196,18 +195,18 @@ impl DeclaredTools {
     }
 
     /// Whether the tool `name` declares an argument `key`.
-    pub(crate) fn declares(&self, name: &str, key: &str) -> bool {
+    pub fn declares(&self, name: &str, key: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape().keys().any(|property| property == key))
     }
 
     /// The declared argument of the tool `name` at position `place`, in the order of its declaration.
-    pub(crate) fn property(&self, name: &str, place: usize) -> Option<&str> {
+    pub fn property(&self, name: &str, place: usize) -> Option<&str> {
         self.tool(name)?.shape().keys().nth(place)
     }
 
     /// The argument of the tool `name` that receives a text without a key: preferably a required string, then
     /// any string, then any argument.
-    pub(crate) fn text_parameter(&self, name: &str) -> Option<&str> {
+    pub fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
         let mut keys = tool.required().chain(tool.shape().keys());
@@ -215,25 +214,25 @@ impl DeclaredTools {
     }
 
     /// The argument of the tool `name`, if it is the only one and is a string.
-    pub(crate) fn only_string(&self, name: &str) -> Option<&str> {
+    pub fn only_string(&self, name: &str) -> Option<&str> {
         let mut keys = self.tool(name)?.shape().keys();
         let key = keys.next().filter(|_| keys.next().is_none())?;
         self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
 
     /// The types that the argument `key` of the tool `name` may have; `None` if it is not declared.
-    pub(crate) fn types(&self, name: &str, key: &str) -> Option<Types> {
+    pub fn types(&self, name: &str, key: &str) -> Option<Types> {
         Some(self.shape(name)?.inner(Some(key))?.types)
     }
 
     /// The argument types of the tool `name`; `None` if it is not declared.
-    pub(crate) fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
+    pub fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
         self.tool(name).map(Signature::shape)
     }
 
     /// Whether the tool `name` is declared with arguments, so that its keys can be distinguished from similar
     /// text.
-    pub(crate) fn has_arguments(&self, name: &str) -> bool {
+    pub fn has_arguments(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape().keys().next().is_some())
     }
 

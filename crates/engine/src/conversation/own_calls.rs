@@ -23,7 +23,7 @@ const PLAIN: &str = "toolwire_";
 const HEX: &str = "toolwirehex_";
 
 /// The marked form of `id`, the id of a call that toolwire ran. It consists of letters, digits and `_`.
-pub(crate) fn own_id(prefix: &str, id: &str) -> String {
+pub fn own_id(prefix: &str, id: &str) -> String {
     let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match is_plain {
         true => format!("{prefix}_{PLAIN}{id}"),
@@ -52,12 +52,12 @@ fn unmarked(id: &str) -> Option<String> {
 }
 
 /// Whether `id` is that of a call that toolwire ran.
-pub(crate) fn is_own_id(id: &str) -> bool {
+pub fn is_own_id(id: &str) -> bool {
     unmarked(id).is_some()
 }
 
 /// Whether the part is a call that toolwire ran, or its result.
-pub(crate) fn is_own(part: &Part) -> bool {
+pub fn is_own(part: &Part) -> bool {
     match part {
         Part::Call(call) => is_own_id(&call.id),
         Part::Result(output) => is_own_id(&output.id),
@@ -67,7 +67,7 @@ pub(crate) fn is_own(part: &Part) -> bool {
 
 impl Turn {
     /// Whether the turn has nothing but results of calls that toolwire ran.
-    pub(crate) fn is_own_result(&self) -> bool {
+    pub fn is_own_result(&self) -> bool {
         self.role == Role::Tool && !self.parts.is_empty() && self.parts.iter().all(is_own)
     }
 }
@@ -75,8 +75,7 @@ impl Turn {
 impl Conversation {
     /// Decides which of the calls that toolwire ran the model gets: those that have a result and whose tool it has, under the name
     /// that `offered` gives for the tool's own. The others are left out; the text around them stays.
-    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
-    pub(crate) fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
+    pub fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
         let parts = || self.turns.iter().flat_map(|turn| &turn.parts);
         if !parts().any(is_own) {
             return;
@@ -117,7 +116,6 @@ impl Conversation {
 }
 
 /// Gives a call that stays, or its result, the id and name under which the model gets it. Returns whether the part stays.
-#[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
 fn settle(part: &mut Part, kept: &HashSet<String>, offered: &impl Fn(&str) -> Option<String>) -> bool {
     let (id, name) = match part {
         Part::Call(call) => (&mut call.id, Some(&mut call.name)),

@@ -10,12 +10,12 @@ const PREFIX: &str = "x-anthropic-";
 
 impl Conversation {
     /// Whether instructions begin with such a header.
-    pub(crate) fn has_client_headers(&self) -> bool {
+    pub fn has_client_headers(&self) -> bool {
         self.turns.iter().filter(|turn| is_system(turn)).flat_map(|turn| &turn.parts).any(begins_with_header)
     }
 
     /// The same without them. A text of nothing else is left out, and so is a message.
-    pub(crate) fn without_client_headers(&self) -> Self {
+    pub fn without_client_headers(&self) -> Self {
         let mut sent = self.clone();
         sent.turns.retain_mut(|turn| {
             if !is_system(turn) || !turn.parts.iter().any(begins_with_header) {

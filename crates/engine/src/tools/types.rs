@@ -9,24 +9,30 @@ use crate::wire::json::{Json, Kind};
 
 /// The set of types that a value may have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Types(u8);
+pub struct Types(u8);
 
 impl Types {
-    pub(crate) const STRING: Self = Self(1);
-    pub(crate) const NULL: Self = Self(2);
-    pub(crate) const NUMBER: Self = Self(4);
-    pub(crate) const BOOLEAN: Self = Self(8);
-    pub(crate) const OBJECT: Self = Self(16);
-    pub(crate) const ARRAY: Self = Self(32);
+    /// A string.
+    pub const STRING: Self = Self(1);
+    /// `null`.
+    pub const NULL: Self = Self(2);
+    /// A number, whole or not.
+    pub const NUMBER: Self = Self(4);
+    /// `true` or `false`.
+    pub const BOOLEAN: Self = Self(8);
+    /// An object.
+    pub const OBJECT: Self = Self(16);
+    /// An array.
+    pub const ARRAY: Self = Self(32);
     /// Any JSON value, or a string if the text is not valid JSON.
-    pub(crate) const JSON: Self = Self(64);
+    pub const JSON: Self = Self(64);
 
     fn of_name(name: Json<'_>) -> Self {
         name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
     /// The type of this name; empty if there is no such type.
-    pub(crate) fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         const NAMES: [(&str, Types); 17] = [
             ("string", Types::STRING),
             ("str", Types::STRING),
@@ -62,44 +68,45 @@ impl Types {
     }
 
     /// Whether all types of `other` are allowed.
-    pub(crate) fn has(self, other: Self) -> bool {
+    pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Whether an array is allowed.
-    pub(crate) fn may_be_array(self) -> bool {
+    pub fn may_be_array(self) -> bool {
         self.has(Self::ARRAY)
     }
 
     /// Whether only a container is allowed.
-    pub(crate) fn is_container(self) -> bool {
+    pub fn is_container(self) -> bool {
         self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
     }
 
     /// Whether a container is allowed.
-    pub(crate) fn may_nest(self) -> bool {
+    pub fn may_nest(self) -> bool {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
     }
 
     /// Whether only a string is allowed.
-    pub(crate) fn is_string(self) -> bool {
+    pub fn is_string(self) -> bool {
         self == Self::STRING
     }
 }
 
 /// The outermost level of a JSON schema, read in one pass.
 #[derive(Debug, Default)]
-pub(crate) struct Schema<'a> {
+pub struct Schema<'a> {
     /// The allowed types; empty if not specified. They come from, in this order: its `type` and branches, its
     /// `enum` and `const`, keywords that only containers have.
-    pub(crate) types: Types,
+    pub types: Types,
     properties: Option<Json<'a>>,
     items: Option<Json<'a>>,
     pub(crate) required: Option<Json<'a>>,
 }
 
 impl<'a> Schema<'a> {
-    pub(crate) fn read(schema: Json<'a>) -> Self {
+    /// What `schema` says of a value's type and members.
+    pub fn read(schema: Json<'a>) -> Self {
         Self::within(schema, 8)
     }
 
@@ -144,8 +151,8 @@ impl<'a> Schema<'a> {
 
 /// A schema, reduced to what is needed to convert values written as text.
 #[derive(Debug, Default)]
-pub(crate) struct ArgumentTypes {
-    pub(crate) types: Types,
+pub struct ArgumentTypes {
+    pub types: Types,
     members: Box<[(Box<str>, ArgumentTypes)]>,
     items: Option<Box<ArgumentTypes>>,
 }
@@ -173,7 +180,7 @@ impl ArgumentTypes {
     }
 
     /// The types of the member `key`, or of an array's elements if `key` is `None`.
-    pub(crate) fn inner(&self, key: Option<&str>) -> Option<&Self> {
+    pub fn inner(&self, key: Option<&str>) -> Option<&Self> {
         let Some(key) = key else { return self.items.as_deref() };
         let mut members = self.members.iter();
         members.find(|(name, _)| name.as_ref() == key).map(|(_, shape)| shape)

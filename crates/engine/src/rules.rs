@@ -43,7 +43,7 @@ pub struct Rules {
 
 impl Rules {
     /// Whether a response may take more than one upstream request.
-    pub(crate) fn may_follow_up(&self) -> bool {
+    pub fn may_follow_up(&self) -> bool {
         let asks_again = self.misroute == Misroute::Bounce
             || self.enforce == Enforce::Retry
             || self.unknown_calls == UnknownCalls::Retry
@@ -151,7 +151,7 @@ pub enum Reasoning {
 
 impl Reasoning {
     /// The values by the words that configurations and requests use.
-    pub(crate) const WORDS: [(&str, Self); 6] = [
+    pub const WORDS: [(&str, Self); 6] = [
         ("auto", Self::Auto),
         ("reasoning_content", Self::ReasoningContent),
         ("reasoning", Self::Reasoning),
@@ -332,20 +332,20 @@ impl Default for Limits {
 /// The failures of responses that reach a limit.
 impl Limits {
     /// More calls than `max_calls`.
-    pub(crate) fn too_many_calls(&self) -> Failure {
+    pub fn too_many_calls(&self) -> Failure {
         let limit = self.max_calls;
         Failure::new(Kind::Limit, format!("the response has more than {limit} tool calls (limits.max_calls)"))
     }
 
     /// A call with arguments of more than `max_arguments` bytes.
-    pub(crate) fn arguments_too_long(&self) -> Failure {
+    pub fn arguments_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         let message = format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)");
         Failure::new(Kind::Limit, message)
     }
 
     /// Calls of hosted tools with more than may be kept until they run.
-    pub(crate) fn hosted_calls_too_long(&self) -> Failure {
+    pub fn hosted_calls_too_long(&self) -> Failure {
         let limit = self.max_hold.max(self.max_arguments);
         let message = format!(
             "the tool calls of one turn are longer than {limit} bytes (limits.max_hold, limits.max_arguments)"
@@ -354,14 +354,14 @@ impl Limits {
     }
 
     /// A call with a name of more than `max_name` bytes that is not declared.
-    pub(crate) fn name_too_long(&self) -> Failure {
+    pub fn name_too_long(&self) -> Failure {
         let limit = self.max_name;
         let message = format!("a tool call's name is longer than {limit} bytes (limits.max_name)");
         Failure::new(Kind::Limit, message)
     }
 
     /// An answer of more than `max_answer` bytes that is not streamed.
-    pub(crate) fn answer_too_long(&self) -> Failure {
+    pub fn answer_too_long(&self) -> Failure {
         let limit = self.max_answer;
         let message =
             format!("the response is longer than {limit} bytes (limits.max_answer); request a stream");
@@ -369,7 +369,7 @@ impl Limits {
     }
 
     /// A call with an id of more than `max_arguments` bytes.
-    pub(crate) fn id_too_long(&self) -> Failure {
+    pub fn id_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         Failure::new(
             Kind::Limit,

@@ -161,7 +161,7 @@ fn fits(glob: &str, name: &str) -> bool {
 }
 
 /// Whether `text` matches `glob`, in which `*` stands for any characters. ASCII letters match in any case.
-pub(crate) fn matches(glob: &str, text: &str) -> bool {
+pub fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut at, mut in_glob) = (0, 0);
     // For the last `*`: where its text ends if it takes one byte more, and where the glob continues.

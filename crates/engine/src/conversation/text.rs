@@ -33,7 +33,7 @@ enum Form {
 
 impl Text {
     /// The text of a JSON string; `None` for another kind of value.
-    pub(crate) fn received(json: Json<'_>) -> Option<Self> {
+    pub fn received(json: Json<'_>) -> Option<Self> {
         Some(Self(Form::Received(json.kept_body()?, OnceLock::new())))
     }
 
@@ -59,7 +59,6 @@ impl Text {
 
     /// Whether it begins with `plain`, which JSON strings need not escape, behind white space and in either case. Text in which it is
     /// escaped nevertheless is not recognised: nothing is decoded.
-    #[cfg(feature = "proxy")]
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
         let mut body: &[u8] = match &self.0 {
             Form::Own(text) => text.as_bytes(),
@@ -72,7 +71,7 @@ impl Text {
     }
 
     /// The bytes of the form that is there without decoding: about as many as of the text.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         match &self.0 {
             Form::Own(text) => text.len(),
             Form::Received(body, _) => body.len(),
@@ -80,7 +79,7 @@ impl Text {
     }
 
     /// Writes it as a JSON string.
-    pub(crate) fn put(&self, out: &mut Encoder) {
+    pub fn put(&self, out: &mut Encoder) {
         match &self.0 {
             Form::Own(text) => out.string(text),
             Form::Received(body, _) => out.string_body(body),

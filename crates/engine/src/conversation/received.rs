@@ -25,7 +25,7 @@ impl<T> Received<T> {
     }
 
     /// The name of its dialect, and the value, for what translates it.
-    pub(crate) fn parts(&self) -> (&'static str, &T) {
+    pub fn parts(&self) -> (&'static str, &T) {
         (self.dialect, &self.value)
     }
 }
@@ -46,8 +46,7 @@ impl Rest {
     }
 
     /// The fields, wherever they came from.
-    #[cfg(feature = "proxy")]
-    pub(crate) fn fields(&self) -> Option<&Map<String, Value>> {
+    pub fn fields(&self) -> Option<&Map<String, Value>> {
         self.0.as_ref().map(|received| &received.value)
     }
 
@@ -63,8 +62,7 @@ impl Rest {
     }
 
     /// The value of the field `key`, whatever dialect it came from.
-    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy limits requests"))]
-    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.as_ref()?.value.get(key)
     }
 
@@ -74,7 +72,7 @@ impl Rest {
     }
 
     /// Adds a declaration to the tools of the server, for upstreams of `dialect`. Fields of another dialect are lost.
-    pub(crate) fn add_tool(&mut self, dialect: &'static str, tool: Value) {
+    pub fn add_tool(&mut self, dialect: &'static str, tool: Value) {
         let mut fields = match self.0.take() {
             Some(received) if received.dialect == dialect => received.value,
             _ => Map::new(),
@@ -87,8 +85,7 @@ impl Rest {
     }
 
     /// Keeps only those declarations of the server's tools whose type `is_kept`.
-    #[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy hosts tools"))]
-    pub(crate) fn retain_tools(&mut self, is_kept: impl Fn(&str) -> bool) {
+    pub fn retain_tools(&mut self, is_kept: impl Fn(&str) -> bool) {
         let Some(received) = &mut self.0 else { return };
         let Some(tools) = received.value.get_mut("tools").and_then(Value::as_array_mut) else { return };
         tools.retain(|tool| tool.get("type").and_then(Value::as_str).is_none_or(&is_kept));

@@ -73,32 +73,25 @@ pub enum Field<'v> {
     /// A table, as JSON, or not given.
     Json(&'v mut Option<serde_json::Value>),
     /// A secret: the text itself, `"env:NAME"` or `"file:PATH"`; or not given. It is never shown.
-    #[cfg(feature = "proxy")]
     Secret(&'v mut Option<secrecy::SecretString>),
     /// Secrets, in the same forms.
-    #[cfg(feature = "proxy")]
     SecretList(&'v mut Vec<secrecy::SecretString>),
     /// A table of texts by names, each in the forms of `Secret`. The function says of a name whether a text that stands in the file
     /// itself is secret.
-    #[cfg(feature = "proxy")]
     TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
     /// A path, relative to the folder of the configuration file, or not given. Only the file may set it.
-    #[cfg(feature = "proxy")]
     Path(&'v mut Option<std::path::PathBuf>),
     /// The base URL of an API, or not given.
-    #[cfg(feature = "proxy")]
     Address(&'v mut Option<http::Uri>),
 }
 
 /// A text in a table, which may be secret.
-#[cfg(feature = "proxy")]
 #[derive(Debug, Clone)]
 pub struct TableText {
     text: secrecy::SecretString,
     is_secret: bool,
 }
 
-#[cfg(feature = "proxy")]
 impl TableText {
     /// A text that may be seen.
     pub fn plain(text: impl Into<secrecy::SecretString>) -> Self {
@@ -116,7 +109,6 @@ impl TableText {
     }
 }
 
-#[cfg(feature = "proxy")]
 impl secrecy::ExposeSecret<str> for TableText {
     fn expose_secret(&self) -> &str {
         self.text.expose_secret()
@@ -124,13 +116,11 @@ impl secrecy::ExposeSecret<str> for TableText {
 }
 
 /// Parts of the names of headers and variables with secret values.
-#[cfg(feature = "proxy")]
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
 /// Whether the header or variable `name` has a secret value.
-#[cfg(feature = "proxy")]
-pub(crate) fn names_secret(name: &str) -> bool {
+pub fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))
 }

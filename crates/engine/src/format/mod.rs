@@ -1,5 +1,5 @@
 //! The formats in which models write tool calls as text. Each is a table that is read by the engine in
-//! [`detect`](crate::detect).
+//! `detect`.
 //!
 //! A [`Format`] defines how a call is marked ([`Grammar`]), which models write it, and an example. How a
 //! model is taught a format, and how past calls are shown to it, is in `teach`.
@@ -25,9 +25,7 @@ pub use calls::{CallBody, Calls, Header, HeaderEnd, Python};
 pub use channels::{
     BEAM, Channels, FUNCTIONARY_V32, GLM4_9B, HARMONY, INKLING, KIMI_K3, MUSE_ATEM, Route, Voice,
 };
-#[cfg(feature = "proxy")]
-pub(crate) use choose::matches as glob_matches;
-pub use choose::{KnownFormats, auto};
+pub use choose::{KnownFormats, auto, matches as glob_matches};
 pub use custom::{CustomFormat, Definition, DefinitionError, all_and};
 pub use dsml::{DEEPSEEK_V4, DEEPSEEK_V32, DEEPSEEK_V41};
 pub use elements::{CLINE, Elements, ElementsName, MINIMAX_M3, MORPH_XML, TOOLBRIDGE, TOOLIFY};

@@ -94,7 +94,7 @@ impl Form {
     }
 
     /// The beginning and end of a result, if they are its own markup and not a call's.
-    pub(crate) fn result_markers(&self) -> Option<(&'static str, &'static str)> {
+    pub fn result_markers(&self) -> Option<(&'static str, &'static str)> {
         let (before, _) = self.result.split_once("{{")?;
         let (_, behind) = self.result.rsplit_once("}}")?;
         if let Some(line) = before.strip_prefix("```").and_then(|before| before.strip_suffix('\n')) {

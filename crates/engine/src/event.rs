@@ -1,7 +1,7 @@
 //! [`Event`]: the type passed between the stages of a response.
 //!
 //! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into
-//! call events, [`pipeline`](crate::pipeline) applies the request's rules to calls, and a dialect's writer
+//! call events, `pipeline` applies the request's rules to calls, and a dialect's writer
 //! encodes the `Event`s for the client. Every stage pushes into the next through [`Sink`], so an event
 //! borrows from the bytes it was read from, and a plain token is neither collected nor copied on its way.
 //!
@@ -128,12 +128,12 @@ impl<'a> Reasoning<'a> {
 
     /// The end of what belongs together: what follows is not of the same author, and no signature is that of both. `between` stands
     /// between the two where the client gets all reasoning as one text.
-    pub(crate) fn end(between: &'a str) -> Self {
+    pub fn end(between: &'a str) -> Self {
         Self { signature: Some(Opaque::new("", "")), ..Self::text(between) }
     }
 
     /// Whether it is such an end.
-    pub(crate) fn is_end(&self) -> bool {
+    pub fn is_end(&self) -> bool {
         self.signature.as_ref().is_some_and(|state| state.dialect.is_empty()) && !self.redacted
     }
 }
@@ -265,7 +265,7 @@ impl ServerCall<'_> {
     }
 
     /// The name of the server that has the tool, for clients that want one.
-    pub(crate) fn server_name(&self) -> &str {
+    pub fn server_name(&self) -> &str {
         match (&*self.server, self.runner) {
             ("", Runner::Toolwire) => "toolwire",
             ("", _) => "upstream",

@@ -25,7 +25,7 @@ const LISTED: usize = 8;
 
 /// Why `arguments` cannot be the arguments of a tool with this `schema`, in a few words; `None` if nothing is
 /// known to be wrong.
-pub(crate) fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
+pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
     let Ok(view) = Json::parse(arguments) else { return Some("they are not valid JSON".to_owned()) };
     if !view.raw().trim_start().starts_with('{') {
         return Some("they are not a JSON object".to_owned());

@@ -72,6 +72,15 @@ pub enum Key {
     },
 }
 
+impl Key {
+    /// The marker that every parameter begins with.
+    pub fn open(&self) -> &'static str {
+        match *self {
+            Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
+        }
+    }
+}
+
 /// Qwen3-Coder's parameters, the basis of others.
 const QWEN: Params = Params {
     name: ParamsName::Before(">"),

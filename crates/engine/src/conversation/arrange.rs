@@ -6,7 +6,7 @@ use super::{CallOutput, Part, Role, Turn};
 
 /// Moves images and other media of tool results into a user's turn after them: most servers accept only text
 /// in a result. All results of a run come first, since calls and results must be adjacent.
-pub(crate) fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
+pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if !turns.iter().any(has_media) {
         return Cow::Borrowed(turns);
     }
@@ -59,11 +59,11 @@ pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
 /// The calls of a conversation, by id. Calls are added in the order of the conversation, so that a result finds the last
 /// call with its id.
 #[derive(Debug, Default)]
-pub(crate) struct CallsById<'t>(HashMap<&'t str, (usize, &'t str)>);
+pub struct CallsById<'t>(HashMap<&'t str, (usize, &'t str)>);
 
 impl<'t> CallsById<'t> {
     /// Adds the calls of `turn`.
-    pub(crate) fn add(&mut self, turn: &'t Turn) {
+    pub fn add(&mut self, turn: &'t Turn) {
         for part in &turn.parts {
             if let Part::Call(call) = part {
                 self.0.insert(&call.id, (self.0.len(), &call.name));
@@ -72,7 +72,7 @@ impl<'t> CallsById<'t> {
     }
 
     /// The name of the tool whose result `output` is: its own name, or that of the call.
-    pub(crate) fn tool_of(&self, output: &'t CallOutput) -> &'t str {
+    pub fn tool_of(&self, output: &'t CallOutput) -> &'t str {
         let called = || self.0.get(output.id.as_str()).map(|(_, name)| *name).unwrap_or_default();
         if output.name.is_empty() { called() } else { &output.name }
     }
@@ -88,7 +88,7 @@ impl<'t> CallsById<'t> {
 }
 
 /// Puts adjacent results into the order of their calls, for upstreams that match them by order.
-pub(crate) fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
+pub fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let mut calls = CallsById::default();
     let mut arranged = Cow::Borrowed(turns);
     let mut at = 0;
@@ -108,7 +108,7 @@ pub(crate) fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
 
 /// Whether nothing of a turn is left to say to an upstream of `dialect`. Reasoning alone says something only where `reasoning_counts`,
 /// and if that upstream gave its state.
-pub(crate) fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool {
+pub fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool {
     turn.parts.iter().all(|part| match part {
         Part::Text(text) => text.is_empty(),
         Part::Reasoning { signature, .. } => {
@@ -121,7 +121,7 @@ pub(crate) fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) 
 }
 
 /// Joins adjacent turns of the user, for chat templates in which user and assistant alternate.
-pub(crate) fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
+pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let are_joined = |pair: &[Turn]| pair.iter().all(is_users);
     if !turns.windows(2).any(are_joined) {
         return Cow::Borrowed(turns);
@@ -138,11 +138,7 @@ pub(crate) fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
 
 /// Joins system turns to one at the beginning, for chat templates that take no other: all of them if `all` says so, otherwise
 /// those at the beginning if `leading` is set. `all` is asked only if there are any to join.
-pub(crate) fn joined_system_turns(
-    turns: &[Turn],
-    all: impl FnOnce() -> bool,
-    leading: bool,
-) -> Cow<'_, [Turn]> {
+pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: bool) -> Cow<'_, [Turn]> {
     let leads = turns.iter().take_while(|turn| is_systems(turn)).count();
     let has_later = turns.iter().skip(leads.max(1)).any(is_systems);
     let all = (leads > 1 || has_later) && all();
@@ -162,7 +158,7 @@ pub(crate) fn joined_system_turns(
 }
 
 /// Whether some system turns, or adjacent turns of the user, could be joined. Media of results become turns of the user.
-pub(crate) fn has_joinable_turns(turns: &[Turn]) -> bool {
+pub fn has_joinable_turns(turns: &[Turn]) -> bool {
     turns.iter().skip(1).any(|turn| is_systems(turn) || has_media(turn))
         || turns.windows(2).any(|pair| pair.iter().all(is_users))
 }

@@ -52,7 +52,7 @@ pub struct Python {
 impl Calls {
     /// Whether a call outside a section counts only if its name is declared, because other text has its
     /// opener too.
-    pub(crate) fn naked_must_be_declared(&self) -> bool {
+    pub fn naked_must_be_declared(&self) -> bool {
         match &self.body {
             CallBody::Params(params) => params.common,
             CallBody::Elements(elements) => elements.sign.is_empty(),

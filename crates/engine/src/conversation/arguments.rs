@@ -7,9 +7,14 @@ use crate::wire::json::{Encoder, Json, Kind};
 /// The arguments of a past call. Whatever they are, they are written as an object: servers reject a request with anything
 /// else, and with it every later request of the dialogue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Arguments<'c> {
+pub enum Arguments<'c> {
     /// An object, in the text that it was read from.
-    Object { text: &'c str, object: Json<'c> },
+    Object {
+        /// Its text.
+        text: &'c str,
+        /// The same, read.
+        object: Json<'c>,
+    },
     /// Nothing, or `null`.
     Empty,
     /// Text that is not an object.
@@ -18,7 +23,7 @@ pub(crate) enum Arguments<'c> {
 
 impl<'c> Arguments<'c> {
     /// What `text` is.
-    pub(crate) fn of(text: &'c str) -> Self {
+    pub fn of(text: &'c str) -> Self {
         match Json::parse(text) {
             Ok(object) if object.kind() == Kind::Object => Self::Object { text, object },
             Ok(json) if json.is_null() => Self::Empty,
@@ -28,12 +33,12 @@ impl<'c> Arguments<'c> {
     }
 
     /// Whether they are one already.
-    pub(crate) fn is_object(self) -> bool {
+    pub fn is_object(self) -> bool {
         matches!(self, Self::Object { .. })
     }
 
     /// Writes them as an object. Text that is not one becomes its member `key`, so that the model sees what it wrote.
-    pub(crate) fn put(self, body: &mut Encoder, key: &str) {
+    pub fn put(self, body: &mut Encoder, key: &str) {
         match self {
             Self::Object { object, .. } => body.raw(object),
             Self::Empty => body.object(|_| {}),
@@ -42,7 +47,7 @@ impl<'c> Arguments<'c> {
     }
 
     /// The text of the same object; that of an object byte for byte.
-    pub(crate) fn into_text(self, key: &str) -> Cow<'c, str> {
+    pub fn into_text(self, key: &str) -> Cow<'c, str> {
         if let Self::Object { text, .. } = self {
             return Cow::Borrowed(text);
         }
