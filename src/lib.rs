@@ -70,7 +70,6 @@ pub mod config;
 pub mod conform;
 #[cfg(feature = "proxy")]
 mod console;
-pub mod detect;
 pub mod dialect;
 #[cfg(feature = "proxy")]
 mod execute;
@@ -125,6 +124,7 @@ mod tls;
 )]
 mod untrusted;
 
+pub use toolwire_detect as detect;
 pub use toolwire_engine::{conversation, enforce, event, failure, format, rules, settings, tools};
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;

@@ -1,14 +1,14 @@
 //! The values of elements, and where they end.
 
 use super::{At, ElementsWalk, Level};
-use crate::detect::{
+use crate::tools::{DeclaredTools, Types};
+use crate::{
     pattern::{Fit, fit, fit_any},
     tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
     text::{head, tail},
     typed::TypedValue,
     walk::{CallRules, Out, Piece, Step},
 };
-use crate::tools::{DeclaredTools, Types};
 
 impl ElementsWalk {
     /// Reads an element that has no children so far.

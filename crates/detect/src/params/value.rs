@@ -2,18 +2,15 @@
 
 use super::{At, ParamsWalk};
 use crate::{
-    detect::{
-        pattern::{Fit, fit, fit_any},
-        tag::{
-            MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_key, read_pair, read_value,
-            terminator,
-        },
-        text::{slice, tail},
-        typed::Quotes,
-        walk::{Out, Step, bounded},
-    },
     format::Key,
+    pattern::{Fit, fit, fit_any},
+    tag::{
+        MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_key, read_pair, read_value, terminator,
+    },
+    text::{slice, tail},
     tools::DeclaredTools,
+    typed::Quotes,
+    walk::{Out, Step, bounded},
 };
 
 /// Longest word in a tag that is accepted in place of the parameter's, in bytes.

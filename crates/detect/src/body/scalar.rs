@@ -1,9 +1,9 @@
 //! Numbers and literals in argument bodies: which are valid JSON, and how the others are written as JSON.
 
-use crate::detect::text::tail;
+use crate::text::tail;
 
 /// A literal as JSON writes it. With `repair`, Python's and JavaScript's literals are accepted too.
-pub(in crate::detect) fn literal(word: &str, repair: bool) -> Option<&'static str> {
+pub(crate) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     match word {
         "true" => Some("true"),
         "false" => Some("false"),
@@ -20,7 +20,7 @@ pub(in crate::detect) fn literal(word: &str, repair: bool) -> Option<&'static st
 }
 
 /// Whether `text` is a number by RFC 8259, section 6.
-pub(in crate::detect) fn is_number(text: &str) -> bool {
+pub(crate) fn is_number(text: &str) -> bool {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let int = digits(unsigned);
@@ -44,7 +44,7 @@ pub(in crate::detect) fn is_number(text: &str) -> bool {
 }
 
 /// Rewrites `+1`, `.5`, `5.`, `007` and `1_000` as JSON numbers.
-pub(in crate::detect) fn mend_number(text: &str) -> Option<String> {
+pub(crate) fn mend_number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text.strip_prefix('+').unwrap_or(text)),

@@ -1,7 +1,7 @@
 //! Words outside strings: numbers, constants, and string prefixes.
 
 use super::{Level, Literal, MAX_WORD, Notation, quote_into};
-use crate::detect::{
+use crate::{
     body::{is_number, literal, mend_number},
     text::tail,
 };

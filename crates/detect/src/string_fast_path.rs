@@ -65,7 +65,7 @@ fn is_json(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detect::body::{Fed, JsonBody};
+    use crate::body::{Fed, JsonBody};
 
     #[test]
     fn fast_path_output_equals_full_reader_output() {

@@ -2,12 +2,10 @@
 
 use super::{Mark, mark, may_mend};
 use crate::{
-    detect::{
-        body::{Fed, JsonBody},
-        string_fast_path::StringFastPath,
-        walk::{CallRules, Out, Piece, Step, Walk},
-    },
+    body::{Fed, JsonBody},
     format::Channels,
+    string_fast_path::StringFastPath,
+    walk::{CallRules, Out, Piece, Step, Walk},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

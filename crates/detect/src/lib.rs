@@ -53,7 +53,7 @@ mod walker;
 
 use std::borrow::Cow;
 
-pub(crate) use self::{
+pub use self::{
     body::{Fed, JsonBody},
     checkpoint::Checkpoint,
 };
@@ -72,15 +72,18 @@ use self::{
     text::{head, tail},
     thinking::{Thinking, ThinkingProgress},
 };
-use crate::{
-    event::{Event, Finish, Runner, Sink},
-    format::{KnownFormats, THINK},
-    rules::Rules,
-    tools::DeclaredTools,
-    wire::{
-        json::{Progress, Scanner},
-        text,
-    },
+#[cfg(test)]
+use toolwire_engine::conversation;
+use toolwire_engine::{
+    event::{self, Event, Finish, Runner, Sink},
+    format::{self, KnownFormats, THINK},
+    rules::{self, Rules},
+    tools::{self, DeclaredTools},
+};
+use toolwire_wire::{
+    self as wire,
+    json::{Progress, Scanner},
+    text,
 };
 
 /// Calls found here are numbered from this value on; lower numbers are the upstream's own calls.
@@ -272,7 +275,7 @@ impl Detector {
     }
 
     /// Whether `text` would be sent unchanged, with nothing held before or after it.
-    pub(crate) fn passes_on(&self, text: &str) -> bool {
+    pub fn passes_on(&self, text: &str) -> bool {
         match &self.state {
             State::Prose => self.prose.passes(text) && self.opener(text).is_none(),
             State::Foreign(foreign) => foreign.passes(text) && self.prose.passes(text),

@@ -4,7 +4,7 @@
 //! The first quotation mark shows whether the value is escaped. If it is an entity, all entities from there
 //! on are decoded; otherwise none are, since arguments may well mention entities.
 
-use crate::detect::{
+use crate::{
     pattern::{Fit, fit},
     tag::ENTITIES,
     text::{boundary_from, head},

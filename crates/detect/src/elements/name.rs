@@ -2,13 +2,11 @@
 
 use super::{At, ElementsWalk};
 use crate::{
-    detect::{
-        pattern::{Fit, fit},
-        tag::{attribute, tag_text},
-        text::{head, tail},
-        walk::{CallRules, Step},
-    },
     format::ElementsName,
+    pattern::{Fit, fit},
+    tag::{attribute, tag_text},
+    text::{head, tail},
+    walk::{CallRules, Step},
 };
 
 impl ElementsWalk {

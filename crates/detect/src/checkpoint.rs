@@ -4,7 +4,7 @@ use super::{Detector, State, prose::Prose};
 
 /// The state of a detector that holds no text.
 #[derive(Debug)]
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     state: State,
     prose: Prose,
     next: u32,
@@ -13,13 +13,13 @@ pub(crate) struct Checkpoint {
 impl Detector {
     /// Reads what follows as the beginning of a message's text, outside of reasoning. Call it only between two messages,
     /// where no text is held. [`Detector::restore`] undoes it.
-    pub(crate) fn checkpoint(&mut self) -> Checkpoint {
+    pub fn checkpoint(&mut self) -> Checkpoint {
         let state = std::mem::replace(&mut self.state, State::Prose);
         Checkpoint { state, prose: self.prose.clone(), next: self.next }
     }
 
     /// Forgets all text since `checkpoint`. Nothing of it may have been sent.
-    pub(crate) fn restore(&mut self, checkpoint: Checkpoint) {
+    pub fn restore(&mut self, checkpoint: Checkpoint) {
         let Checkpoint { state, prose, next } = checkpoint;
         (self.state, self.prose, self.next) = (state, prose, next);
         self.held.clear();
@@ -28,7 +28,7 @@ impl Detector {
     }
 
     /// The upstream separates reasoning from text, so the text does not start inside reasoning.
-    pub(crate) fn reasoning_is_separate(&mut self) {
+    pub fn reasoning_is_separate(&mut self) {
         if matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh()) {
             self.state = Self::first_state(&self.search, false);
         }

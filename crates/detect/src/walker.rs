@@ -187,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{detect::text::head, tools::DeclaredTools};
+    use crate::{text::head, tools::DeclaredTools};
 
     /// Calls of the form `name((text)`, possibly several in a row: `);` ends one, `).` the last, `))` is a
     /// bracket in the text.

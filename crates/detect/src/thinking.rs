@@ -160,7 +160,7 @@ pub(super) fn reasoning(text: &str, out: &mut impl Sink) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detect::markers::Reads;
+    use crate::markers::Reads;
 
     fn think(text: &str, pieces: usize) -> (String, Vec<ThinkingProgress>) {
         let thoughts = Markers::new(&[&crate::format::THINK], Reads::ALL, false, None).thoughts();

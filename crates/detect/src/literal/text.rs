@@ -1,7 +1,7 @@
 //! Strings of [`Literal`]: all kinds of quotes, prefixes, escapes, and joined strings.
 
 use super::{Literal, Quote, State};
-use crate::{detect::text::tail, wire::json::escape_str};
+use crate::{text::tail, wire::json::escape_str};
 
 impl Literal {
     pub(super) fn begin_string(&mut self, mark: char, raw: bool) {

@@ -2,13 +2,11 @@
 
 use super::{Mark, Phase, mark, may_begin, named::NamedJson};
 use crate::{
-    detect::{
-        envelope::Envelope,
-        params::ParamsWalk,
-        text::{head, tail},
-        walk::{CallRules, Out, Piece, Step, Walk, bounded, step},
-    },
+    envelope::Envelope,
     format::{CallBody, Channels, Route, Voice},
+    params::ParamsWalk,
+    text::{head, tail},
+    walk::{CallRules, Out, Piece, Step, Walk, bounded, step},
     wire::json::escape_str,
 };
 

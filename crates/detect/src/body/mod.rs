@@ -20,7 +20,7 @@ use crate::wire::json::{Scanner, ScannerPlace};
 
 /// The outcome of feeding a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fed {
+pub enum Fed {
     /// The whole piece was taken; the value continues.
     More,
     /// The value ended after this many bytes.
@@ -69,7 +69,7 @@ enum State {
 
 /// The lexer of one JSON value.
 #[derive(Debug, Clone)]
-pub(crate) struct JsonBody {
+pub struct JsonBody {
     state: State,
     /// The state to return to after a comment.
     resume: State,
@@ -89,7 +89,7 @@ impl JsonBody {
 
     /// Goes on with repair where `scanner` has met a byte that is not JSON. `held` is the end of the text before that byte, as far
     /// as the lexer must hold it. `None`: what has been scanned is not the beginning of anything that can be repaired.
-    pub(crate) fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
+    pub fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
         let state = match scanner.place() {
             ScannerPlace::Value { .. } | ScannerPlace::Key { .. } if held.starts_with(',') => State::Comma,
             ScannerPlace::Value { first } => State::Value { or_end: first },
@@ -105,7 +105,7 @@ impl JsonBody {
     }
 
     /// Takes the text that is held.
-    pub(crate) fn take_held(&mut self) -> String {
+    pub fn take_held(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
@@ -147,7 +147,7 @@ impl JsonBody {
     }
 
     /// Reads the next piece. Everything that is certain goes to `out`.
-    pub(crate) fn feed<F: FnMut(&str)>(&mut self, text: &str, out: &mut F) -> Fed {
+    pub fn feed<F: FnMut(&str)>(&mut self, text: &str, out: &mut F) -> Fed {
         let holding = matches!(self.state, State::Comma | State::Escape { .. } | State::Word { .. });
         let skipping = matches!(self.state, State::Slash | State::LineComment | State::BlockComment { .. });
         let from = if skipping { SKIPPED } else { 0 };

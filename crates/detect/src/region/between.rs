@@ -3,10 +3,7 @@
 use std::iter;
 
 use super::{Between, Phase, Region, RegionKind};
-use crate::{
-    detect::{fence::Fence, pythonic::PythonWalk, walk::CallRules},
-    format::TagKind,
-};
+use crate::{fence::Fence, format::TagKind, pythonic::PythonWalk, walk::CallRules};
 
 impl Region {
     /// Whether a call in a code fence may begin with this character.

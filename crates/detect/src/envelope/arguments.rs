@@ -1,7 +1,7 @@
 //! The arguments of a JSON call: written as a value, or packed into a string.
 
 use super::{Arguments, At, Envelope, Flat};
-use crate::detect::{
+use crate::{
     body::{Fed, JsonBody},
     escape::{Escape, Read},
     text::{head, slice, tail},

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::{
+    Detector,
     conversation::{Conversation, Tool},
-    detect::Detector,
     event::{CallEnd, Event, Sink},
     format::{self, KnownFormats},
     rules::{Detect, Rules},

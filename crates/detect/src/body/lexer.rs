@@ -4,7 +4,7 @@ use super::{
     Fed, JsonBody, State,
     scalar::{is_number, literal, mend_number},
 };
-use crate::detect::text::{head, is_blank, slice, tail};
+use crate::text::{head, is_blank, slice, tail};
 
 /// Longest number or bare word, in bytes. A longer one is a fault.
 const MAX_WORD: usize = 256;

@@ -2,11 +2,9 @@
 
 use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, TYPES};
 use crate::{
-    detect::{
-        body::JsonBody,
-        text::head,
-        walk::{CallRules, Out},
-    },
+    body::JsonBody,
+    text::head,
+    walk::{CallRules, Out},
     wire::json::Json,
 };
 
