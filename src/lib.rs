@@ -70,7 +70,6 @@ pub mod config;
 pub mod conform;
 #[cfg(feature = "proxy")]
 mod console;
-pub mod dialect;
 #[cfg(feature = "proxy")]
 mod execute;
 #[cfg(feature = "bench")]
@@ -125,8 +124,11 @@ mod tls;
 mod untrusted;
 
 pub use toolwire_detect as detect;
+pub use toolwire_dialects as dialect;
 pub use toolwire_engine::{conversation, enforce, event, failure, format, rules, settings, tools};
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;
 pub use toolwire_wire as wire;
-use toolwire_wire::{digest, suggest};
+use toolwire_wire::digest;
+#[cfg(feature = "proxy")]
+use toolwire_wire::suggest;

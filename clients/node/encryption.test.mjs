@@ -19,7 +19,7 @@ const PROGRAM = process.env.TOOLWIRE_BIN ?? path("../../target/debug/toolwire");
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 // Of Lumo's own key.
 const SUBKEY = "e7df128a8fc5de04";
-const LUMO = path("../../src/dialect/lumo/u2l/lumo.asc");
+const LUMO = path("../../crates/dialects/src/lumo/u2l/lumo.asc");
 const PICTURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 0xff, 0x80]);
 
 const folder = mkdtempSync(join(tmpdir(), "toolwire-"));

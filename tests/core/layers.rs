@@ -54,7 +54,8 @@ const ORDER: &[&str] = &[
 ];
 
 /// The crates that are one module of this order, with its name. The others hold several, as `src` does.
-const CRATES: &[(&str, &str)] = &[("detect", "detect"), ("http1", "http1"), ("wire", "wire")];
+const CRATES: &[(&str, &str)] =
+    &[("detect", "detect"), ("dialects", "dialect"), ("http1", "http1"), ("wire", "wire")];
 
 #[test]
 fn architecture_lists_the_modules_in_this_order() {
@@ -197,6 +198,8 @@ fn dialects_that_import_each_other_are_found() {
     assert_eq!(found("src/dialect/lumo/v2.rs", "use super::super::{chat::Reader, tool_calls};"), 1);
     assert_eq!(found("src/dialect/tool_calls/mod.rs", "use crate::dialect::lumo::V1;"), 1);
     assert_eq!(found("src/dialect/lumo/v2.rs", "use crate::dialect::{Ids, lumo, tool_calls};"), 0);
+    assert_eq!(found("crates/dialects/src/lumo/v2.rs", "use crate::{chat::Reader, event::Event};"), 1);
+    assert_eq!(found("crates/dialects/src/lumo/v2.rs", "use super::super::{event, tool_calls};"), 0);
     assert_eq!(found("src/dialect/mod.rs", "use self::{chat, lumo};\nuse crate::dialect::chat;"), 0);
 }
 
@@ -445,7 +448,7 @@ fn points_up(module: &[String], path: &[String]) -> Option<String> {
 
 /// Whether a name in `dialect` is a module's: types and functions begin otherwise or are not there as a file.
 fn is_module_of_dialect(name: &str) -> bool {
-    let folder = root().join("src/dialect");
+    let folder = root().join("crates/dialects/src");
     folder.join(name).is_dir() || folder.join(format!("{name}.rs")).is_file()
 }
 

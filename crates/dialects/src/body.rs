@@ -1,0 +1,462 @@
+//! [`BodyReader`]: the body of an upstream's response, of any kind, cut into the data that a dialect reads.
+//!
+//! ```text
+//! bytes ─▶ what is it? ─event stream─▶ data of each event ─▶ ResponseState ─▶ Event
+//!                      ├─JSON─▶ each line or element, or all of it ─▶ ResponseState ─▶ Event
+//!                      └─a page─▶ Failure
+//! ```
+//!
+//! The first byte determines the kind of body. What the data means is up to the dialect: its [`ResponseState`].
+
+use std::{fmt::Debug, mem, ops::ControlFlow, str};
+
+use memchr::memchr;
+
+use super::{
+    Asked, Progress, ReasoningField, Skip, Skipped,
+    json_array::{ElementError, JsonArray},
+    refusal::{first_words, reported_event},
+    skipped::is_sign_of_life,
+};
+use crate::{
+    event::{Event, Sink},
+    failure::{Failure, Kind},
+    rules::Limits,
+    wire::{
+        json::Json,
+        sse::{Frame, Frames, Message, Oversized},
+    },
+};
+
+/// What a dialect makes of the data of one response.
+pub trait ResponseState: Debug {
+    /// The kind of a body that begins like JSON.
+    const JSON: JsonBody;
+
+    /// Whether servers of the dialect may run tools themselves and report that in their responses.
+    const RUNS_TOOLS: bool = false;
+
+    /// Sets what was requested. Called once, before any data.
+    fn expect(&mut self, asked: Asked);
+
+    /// Reads the data of a server-sent event, a line of JSON lines, or an element of an array. `is_last`: the end of the body may have
+    /// truncated it.
+    ///
+    /// # Errors
+    /// What the upstream reported, or how the data violates the dialect.
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure>;
+
+    /// Reads a body that is one JSON value, or was to be one.
+    ///
+    /// # Errors
+    /// As [`ResponseState::data`].
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure>;
+
+    /// The body has ended. `is_value`: it was one JSON value.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] if the response is not complete.
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure>;
+
+    /// How far the response has come.
+    fn progress(&self) -> &Progress;
+
+    /// What was left out, by reason.
+    fn skipped(&self) -> Skipped;
+
+    /// The field in which reasoning came, in dialects with several.
+    fn reasoning_field(&self) -> Option<ReasoningField> {
+        None
+    }
+}
+
+/// The kinds of JSON body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonBody {
+    /// One value.
+    Value,
+    /// A value on each line, or one value on any number of lines.
+    Lines,
+    /// An array that is read element by element, or one value that is not an array.
+    Elements,
+}
+
+/// Reads the body of one response.
+#[derive(Debug)]
+pub struct BodyReader<R> {
+    max_frame: usize,
+    body: Body,
+    /// The first bytes, until data has been read.
+    opening: Vec<u8>,
+    /// Boxed because readers of all dialects are variants of one enum.
+    response: Box<R>,
+    /// The limits of the response if the client wants it whole.
+    whole: Option<Limits>,
+    /// A frame or a line has been read.
+    has_begun: bool,
+    /// The response has ended, successfully or not: what follows is ignored.
+    is_over: bool,
+}
+
+/// The kinds of body that an upstream sends.
+#[derive(Debug)]
+enum Body {
+    /// Only white space and this many bytes of a byte order mark have arrived.
+    Blank(usize),
+    /// An event stream.
+    Stream(Box<Frames>),
+    /// A JSON value on each line: how many lines have been read, and the beginning of the next.
+    Lines { count: usize, partial: Vec<u8> },
+    /// An array, read element by element.
+    Elements(JsonArray),
+    /// One JSON value: a whole response, or an error.
+    Value(Vec<u8>),
+    /// Markup: an error page from a server on the path.
+    Page,
+}
+
+/// Bytes of an unexpected body that are kept to be quoted.
+const QUOTED: usize = 512;
+
+const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+impl<R: ResponseState> BodyReader<R> {
+    /// A reader whose data goes to `response`. `max_frame`: bytes of one frame, and of a JSON value.
+    pub(super) fn with_state(response: R, max_frame: usize) -> Self {
+        Self {
+            max_frame,
+            body: Body::Blank(0),
+            opening: Vec::new(),
+            response: Box::new(response),
+            whole: None,
+            has_begun: false,
+            is_over: false,
+        }
+    }
+
+    /// Sets what was requested. If the client wants the response whole, the upstream's may also be whole, up
+    /// to `max_answer` bytes.
+    pub(crate) fn expect(&mut self, asked: Asked) {
+        self.whole = (!asked.stream).then_some(asked.limits);
+        self.response.expect(asked);
+    }
+
+    /// Reads the next bytes of the body, cut anywhere.
+    ///
+    /// # Errors
+    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has
+    /// gone to `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        if self.is_over {
+            return Ok(());
+        }
+        let bytes = self.open(bytes);
+        if !self.has_begun {
+            self.opening.extend(bytes.iter().take(QUOTED.saturating_sub(self.opening.len())));
+        }
+        let result = match &mut self.body {
+            Body::Blank(_) => Ok(()),
+            Body::Stream(frames) => {
+                let Self { response, has_begun, .. } = self;
+                let mut result = Ok(());
+                let fits = frames.push(bytes, |frame| {
+                    *has_begun = true;
+                    result = read_frame(&mut **response, frame, out);
+                    let is_over = result.is_err() || response.progress().is_done;
+                    if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                result.and(fits.map_err(oversized))
+            }
+            Body::Lines { .. } => self.push_lines(bytes, out),
+            Body::Elements(_) => self.push_elements(bytes, out),
+            Body::Value(_) => self.push_value(bytes),
+            Body::Page if self.opening.len() < QUOTED => Ok(()),
+            Body::Page => Err(not_a_stream(&self.opening)),
+        };
+        self.is_over |= result.is_err() || self.response.progress().is_done;
+        result
+    }
+
+    /// The body has ended.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] if the response was not complete; a description of the body if it was not a
+    /// response.
+    pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
+        match mem::replace(&mut self.body, Body::Blank(0)) {
+            Body::Blank(_) => {
+                Err(Failure::new(Kind::Truncated, "the upstream closed the stream without sending anything"))
+            }
+            Body::Stream(mut frames) => {
+                let mut result = Ok(());
+                frames.finish(|frame| {
+                    self.has_begun = true;
+                    result = read_last_frame(&mut *self.response, frame, out);
+                    if result.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                result?;
+                if !self.has_begun && self.response.skipped().is_empty() {
+                    return Err(not_a_stream(&self.opening));
+                }
+                self.response.end(false, out)
+            }
+            Body::Lines { count: 0, partial: value } | Body::Value(value) => self.finish_value(&value, out),
+            Body::Lines { count, partial } => self.finish_lines(count, &partial, out),
+            Body::Elements(array) => {
+                if array.is_closed() && !self.response.progress().has_choice {
+                    return Err(not_a_completion(&self.opening));
+                }
+                self.response.end(false, out)
+            }
+            Body::Page => Err(not_a_stream(&self.opening)),
+        }
+    }
+
+    /// The end mark has been read, or the response has failed: whatever follows is ignored.
+    pub fn is_done(&self) -> bool {
+        self.is_over
+    }
+
+    /// One of the finish reason and the end mark came without the other: the response is complete if the body
+    /// ends properly.
+    pub(crate) fn awaits_end(&self) -> bool {
+        !self.is_over && self.response.progress().awaits_end()
+    }
+
+    /// The finish reason came without the end mark: the response is complete even if the body does not end.
+    pub(crate) fn lacks_only_mark(&self) -> bool {
+        !self.is_over && self.response.progress().lacks_only_mark()
+    }
+
+    /// The response has content: text, a call, an image. Reasoning alone does not count.
+    pub(crate) fn has_content(&self) -> bool {
+        self.response.progress().has_content
+    }
+
+    /// Whether the upstream may run tools itself.
+    pub(crate) fn runs_tools(&self) -> bool {
+        R::RUNS_TOOLS
+    }
+
+    /// See [`ResponseState::reasoning_field`].
+    pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
+        self.response.reasoning_field()
+    }
+
+    /// What was received and left out, by reason.
+    pub fn skipped(&self) -> Skipped {
+        self.response.skipped()
+    }
+
+    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns
+    /// what is left to read.
+    fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
+        let mut rest = bytes;
+        while let Body::Blank(bom) = &mut self.body {
+            let Some((first, tail)) = rest.split_first() else { break };
+            if BOM.get(*bom) == Some(first) {
+                *bom += 1;
+            } else if !first.is_ascii_whitespace() {
+                self.body = match (first, R::JSON) {
+                    (b'{' | b'[', JsonBody::Value) => Body::Value(Vec::new()),
+                    (b'[', JsonBody::Elements) => Body::Elements(JsonArray::default()),
+                    (b'{', JsonBody::Elements) => Body::Value(Vec::new()),
+                    (b'{' | b'[', JsonBody::Lines) => Body::Lines { count: 0, partial: Vec::new() },
+                    (b'<', _) => Body::Page,
+                    _ => Body::Stream(Box::new(Frames::new(self.max_frame))),
+                };
+                break;
+            }
+            rest = tail;
+        }
+        rest
+    }
+
+    /// Reads the lines that `bytes` complete. If the first one is not a whole value, the body is one value on
+    /// several lines.
+    fn push_lines(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let limit = self.limit();
+        let mut rest = bytes;
+        while let Body::Lines { count, partial } = &mut self.body
+            && let Some(end) = memchr(b'\n', rest)
+        {
+            let (line, tail) = rest.split_at_checked(end + 1).unwrap_or((rest, &[]));
+            if line.len() > limit.saturating_sub(partial.len()) {
+                return Err(self.too_long());
+            }
+            let line = if partial.is_empty() {
+                line
+            } else {
+                partial.extend_from_slice(line);
+                &*partial
+            };
+            if *count == 0 && Json::parse_bytes(line.trim_ascii()).is_err() {
+                self.body = Body::Value(line.to_vec());
+            } else {
+                *count += usize::from(!line.trim_ascii().is_empty());
+                self.has_begun = true;
+                read_data(&mut *self.response, line, false, out)?;
+                partial.clear();
+            }
+            rest = tail;
+            if self.response.progress().is_done {
+                return Ok(());
+            }
+        }
+        self.push_value(rest)
+    }
+
+    /// Reads the elements that `bytes` complete.
+    fn push_elements(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let limit = self.limit();
+        let Self { body: Body::Elements(array), response, has_begun, .. } = self else { return Ok(()) };
+        let mut result = Ok(());
+        let read = array.push(bytes, limit, |element| {
+            result = read_data(&mut **response, element, false, out);
+            // Until there is a response, the body may still have to be quoted.
+            *has_begun = response.progress().has_choice;
+            let is_over = result.is_err() || response.progress().is_done;
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        result?;
+        read.map_err(|error| match error {
+            ElementError::TooLong => self.too_long(),
+            ElementError::NotJson => {
+                Failure::new(Kind::Protocol, "the upstream sent an array with an element that is not JSON")
+            }
+        })
+    }
+
+    /// Keeps a part of a JSON value.
+    fn push_value(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let limit = self.limit();
+        if let Body::Value(kept) | Body::Lines { partial: kept, .. } = &mut self.body {
+            if bytes.len() > limit.saturating_sub(kept.len()) {
+                return Err(self.too_long());
+            }
+            kept.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// The end of a body that is one JSON value.
+    fn finish_value(&mut self, value: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        if !breaks_off(value) {
+            self.response.value(utf8(value)?, out)?;
+        }
+        if !self.response.progress().has_choice {
+            return Err(not_a_completion(value));
+        }
+        self.response.end(true, out)
+    }
+
+    /// The end of JSON lines: the last one may have no line end.
+    fn finish_lines(&mut self, count: usize, last: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let is_value = count == 1 && last.trim_ascii().is_empty();
+        read_last(&mut *self.response, last, out)?;
+        if is_value && !self.response.progress().has_choice {
+            return Err(not_a_completion(&self.opening));
+        }
+        self.response.end(is_value, out)
+    }
+
+    /// Bytes of a JSON value.
+    fn limit(&self) -> usize {
+        self.whole.map_or(self.max_frame, |limits| limits.max_answer)
+    }
+
+    fn too_long(&self) -> Failure {
+        let oversized = || oversized(Oversized { limit: self.max_frame });
+        self.whole.map_or_else(oversized, |limits| limits.answer_too_long())
+    }
+}
+
+/// Gives data to the response. What follows the end mark is ignored, also while the end of the body is awaited.
+fn read_data(
+    response: &mut impl ResponseState,
+    data: &[u8],
+    is_last: bool,
+    out: &mut impl Sink,
+) -> Result<(), Failure> {
+    let data = utf8(data)?;
+    if response.progress().is_marked { Ok(()) } else { response.data(data, is_last, out) }
+}
+
+fn read_frame(
+    response: &mut impl ResponseState,
+    frame: Frame<'_>,
+    out: &mut impl Sink,
+) -> Result<(), Failure> {
+    match frame {
+        Frame::Event(Message { event: b"error", data, .. }) => Err(reported_event(data)),
+        Frame::Event(Message { data, .. }) => read_data(response, data, false, out),
+        Frame::Comment(text) => {
+            out.event(Event::Ping(str::from_utf8(text).unwrap_or_default().into()));
+            Ok(())
+        }
+        Frame::Retry(_) => Ok(()),
+    }
+}
+
+/// Reads a last frame without its blank line.
+fn read_last_frame(
+    response: &mut impl ResponseState,
+    frame: Frame<'_>,
+    out: &mut impl Sink,
+) -> Result<(), Failure> {
+    match frame {
+        Frame::Event(Message { data, .. }) if breaks_off(data) => Ok(()),
+        Frame::Event(Message { event, data, .. }) if event != b"error" => read_last(response, data, out),
+        frame => read_frame(response, frame, out),
+    }
+}
+
+/// Reads data that the end of the body may have truncated. Data that breaks off inside a character was
+/// truncated, and is ignored.
+fn read_last(response: &mut impl ResponseState, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+    if breaks_off(data) { Ok(()) } else { read_data(response, data, true, out) }
+}
+
+/// Whether the end of `data` is inside a character.
+fn breaks_off(data: &[u8]) -> bool {
+    str::from_utf8(data).is_err_and(|error| error.error_len().is_none())
+}
+
+fn utf8(data: &[u8]) -> Result<&str, Failure> {
+    str::from_utf8(data).map_err(|error| {
+        let at = error.valid_up_to();
+        let message = format!("the upstream sent a frame that is not UTF-8 (at its byte {at})");
+        Failure::new(Kind::Protocol, message)
+    })
+}
+
+/// Data that is not JSON. If a part of the response may be lost with it (`is_loss`), it is an error;
+/// otherwise, and if it is only a sign of life, it is skipped.
+pub(super) fn not_json(data: &str, is_loss: bool, skipped: &mut Skipped) -> Result<(), Failure> {
+    if is_loss && !data.starts_with(':') && !is_sign_of_life(data) {
+        let words = first_words(data.as_bytes()).unwrap_or_default();
+        let message = format!("the upstream sent a frame that is not JSON: \"{words}\"");
+        return Err(Failure::new(Kind::Protocol, message));
+    }
+    skipped.add(Skip::NotJson);
+    Ok(())
+}
+
+fn oversized(error: Oversized) -> Failure {
+    Failure::new(Kind::Protocol, format!("the upstream's response cannot be read: {error}"))
+}
+
+fn not_a_stream(body: &[u8]) -> Failure {
+    let words = first_words(body).map_or_else(String::new, |words| format!(": \"{words}\""));
+    let message = format!("the upstream responded with something that is not an event stream{words}");
+    Failure::new(Kind::Protocol, message)
+}
+
+fn not_a_completion(body: &[u8]) -> Failure {
+    let words = first_words(body).unwrap_or_default();
+    let message = format!("the upstream responded with JSON that is not a completion: {words}");
+    Failure::new(Kind::Protocol, message)
+}

@@ -1,0 +1,38 @@
+//! [`Client`]: the client's side of this dialect.
+
+use bytes::Bytes;
+
+use super::{error_body, request};
+use crate::{
+    Answering, ClientSide, Dialect, Writer,
+    conversation::Conversation,
+    failure::{Failure, Kind},
+};
+
+/// The client's side of Chat Completions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client;
+
+impl ClientSide for Client {
+    fn dialect(&self) -> Dialect {
+        Dialect::Chat
+    }
+
+    fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
+        request::read(body)
+    }
+
+    fn writer(&self, answering: &Answering) -> Writer {
+        crate::Writer::Chat(super::Writer::new(answering))
+    }
+
+    fn error_body(&self, failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+
+    fn unknown_model(&self, name: &str) -> Failure {
+        Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
+            .with_code("model_not_found")
+            .with_param("model")
+    }
+}

@@ -1,0 +1,304 @@
+//! [`Profile`]: what is known of a provider of this API, as a short list of switches.
+//!
+//! Where each fact comes from: docs/protocols/chat.md#providers. A profile only sets the defaults of settings, each of which a
+//! configuration can set on its own.
+
+use super::{Options, Server};
+use crate::{
+    KeyHeader,
+    conversation::{IdForm, WantsBack},
+};
+
+/// A provider of this API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// None of these.
+    #[default]
+    None,
+    /// OpenAI.
+    OpenAi,
+    /// Azure, with OpenAI's models.
+    Azure,
+    /// Mistral.
+    Mistral,
+    /// Moonshot: Kimi.
+    Moonshot,
+    /// `DeepSeek`.
+    DeepSeek,
+    /// Google's compatible API for Gemini.
+    Gemini,
+    /// `OpenRouter`.
+    OpenRouter,
+    /// Groq.
+    Groq,
+    /// Fireworks.
+    Fireworks,
+    /// Together.
+    Together,
+}
+
+/// The names of profiles in configurations.
+pub(super) const PROFILES: [(&str, Profile); 11] = [
+    ("none", Profile::None),
+    ("openai", Profile::OpenAi),
+    ("azure", Profile::Azure),
+    ("mistral", Profile::Mistral),
+    ("moonshot", Profile::Moonshot),
+    ("deepseek", Profile::DeepSeek),
+    ("gemini", Profile::Gemini),
+    ("openrouter", Profile::OpenRouter),
+    ("groq", Profile::Groq),
+    ("fireworks", Profile::Fireworks),
+    ("together", Profile::Together),
+];
+
+/// Hosts that a profile is for. Names below them (`….openai.azure.com`) belong to them.
+const HOSTS: [(&str, Profile); 16] = [
+    ("api.openai.com", Profile::OpenAi),
+    ("openai.azure.com", Profile::Azure),
+    ("cognitiveservices.azure.com", Profile::Azure),
+    ("services.ai.azure.com", Profile::Azure),
+    ("api.mistral.ai", Profile::Mistral),
+    ("api.moonshot.ai", Profile::Moonshot),
+    ("api.moonshot.cn", Profile::Moonshot),
+    ("api.kimi.com", Profile::Moonshot),
+    ("api.deepseek.com", Profile::DeepSeek),
+    ("generativelanguage.googleapis.com", Profile::Gemini),
+    ("aiplatform.googleapis.com", Profile::Gemini),
+    ("openrouter.ai", Profile::OpenRouter),
+    ("api.groq.com", Profile::Groq),
+    ("api.fireworks.ai", Profile::Fireworks),
+    ("api.together.xyz", Profile::Together),
+    ("api.together.ai", Profile::Together),
+];
+
+/// One fact about a provider.
+#[derive(Debug, Clone, Copy)]
+enum Switch {
+    Server(Server),
+    IncludeUsage(bool),
+    KeepDeveloper,
+    KeepCustomTools,
+    MaxTokens(MaxTokens),
+    CallIds(IdForm),
+    WantsBack(WantsBack),
+    PastReasoning(PastReasoning),
+    ReasoningPlaceholder,
+    ExclusiveThinking,
+    RequiredChoice(RequiredChoice),
+    NameResults,
+    KeyHeader(KeyHeader),
+}
+
+/// The field that carries the limit of a response's tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MaxTokens {
+    /// The one that the client uses.
+    #[default]
+    AsGiven,
+    /// `max_tokens`
+    MaxTokens,
+    /// `max_completion_tokens`
+    MaxCompletionTokens,
+}
+
+impl MaxTokens {
+    /// The words of the setting.
+    pub(super) const WORDS: [(&str, Self); 3] = [
+        ("as_given", Self::AsGiven),
+        ("max_tokens", Self::MaxTokens),
+        ("max_completion_tokens", Self::MaxCompletionTokens),
+    ];
+}
+
+/// How past reasoning is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PastReasoning {
+    /// As the server reads it: vLLM, Ollama and `OpenRouter` as [`PastReasoning::Reasoning`], others under the name by which
+    /// they send it, and until that is known as [`PastReasoning::ReasoningContent`].
+    #[default]
+    Auto,
+    /// As `reasoning_content`.
+    ReasoningContent,
+    /// As `reasoning`, and as `reasoning_details` where the upstream sent these.
+    Reasoning,
+    /// Not at all.
+    Off,
+}
+
+impl PastReasoning {
+    /// The words of the setting.
+    pub(super) const WORDS: [(&str, Self); 4] = [
+        ("auto", Self::Auto),
+        ("reasoning_content", Self::ReasoningContent),
+        ("reasoning", Self::Reasoning),
+        ("off", Self::Off),
+    ];
+
+    /// The same for a server, which may decide [`PastReasoning::Auto`].
+    pub(super) fn for_server(self, server: Server) -> Self {
+        match (self, server) {
+            (Self::Auto, Server::Vllm | Server::Ollama | Server::OpenRouter) => Self::Reasoning,
+            (chosen, _) => chosen,
+        }
+    }
+}
+
+/// The word for a choice that requires a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RequiredChoice {
+    /// `required`
+    #[default]
+    Required,
+    /// `any`
+    Any,
+}
+
+impl RequiredChoice {
+    /// The words of the setting, which are those of the API.
+    pub(super) const WORDS: [(&str, Self); 2] = [("required", Self::Required), ("any", Self::Any)];
+
+    /// The word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Any => "any",
+        }
+    }
+}
+
+impl Profile {
+    /// The profile of the server at `host`, in lower case.
+    pub(super) fn at_host(host: &str) -> Self {
+        let is_at = |known: &str| {
+            host.strip_suffix(known).is_some_and(|before| {
+                // Google's regional hosts have the region before a hyphen.
+                before.is_empty()
+                    || before.ends_with('.')
+                    || (known.ends_with("googleapis.com") && before.ends_with('-'))
+            })
+        };
+        HOSTS.iter().find(|(known, _)| is_at(known)).map_or(Self::None, |(_, profile)| *profile)
+    }
+
+    fn switches(self) -> &'static [Switch] {
+        use Switch::{
+            CallIds, ExclusiveThinking, IncludeUsage, KeepCustomTools, KeepDeveloper, NameResults,
+            ReasoningPlaceholder,
+        };
+        match self {
+            Self::None | Self::Together => &[],
+            Self::OpenAi => &[
+                Switch::Server(Server::OpenAi),
+                KeepDeveloper,
+                KeepCustomTools,
+                Switch::MaxTokens(MaxTokens::MaxCompletionTokens),
+                CallIds(IdForm::AtMost(40)),
+            ],
+            Self::Azure => &[
+                KeepDeveloper,
+                KeepCustomTools,
+                Switch::MaxTokens(MaxTokens::MaxCompletionTokens),
+                CallIds(IdForm::AtMost(40)),
+                Switch::KeyHeader(KeyHeader::Named("api-key")),
+            ],
+            Self::Mistral => &[
+                Switch::Server(Server::Mistral),
+                IncludeUsage(false),
+                Switch::MaxTokens(MaxTokens::MaxTokens),
+                CallIds(IdForm::Alphanumeric(9)),
+                Switch::PastReasoning(PastReasoning::Off),
+                Switch::RequiredChoice(RequiredChoice::Any),
+            ],
+            Self::Moonshot => {
+                &[Switch::WantsBack(WantsBack::Reasoning), ReasoningPlaceholder, ExclusiveThinking]
+            }
+            Self::DeepSeek => &[
+                Switch::Server(Server::DeepSeek),
+                Switch::WantsBack(WantsBack::Reasoning),
+                ReasoningPlaceholder,
+            ],
+            Self::Gemini => &[
+                Switch::WantsBack(WantsBack::Signatures),
+                Switch::PastReasoning(PastReasoning::Off),
+                NameResults,
+            ],
+            Self::OpenRouter => &[
+                Switch::Server(Server::OpenRouter),
+                CallIds(IdForm::AtMost(40)),
+                Switch::WantsBack(WantsBack::Reasoning),
+                Switch::PastReasoning(PastReasoning::Reasoning),
+            ],
+            Self::Groq => &[Switch::Server(Server::Groq), Switch::PastReasoning(PastReasoning::Off)],
+            Self::Fireworks => &[Switch::Server(Server::Fireworks)],
+        }
+    }
+
+    /// Sets in `options` what this profile knows, and resets what another profile may have set.
+    pub(super) fn apply(self, options: &mut Options) {
+        let Options { cumulative, stream, keep_result_images, join_user_turns, system_messages, .. } =
+            options;
+        *options = Options {
+            profile: self,
+            cumulative: *cumulative,
+            stream: *stream,
+            keep_result_images: *keep_result_images,
+            join_user_turns: *join_user_turns,
+            system_messages: *system_messages,
+            keep_developer: false,
+            keep_custom_tools: false,
+            ..Options::default()
+        };
+        for switch in self.switches() {
+            match *switch {
+                Switch::Server(server) => options.server = server,
+                Switch::IncludeUsage(include) => options.include_usage = include,
+                Switch::KeepDeveloper => options.keep_developer = true,
+                Switch::KeepCustomTools => options.keep_custom_tools = true,
+                Switch::MaxTokens(field) => options.max_tokens = field,
+                Switch::CallIds(form) => options.call_ids = form,
+                Switch::WantsBack(wants) => options.wants_back = wants,
+                Switch::PastReasoning(form) => options.past_reasoning = form,
+                Switch::ReasoningPlaceholder => options.reasoning_placeholder = true,
+                Switch::ExclusiveThinking => options.exclusive_thinking = true,
+                Switch::RequiredChoice(word) => options.required_choice = word,
+                Switch::NameResults => options.name_results = true,
+                Switch::KeyHeader(header) => options.key_header = header,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profile_is_known_by_its_host() {
+        for (host, profile) in [
+            ("api.openai.com", Profile::OpenAi),
+            ("my-resource.openai.azure.com", Profile::Azure),
+            ("us-central1-aiplatform.googleapis.com", Profile::Gemini),
+            ("api.moonshot.cn", Profile::Moonshot),
+            ("notapi.openai.com", Profile::None),
+            ("x-api.openai.com", Profile::None),
+            ("api.openai.com.example", Profile::None),
+            ("localhost", Profile::None),
+            ("", Profile::None),
+        ] {
+            assert_eq!(Profile::at_host(host), profile, "{host}");
+        }
+    }
+
+    #[test]
+    fn profile_resets_what_another_one_set() {
+        let mut options = Options { cumulative: true, ..Options::default() };
+        for (_, first) in PROFILES {
+            first.apply(&mut options);
+            Profile::None.apply(&mut options);
+            let mut plain = Options { cumulative: true, ..Options::default() };
+            Profile::None.apply(&mut plain);
+            assert_eq!(options, plain);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! One response: its frames, in order, decoded to events.
+//!
+//! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for
+//! the hundreds of frames that differ from the one before only in a string: they are recognised by comparison
+//! ([`FrameTemplate`]) and mean the same with another string. Tests check that both paths agree.
+
+mod ends;
+mod merged;
+mod said;
+
+use memchr::memchr2;
+
+use super::{
+    ReaderSettings,
+    calls::Calls,
+    chunk::{Choice, Chunk},
+};
+use crate::{
+    Asked, JsonBody, Progress, ReasoningField, ResponseState, Skip, Skipped,
+    channel::{Channel, emit},
+    event::{Event, Sink, Start},
+    failure::Failure,
+    learnt::Learnt,
+    objects::{Found, ReadObjects},
+    refusal::{reported_json, told},
+    tool_calls::{CallDeltas, arguments_only},
+    wire::json::{self, FrameTemplate, Json, MAX_DEPTH},
+};
+use ends::HeldFinish;
+use merged::Merged;
+
+/// The state of one response.
+#[derive(Debug)]
+pub struct AnswerState {
+    settings: ReaderSettings,
+    head: Option<Head>,
+    text: Channel,
+    reasoning: Channel,
+    deltas: CallDeltas,
+    calls: Calls,
+    plain: Learnt<Plain>,
+    /// The last usage object, until it is passed on: some servers send one with every chunk.
+    usage: String,
+    /// The last chunk's finish reason was an empty string.
+    blank_finish: bool,
+    progress: Progress,
+    /// The response came as a message, not as deltas.
+    is_whole: bool,
+    /// The client wants the response whole.
+    wants_whole: bool,
+    /// The frame of a whole response is to be forwarded, for its members that are not events.
+    keeps_frame: bool,
+    /// The client asked for several choices, as far as is known.
+    several: bool,
+    /// Several choices that make up one response, if there are any.
+    merged: Option<Merged>,
+    /// The finish, until it is certain that no other choice follows.
+    held_finish: Option<HeldFinish>,
+    skipped: Skipped,
+    reasoning_field: Option<ReasoningField>,
+}
+
+/// What must stay the same in all frames of a stream, as the upstream wrote it.
+#[derive(Debug)]
+struct Head {
+    id: String,
+    created: String,
+}
+
+/// The template of a frame with a piece of text or arguments and nothing else.
+#[derive(Debug)]
+struct Plain {
+    shape: FrameTemplate,
+    channel: ChannelName,
+    /// It was in the canonical form.
+    is_canonical: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChannelName {
+    Text,
+    Reasoning,
+    /// The arguments of the call of that number.
+    Arguments(u64),
+}
+
+impl ResponseState for AnswerState {
+    const JSON: JsonBody = JsonBody::Value;
+
+    fn expect(&mut self, asked: Asked) {
+        self.wants_whole = !asked.stream;
+        self.several = asked.several;
+        self.deltas.mend(asked.repair);
+        self.deltas.expect(asked.tools, asked.limits);
+    }
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.known(data, out)? { Ok(()) } else { self.read(data, false, is_last, out) }
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        self.keeps_frame = self.settings.verbatim && self.wants_whole;
+        self.read(value, false, false, out)
+    }
+
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        match (self.progress.is_done, is_value && self.is_whole) {
+            (true, _) => Ok(()),
+            (false, true) => self.close(out),
+            (false, false) => self.end_without_mark(out),
+        }
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn skipped(&self) -> Skipped {
+        let mut skipped = self.skipped.clone();
+        skipped.add_all(self.deltas.skipped());
+        skipped
+    }
+
+    fn reasoning_field(&self) -> Option<ReasoningField> {
+        self.reasoning_field
+    }
+}
+
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        match Chunk::parse(text) {
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
+                self.chunk(&chunk, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.plain.forget();
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
+impl AnswerState {
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        Self {
+            settings,
+            head: None,
+            text: Channel::default(),
+            reasoning: Channel::default(),
+            deltas: CallDeltas::new(MAX_DEPTH),
+            calls: Calls::default(),
+            plain: Learnt::default(),
+            usage: String::new(),
+            blank_finish: false,
+            progress: Progress::default(),
+            is_whole: false,
+            wants_whole: false,
+            keeps_frame: false,
+            several: true,
+            merged: None,
+            held_finish: None,
+            skipped: Skipped::default(),
+            reasoning_field: None,
+        }
+    }
+
+    /// The fast path. Returns whether the frame matched a template.
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return Ok(false) };
+        let (channel, is_canonical) = (plain.channel, plain.is_canonical);
+        self.blank_finish = false;
+        self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out)?;
+        Ok(true)
+    }
+
+    /// The slow path.
+    fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.held_finish.is_some() {
+            self.follow_finish(chunk, out);
+        }
+        if let Some(error) = chunk.error {
+            return Err(reported_json(error));
+        }
+        let choice = chunk.choice();
+        let is_merged = self.merges(chunk, choice.as_ref());
+        if std::mem::take(&mut self.keeps_frame) && !is_merged {
+            out.event(Event::Verbatim { frame, means: None });
+        }
+        if is_merged {
+            return self.merge(chunk, out);
+        }
+        let canonical = Some(frame).filter(|frame| self.is_canonical(chunk, frame));
+        match &choice {
+            Some(choice) => self.choice(chunk, choice, frame, canonical, out)?,
+            None => self.beside(chunk, frame, canonical, out)?,
+        }
+        let usage = chunk.usage.or_else(|| choice?.usage);
+        if let Some(usage) = usage {
+            self.note_usage(usage, canonical.filter(|_| chunk.is_bare()), out);
+        }
+        Ok(())
+    }
+
+    /// Whether the frame's outer members allow forwarding it.
+    fn is_canonical(&self, chunk: &Chunk<'_>, frame: &str) -> bool {
+        let stays = |head: &Head| raw(chunk.id) == head.id && raw(chunk.created) == head.created;
+        self.settings.verbatim
+            && !self.settings.cumulative
+            && chunk.is_canonical()
+            && self.head.as_ref().is_none_or(stays)
+            && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
+    }
+
+    /// A chunk without the choice that is read: usage, a late notice, another choice.
+    fn beside(
+        &mut self,
+        chunk: &Chunk<'_>,
+        frame: &str,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if chunk.is_no_chunk() && !self.progress.is_finished {
+            return told(frame).map_or(Ok(()), Err);
+        }
+        if chunk.has_other_choices() {
+            self.progress.has_choice = true;
+            self.progress.has_content = true;
+            self.is_whole |= chunk.has_messages();
+            self.start(chunk, None, out);
+            if canonical.is_none() {
+                self.skipped.add(Skip::OtherChoice);
+            }
+        }
+        let has_content = chunk.has_other_choices() || (chunk.is_bare() && chunk.has_other_members);
+        if let Some(frame) = canonical.filter(|_| has_content && chunk.usage.is_none()) {
+            out.event(Event::Verbatim { frame, means: None });
+        }
+        Ok(())
+    }
+
+    fn choice(
+        &mut self,
+        chunk: &Chunk<'_>,
+        choice: &Choice<'_>,
+        frame: &str,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.progress.has_choice = true;
+        self.is_whole |= choice.has_message;
+        let canonical = canonical.filter(|_| choice.is_canonical() && chunk.usage.is_none());
+        let begins = choice.delta.is_role_only() && choice.finish_word().is_none();
+        self.start(chunk, canonical.filter(|_| begins), out);
+        if let Some(error) = choice.error {
+            return Err(reported_json(error));
+        }
+        self.blank_finish = choice.has_blank_finish();
+        if self.progress.is_finished && choice.delta.things() > 0 {
+            self.skipped.add(Skip::LateContent);
+        }
+        if self.progress.is_finished || begins {
+            return Ok(());
+        }
+        // The writer writes the role, once.
+        let canonical = canonical.filter(|_| choice.delta.role.is_none());
+        self.say(&choice.delta, canonical, out)?;
+        match choice.finish_word() {
+            Some(word) => self.finish_by(&word, choice, canonical, out)?,
+            None => self.forward_rest(choice, canonical, out),
+        }
+        self.learn(chunk, choice, frame, canonical.is_some());
+        Ok(())
+    }
+
+    /// Forwards what no stage knows, if the frame contains nothing else.
+    fn forward_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
+        let has_more = choice.has_other_members || choice.delta.has_other_members;
+        if let Some(frame) = canonical.filter(|_| has_more && choice.delta.things() == 0) {
+            out.event(Event::Verbatim { frame, means: None });
+        }
+    }
+
+    /// The response's head precedes everything else; with its frame, if that contains nothing else.
+    fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        if self.head.is_some() {
+            return;
+        }
+        let (id, model) = [chunk.id, chunk.model].map(|json| json?.as_str()).into();
+        let created = chunk.created.and_then(|created| created.as_u64());
+        self.head = Some(Head { id: raw(chunk.id).to_owned(), created: raw(chunk.created).to_owned() });
+        let (id, model) = (id.unwrap_or_default(), model.unwrap_or_default());
+        emit(out, frame, Event::Start(Start { id, model, created }));
+    }
+
+    /// Learns the template of a frame with one piece of text or arguments and nothing else.
+    fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
+        let delta = &choice.delta;
+        let has_more = choice.has_other_members
+            || delta.has_other_members
+            || chunk.usage.is_some()
+            || choice.usage.is_some();
+        if self.progress.is_finished
+            || has_more
+            || delta.things() != 1
+            || choice.has_blank_finish()
+            || !self.plain.may_learn()
+        {
+            return;
+        }
+        let (channel, body) = match (delta.content, delta.reasoning, delta.calls) {
+            (Some(content), None, None) => (ChannelName::Text, content.string_body()),
+            (None, Some(reasoning), None) if delta.details.is_none() => {
+                (ChannelName::Reasoning, reasoning.string_body())
+            }
+            (None, None, Some(calls)) => {
+                let Some((index, body)) = arguments_only(calls) else { return };
+                (ChannelName::Arguments(index), Some(body))
+            }
+            _ => return,
+        };
+        let shape = body.and_then(|body| FrameTemplate::learn(frame, body, chunk.padding));
+        self.plain.learn(shape.map(|shape| Plain { shape, channel, is_canonical }));
+    }
+}
+
+fn raw(json: Option<Json<'_>>) -> &str {
+    json.map_or("", |json| json.raw())
+}

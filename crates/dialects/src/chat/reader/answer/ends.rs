@@ -1,0 +1,145 @@
+//! How a response ends: the finish reason, the usage, the end mark or its absence.
+
+use super::{AnswerState, said};
+use crate::{
+    Skip,
+    channel::emit,
+    chat::reader::chunk::Choice,
+    event::{Event, Finish, Sink},
+    failure::{Failure, Kind},
+    finish::{failure_of, finish_of, finish_word},
+    progress::truncated,
+    usage::usage_of,
+    wire::json::Json,
+};
+
+/// A finish that has not been passed on: another choice may follow, with more of the response.
+#[derive(Debug)]
+pub(super) struct HeldFinish {
+    pub(super) finish: Finish,
+    /// Its frame, if that is in the canonical form and contains nothing else.
+    frame: Option<String>,
+}
+
+impl AnswerState {
+    /// The response has ended. Without a finish reason, its content implies one.
+    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if let Some(finish) = self.merged_finish() {
+            self.finish_merged(finish, out);
+        }
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.end_calls(false, out);
+            let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
+            self.finish(finish, None, out);
+        }
+        self.release_finish(out);
+        self.tell_usage(out);
+        Ok(())
+    }
+
+    /// The body has ended without an end mark.
+    pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        let may_end =
+            self.blank_finish || self.settings.tolerate_truncation || self.merged_finish().is_some();
+        if self.progress.ends_with_body(may_end) {
+            return self.close(out);
+        }
+        self.tell_usage(out);
+        let malformed = self.skipped.malformed();
+        if !self.progress.has_choice && malformed > 0 {
+            let message = format!("none of the upstream's {malformed} frames is a completion chunk");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        Err(truncated())
+    }
+
+    pub(super) fn finish_by(
+        &mut self,
+        word: &str,
+        choice: &Choice<'_>,
+        canonical: Option<&str>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let known = finish_of(word);
+        if let (None, Some(failure)) = (known, failure_of(word)) {
+            return Err(failure);
+        }
+        if known.is_none() {
+            self.skipped.add(Skip::UnknownFinish);
+        }
+        let finish = known.unwrap_or(Finish::Stop);
+        self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
+        let says_finish_only = choice.delta.things() == 0;
+        let canonical = canonical.filter(|_| says_finish_only && word == finish_word(self.promoted(finish)));
+        self.finish(finish, canonical, out);
+        Ok(())
+    }
+
+    /// All choices of the response have ended.
+    pub(super) fn finish_merged(&mut self, finish: Finish, out: &mut impl Sink) {
+        self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
+        self.finish(finish, None, out);
+    }
+
+    /// `stop` after calls means `tool_calls`, and `tool_calls` without a call means `stop`.
+    fn promoted(&self, finish: Finish) -> Finish {
+        finish.of_calls(self.calls.any)
+    }
+
+    fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
+        for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
+            // If the model was interrupted, half of a surrogate pair is an incomplete character.
+            if let Some(half) = channel.finish().filter(|_| !cut) {
+                let half = half.to_string().into();
+                out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
+            }
+        }
+        self.deltas.finish(cut, &mut self.calls.listen(None, out));
+        self.calls.finish_customs(cut, out);
+    }
+
+    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
+        self.progress.is_finished = true;
+        self.plain.forget();
+        let finish = self.promoted(finish);
+        if self.several {
+            return emit(out, frame, Event::Finish(finish));
+        }
+        self.held_finish = Some(HeldFinish { finish, frame: frame.map(str::to_owned) });
+    }
+
+    /// Nothing of the response follows: passes on the finish, if it is held.
+    pub(super) fn release_finish(&mut self, out: &mut impl Sink) {
+        if let Some(HeldFinish { finish, frame }) = self.held_finish.take() {
+            emit(out, frame.as_deref(), Event::Finish(finish));
+        }
+    }
+
+    /// Usage is passed on at the end: after the finish, or with the end itself. `frame` is its frame, if that
+    /// is in the canonical form and contains nothing else.
+    pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
+        self.usage.clear();
+        self.usage.push_str(usage.raw());
+        let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
+        let is_whole = counts.iter().all(|key| usage.get(key).is_some_and(|count| count.as_u64().is_some()));
+        let frame = frame.filter(|_| is_whole);
+        if self.progress.is_finished && self.held_finish.is_none() {
+            self.tell_usage_by(frame, out);
+        }
+    }
+
+    fn tell_usage(&mut self, out: &mut impl Sink) {
+        self.tell_usage_by(None, out);
+    }
+
+    fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
+        if self.usage.is_empty() {
+            return;
+        }
+        let usage = std::mem::take(&mut self.usage);
+        if let Ok(usage) = Json::parse(&usage) {
+            emit(out, frame, Event::Usage(usage_of(usage)));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The frames of native calls: which of them may be forwarded as they are, beside the events that
+//! [`CallDeltas`](crate::tool_calls::CallDeltas) makes of them.
+//!
+//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first
+//! frame of a call is kept until then and goes out with the call's start; each further frame goes out with
+//! its piece of arguments.
+//!
+//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
+//! frames keep their own form.
+
+use std::borrow::Cow;
+
+use crate::{
+    channel::{Channel, emit},
+    event::{CallEnd, CallStart, Event, Runner, Sink, Source},
+    wire::json::{Json, Kind},
+};
+
+/// The state of the response's calls.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// A call has begun.
+    pub(super) any: bool,
+    /// A call was cut off.
+    pub(super) cut: bool,
+    head: Option<Head>,
+    /// The frame of a piece of arguments that is held, and its call's number.
+    held: Option<(String, u64)>,
+    customs: Vec<Custom>,
+}
+
+/// A call of a custom tool.
+#[derive(Debug)]
+struct Custom {
+    /// The upstream's index of it, and toolwire's.
+    key: u64,
+    index: u32,
+    input: Channel,
+}
+
+/// The first frame of a call that has not been announced.
+#[derive(Debug)]
+struct Head {
+    frame: String,
+    index: u64,
+    id: String,
+    name: String,
+}
+
+impl Head {
+    fn says(&self, start: &CallStart<'_>) -> bool {
+        (self.index, self.id.as_str(), self.name.as_str()) == (u64::from(start.index), &start.id, &start.name)
+    }
+}
+
+impl Calls {
+    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the
+    /// call of that number and nothing else.
+    pub(super) fn listen<'a, S: Sink>(
+        &'a mut self,
+        piece: Option<(&'a str, u64)>,
+        out: &'a mut S,
+    ) -> Listening<'a, S> {
+        Listening { calls: self, head: None, piece, out }
+    }
+
+    /// The same if the delta may be a call's first; `frame`: its frame, if that contains nothing else.
+    pub(super) fn listen_for_head<'a, S: Sink>(
+        &'a mut self,
+        frame: Option<&'a str>,
+        tool_calls: Json<'_>,
+        piece: Option<(&'a str, u64)>,
+        out: &'a mut S,
+    ) -> Listening<'a, S> {
+        let head = frame.and_then(|frame| head(frame, tool_calls));
+        Listening { calls: self, head, piece, out }
+    }
+
+    /// Further pieces of the arguments of the call `index` have come: what is held is no longer what its frame says.
+    pub(super) fn goes_on(&mut self, index: impl Fn(u64) -> bool) {
+        self.held.take_if(|(_, held)| index(*held));
+    }
+
+    /// Takes an element of a delta that belongs to a custom tool's call, with its position in the list.
+    pub(super) fn custom(
+        &mut self,
+        (position, element): (u64, Json<'_>),
+        custom: Json<'_>,
+        frame: Option<&str>,
+        next_index: impl FnOnce() -> u32,
+        out: &mut impl Sink,
+    ) {
+        let key = element.get("index").and_then(|index| index.as_u64()).unwrap_or(position);
+        let text =
+            |json: Option<Json<'_>>| json.and_then(|json| json.as_str()).unwrap_or_default().into_owned();
+        let input = custom.get("input").and_then(|input| input.string_body()).unwrap_or_default();
+        let mut frame = frame;
+        if !self.customs.iter().any(|call| call.key == key) {
+            let index = next_index();
+            self.any = true;
+            self.customs.push(Custom { key, index, input: Channel::default() });
+            let alone = frame.filter(|_| input.is_empty() && u64::from(index) == key);
+            let (id, name) = (text(element.get("id")).into(), text(custom.get("name")).into());
+            let (runner, source) = (Runner::Client, Source::NativeCustom);
+            let start = CallStart { index, id, name, runner, source, signature: None };
+            emit(out, alone, Event::CallStart(start));
+            frame = None;
+        }
+        let Some(call) = self.customs.iter_mut().find(|call| call.key == key) else { return };
+        let frame = frame.filter(|_| {
+            u64::from(call.index) == key && call.input.may_forward(input) && element.get("id").is_none()
+        });
+        let piece = call.input.piece(input);
+        if !piece.is_empty() {
+            emit(out, frame, Event::CallArguments { index: call.index, piece: piece.into() });
+        }
+    }
+
+    /// Ends the calls of custom tools.
+    pub(super) fn finish_customs(&mut self, cut: bool, out: &mut impl Sink) {
+        let end = if cut { CallEnd::Cut } else { CallEnd::Complete };
+        for call in self.customs.drain(..) {
+            out.event(Event::CallEnd { index: call.index, end });
+        }
+    }
+}
+
+/// Notes the events of calls, and wraps those that have a frame.
+pub(super) struct Listening<'a, S> {
+    calls: &'a mut Calls,
+    /// The call whose first frame this is.
+    head: Option<Head>,
+    /// A frame that is a piece of the arguments of the call of that number, and nothing else.
+    piece: Option<(&'a str, u64)>,
+    out: &'a mut S,
+}
+
+impl<S> Listening<'_, S> {
+    /// The delta has been read: keeps a first frame whose call is not announced yet, and that of arguments that are held.
+    pub(super) fn keep(self, is_holding: bool) {
+        if self.head.is_some() {
+            self.calls.head = self.head;
+        }
+        if let Some((frame, index)) = self.piece.filter(|_| is_holding) {
+            self.calls.held = Some((frame.to_owned(), index));
+        }
+    }
+}
+
+impl<S: Sink> Sink for Listening<'_, S> {
+    fn event(&mut self, event: Event<'_>) {
+        match &event {
+            Event::CallStart(start) => {
+                self.calls.any = true;
+                let own = self.head.take_if(|head| head.says(start));
+                let head = own.or_else(|| self.calls.head.take().filter(|head| head.says(start)));
+                if let Some(head) = head {
+                    return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
+                }
+            }
+            // A piece that is not borrowed is not that of the frame any more.
+            Event::CallArguments { index, piece: Cow::Borrowed(_) } => {
+                let wanted = u64::from(*index);
+                if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
+                    return self.out.event(Event::Verbatim { frame, means: Some(&event) });
+                }
+                if let Some((frame, _)) = self.calls.held.take_if(|(_, index)| *index == wanted) {
+                    return self.out.event(Event::Verbatim { frame: &frame, means: Some(&event) });
+                }
+            }
+            Event::CallEnd { end, .. } => self.calls.cut |= *end == CallEnd::Cut,
+            _ => {}
+        }
+        self.out.event(event);
+    }
+}
+
+fn only(tool_calls: Json<'_>) -> Option<Json<'_>> {
+    let mut elements = tool_calls.elements();
+    elements.next().filter(|_| elements.next().is_none())
+}
+
+/// The delta as a call's first frame, if it is one in canonical form: all of the head, and no arguments yet.
+fn head(frame: &str, tool_calls: Json<'_>) -> Option<Head> {
+    let element = only(tool_calls)?;
+    let function = element.get("function").filter(|function| function.kind() == Kind::Object)?;
+    let is = |json: Option<Json<'_>>, body: &str| json.and_then(|json| json.string_body()) == Some(body);
+    if !is(element.get("type"), "function") || !is(function.get("arguments"), "") {
+        return None;
+    }
+    let text = |json: Json<'_>| json.as_str().filter(|text| !text.is_empty()).map(|text| text.into_owned());
+    Some(Head {
+        frame: frame.to_owned(),
+        index: element.get("index")?.as_u64()?,
+        id: text(element.get("id")?)?,
+        name: text(function.get("name")?)?,
+    })
+}

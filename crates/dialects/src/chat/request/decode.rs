@@ -1,0 +1,108 @@
+//! Decodes a client's request body into a [`Conversation`].
+//!
+//! Every known field is taken out of the object and checked; the others are kept unchanged. All errors are
+//! the client's: they name the field by its path and describe a valid value.
+
+mod messages;
+mod own;
+mod tools;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::{
+    Dialect,
+    conversation::{Conversation, Rest, Sampling},
+    failure::{Failure, Kind},
+    fields::{self, Fields},
+};
+
+/// Decodes a Chat Completions request.
+///
+/// # Errors
+/// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
+pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
+    let conversation = read(&Bytes::copy_from_slice(body))?;
+    fields::check_choice(&conversation)?;
+    Ok(conversation)
+}
+
+/// As [`decode`], but the choice among the tools is not checked.
+pub(crate) fn read(body: &Bytes) -> Result<Conversation, Failure> {
+    fields::read_body(body, conversation)
+}
+
+fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
+    let turns = messages::take(&mut fields)?;
+    let toolbox = tools::take(&mut fields)?;
+    let sampling = sampling(&mut fields)?;
+    let include_usage = include_usage(&mut fields)?;
+    let stream = fields.boolean("stream")?.unwrap_or(false);
+    Ok(Conversation {
+        model: fields.string("model")?.unwrap_or_default().into_owned(),
+        turns,
+        tools: toolbox.tools,
+        custom_tools: toolbox.custom,
+        server_tools: toolbox.server,
+        tool_choice: toolbox.choice,
+        parallel_calls: toolbox.parallel,
+        stream,
+        include_usage: stream && include_usage,
+        legacy_functions: toolbox.legacy,
+        sampling,
+        choices: choices(&fields)?,
+        rest: Rest::new(Dialect::Chat.name(), fields.into_rest()),
+        ..Conversation::default()
+    })
+}
+
+fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
+    Ok(Sampling {
+        max_tokens: max_tokens(fields)?,
+        temperature: fields.number("temperature")?,
+        top_p: fields.number("top_p")?,
+        stop: fields.texts("stop")?,
+        reasoning_effort: fields.string("reasoning_effort")?.map(Cow::into_owned),
+        response_format: fields.any("response_format").map(|format| format.to_value()),
+        seed: fields.number("seed")?,
+    })
+}
+
+/// `n`, which stays among the fields that are passed on.
+fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
+    let Some(n) = fields.peek("n") else { return Ok(None) };
+    match n.as_u64() {
+        Some(choices @ 1..) => Ok(Some(choices)),
+        _ => {
+            let n = n.to_value();
+            let message = format!("`n` must be a whole number from 1 on, but it is {n}");
+            Err(Failure::new(Kind::Request, message).with_param("n"))
+        }
+    }
+}
+
+/// `max_completion_tokens` is the newer name and takes precedence. Under that name the limit also stays in
+/// the rest, since an upstream may know only the name that its clients use.
+fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
+    let older = fields.count("max_tokens")?;
+    let newer = fields.count("max_completion_tokens")?;
+    if let Some(limit) = newer {
+        fields.keep("max_completion_tokens", limit);
+        if let Some(limit) = older {
+            fields.keep("max_tokens", limit);
+        }
+    }
+    Ok(newer.or(older))
+}
+
+/// Takes `include_usage` out of `stream_options` and keeps the other options.
+fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
+    let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
+    let wanted = options.boolean("include_usage")?.unwrap_or(false);
+    let others = options.into_rest();
+    if !others.is_empty() {
+        fields.keep("stream_options", others);
+    }
+    Ok(wanted)
+}

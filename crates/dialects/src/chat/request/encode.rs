@@ -1,0 +1,215 @@
+//! Encodes a [`Conversation`] as the body of a Chat Completions request.
+
+mod messages;
+mod tools;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Dialect, UpstreamRequest,
+    cache_hints::CACHE_CONTROL,
+    chat::{MaxTokens, Options, Streaming, server::Fields},
+    conversation::{Conversation, Part, Turn, joined_user_turns, media_behind_results},
+    thinking,
+    wire::json::Encoder,
+};
+
+/// Encodes `conversation` for an upstream that knows the model as `model`; an empty name is left out.
+pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
+    let mut dropped = Vec::new();
+    let stream = conversation.stream || options.stream == Streaming::Always;
+    let turns = arranged(&conversation.turns, model, options);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
+    dropped.extend(foreign_fields(conversation));
+    let no_rest = Map::new();
+    let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
+    let constraint = conversation.constraint.as_ref();
+    let constraint = constraint.map(|constraint| Fields::new(options.server, constraint)).unwrap_or_default();
+    body.object(|body| {
+        if !model.is_empty() {
+            body.key("model").string(model);
+        }
+        body.key("messages").array(|body| {
+            let context = messages::Context::new(&turns, rest, (model, options));
+            for (place, turn) in turns.iter().enumerate() {
+                messages::put(body, (place, turn), &context, &mut dropped);
+            }
+            constraint.begun.iter().for_each(|begun| body.value(begun));
+        });
+        tools::put(body, conversation, rest, options);
+        put_max_tokens(body, conversation, rest, options.max_tokens);
+        put_sampling(body, conversation, rest, (&constraint.members, model, options));
+        let thinking = disabled_thinking(conversation, options);
+        if let Some(thinking) = &thinking {
+            body.key("thinking").value(thinking);
+        }
+        let is_ours = |key: &str| {
+            is_put(key) || constraint.members.contains_key(key) || (key == "thinking" && thinking.is_some())
+        };
+        for (key, value) in rest.iter().filter(|(key, _)| !is_ours(key)) {
+            body.key(key).value(value);
+        }
+        for (key, value) in &constraint.members {
+            body.key(key).value(value);
+        }
+        if options.takes_cache_hints()
+            && let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name())
+            && let Some(hint) = rest.get(CACHE_CONTROL)
+        {
+            body.key(CACHE_CONTROL).value(hint);
+        }
+        body.key("stream").value(&stream);
+        if stream {
+            put_stream_options(body, rest, options);
+        }
+    });
+    if options.takes_thinking() || options.takes_no_effort(model) {
+        thinking::tell_carried(conversation, &mut dropped);
+    }
+    dropped.sort_unstable();
+    dropped.dedup();
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream,
+        prefill: constraint.prefill,
+        key: None,
+    }
+}
+
+/// The dialect from which fields may be forwarded unchanged.
+const DIALECT: &str = Dialect::Chat.name();
+
+/// Names of the fields that came from a client of another dialect: this one cannot express them.
+fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
+    let turns = &conversation.turns;
+    let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
+    let of_turns = of_turns.map(|key| format!("messages[].{key}"));
+    let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
+    let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
+    let parts = parts.map(|_| "messages[].content[]".to_owned());
+    conversation.rest.foreign_keys(DIALECT).cloned().chain(of_turns).chain(parts)
+}
+
+/// The turns in the forms that the upstream accepts.
+fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [Turn]> {
+    // Servers that know developers' messages have models that take several.
+    let mut arranged = options.system_messages.arranged(turns, model, !options.keep_developer);
+    if !options.keep_result_images {
+        arranged = then(arranged, media_behind_results);
+    }
+    if options.join_user_turns {
+        arranged = then(arranged, joined_user_turns);
+    }
+    arranged
+}
+
+/// `turns` in the form that `arrange` gives them.
+fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> Cow<'t, [Turn]> {
+    match turns {
+        Cow::Borrowed(turns) => arrange(turns),
+        Cow::Owned(turns) => Cow::Owned(arrange(&turns).into_owned()),
+    }
+}
+
+/// Initial capacity, enough for a small request.
+const ROOM: usize = 1 << 10;
+
+/// Whether a field is written in its own place and not with the others of `rest`.
+fn is_put(key: &str) -> bool {
+    matches!(key, "model" | "messages" | "stream" | "stream_options" | "max_tokens" | "max_completion_tokens")
+        || tools::owns(key)
+}
+
+/// Writes the limit of tokens in the field that the upstream knows, or else in those that the client used.
+fn put_max_tokens(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    field: MaxTokens,
+) {
+    let Some(limit) = conversation.sampling.max_tokens else { return };
+    match field {
+        MaxTokens::MaxTokens => body.key("max_tokens").value(&limit),
+        MaxTokens::MaxCompletionTokens => body.key("max_completion_tokens").value(&limit),
+        MaxTokens::AsGiven => {
+            let given = ["max_tokens", "max_completion_tokens"].map(|key| (key, rest.get(key)));
+            for (key, given) in given.iter().filter_map(|(key, given)| Some((key, (*given)?))) {
+                body.key(key).value(given);
+            }
+            if given.iter().all(|(_, given)| given.is_none()) {
+                body.key("max_tokens").value(&limit);
+            }
+        }
+    }
+}
+
+/// `thinking` for servers that reject a required call beside thinking, and if a client of another dialect turns it off.
+fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
+    let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
+    let is_off = options.takes_thinking() && thinking::is_off(conversation, Dialect::Chat);
+    (is_off || (options.exclusive_thinking && is_forced)).then(|| json!({"type": "disabled"}))
+}
+
+/// Writes the other sampling settings; not those that `constraint` replaces.
+fn put_sampling(
+    body: &mut Encoder,
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    (constraint, model, options): (&Map<String, Value>, &str, &Options),
+) {
+    let sampling = &conversation.sampling;
+    let mut put = Optional { body, rest };
+    put.member("temperature", sampling.temperature.as_ref());
+    put.member("top_p", sampling.top_p.as_ref());
+    put.member("stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
+    let is_excluded = options.exclusive_thinking
+        && (rest.contains_key("thinking") || disabled_thinking(conversation, options).is_some());
+    let is_off = thinking::is_off(conversation, Dialect::Chat) && options.takes_no_effort(model);
+    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
+    put.member("reasoning_effort", effort.filter(|_| !is_excluded).as_ref());
+    let format = sampling.response_format.as_ref();
+    put.member("response_format", format.filter(|_| !constraint.contains_key("response_format")));
+    put.member("seed", sampling.seed.as_ref());
+}
+
+/// Writes optional members.
+struct Optional<'a> {
+    body: &'a mut Encoder,
+    rest: &'a Map<String, Value>,
+}
+
+impl Optional<'_> {
+    /// Writes a member that the client gave. A field of the same name in `rest` is the client's original and
+    /// takes precedence.
+    fn member(&mut self, key: &str, value: Option<&impl Serialize>) {
+        if let Some(value) = value
+            && !self.rest.contains_key(key)
+        {
+            self.body.key(key).value(value);
+        }
+    }
+}
+
+/// Keeps the client's other stream options. Token counts are requested even if the client does not want them:
+/// they are for the log, and the writer leaves them out.
+fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
+    let others = rest.get("stream_options").and_then(Value::as_object);
+    if others.is_none_or(Map::is_empty) && !options.include_usage {
+        return;
+    }
+    body.key("stream_options").object(|body| {
+        for (key, value) in others.into_iter().flatten() {
+            if key != "include_usage" || !options.include_usage {
+                body.key(key).value(value);
+            }
+        }
+        if options.include_usage {
+            body.key("include_usage").value(&true);
+        }
+    });
+}

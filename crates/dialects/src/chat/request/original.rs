@@ -1,0 +1,173 @@
+//! Originals: the client's own form of a list in a message, kept if the parts made of it contain less.
+//!
+//! A [`Turn`](crate::conversation::Turn) holds texts, images and calls without room for fields of one
+//! dialect. If an element has such fields, the whole list is kept in the turn's `rest` under its own key. The
+//! encoder then writes each part in its original form if that form still means the part; it writes a part
+//! that a stage changed or added in the plain form. So nothing outdated is sent.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    Dialect,
+    chat::extra,
+    conversation::{Call, Part, Received, Text},
+    custom_tools::input_arguments,
+    fit::adopted,
+    wire::json::Json,
+};
+
+/// The meaning of one element of `content`; `None` if its form is unknown.
+pub(super) fn part(element: &Value) -> Option<Part> {
+    match element.get("type")?.as_str()? {
+        "text" => Some(Part::Text(element.get("text")?.as_str()?.into())),
+        "image_url" => {
+            let image = element.get("image_url")?;
+            let detail = image.get("detail").and_then(Value::as_str).map(str::to_owned);
+            Some(Part::Image { url: image.get("url")?.as_str()?.to_owned(), detail })
+        }
+        _ => Some(other(element.clone())),
+    }
+}
+
+/// Whether `element` of `content` means `part`, as [`part`] reads it. Nothing is copied: it is asked for many elements.
+pub(super) fn means(element: &Value, part: &Part) -> bool {
+    let text = |value: Option<&Value>, said: &str| value.and_then(Value::as_str) == Some(said);
+    match (element.get("type").and_then(Value::as_str), part) {
+        (Some("text"), Part::Text(said)) => text(element.get("text"), said),
+        (Some("image_url"), Part::Image { url, detail }) => element.get("image_url").is_some_and(|image| {
+            let own_detail = image.get("detail").and_then(Value::as_str);
+            text(image.get("url"), url) && own_detail == detail.as_deref()
+        }),
+        (Some("text" | "image_url") | None, _) => false,
+        (Some(_), Part::Other(other)) => other.from_dialect(Dialect::Chat.name()) == Some(element),
+        _ => false,
+    }
+}
+
+/// The meaning of one element of `content`; `None` if the element contains anything else.
+pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
+    match &*element.get("type")?.as_str()? {
+        "text" => {
+            let [_, text] = only(element, ["type", "text"])?;
+            Some(Part::Text(Text::received(text?)?))
+        }
+        "image_url" => {
+            let [_, image] = only(element, ["type", "image_url"])?;
+            let [url, detail] = only(image?, ["url", "detail"])?;
+            let detail = match detail {
+                Some(detail) => Some(detail.as_str()?.into_owned()),
+                None => None,
+            };
+            Some(Part::Image { url: url?.as_str()?.into_owned(), detail })
+        }
+        _ => Some(other(element.to_value())),
+    }
+}
+
+/// What `part` plainly is, if its type is that of another API.
+pub(super) fn adopted_part(part: Part) -> Part {
+    match part {
+        Part::Other(other) => adopted(Dialect::Chat, other.parts().1).unwrap_or(Part::Other(other)),
+        part => part,
+    }
+}
+
+fn other(element: Value) -> Part {
+    Part::Other(Received::new(Dialect::Chat.name(), element))
+}
+
+/// The meaning of one element of `tool_calls`.
+pub(super) fn call(element: &Value) -> Option<Call> {
+    let id = element.get("id")?.as_str()?.to_owned();
+    let text = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    let (body, arguments) = match element.get("custom") {
+        Some(custom) => (custom, input_arguments(&text(custom.get("input")))),
+        None => {
+            let function = element.get("function")?;
+            (function, text(function.get("arguments")))
+        }
+    };
+    let signature = element.get("extra_content").and_then(extra::past_call_state);
+    Some(Call { signature, ..Call::new(id, body.get("name")?.as_str()?, arguments) })
+}
+
+/// Whether an element of `tool_calls` is a custom tool's call.
+pub(super) fn is_custom_call(element: &Value) -> bool {
+    element.get("custom").is_some()
+}
+
+/// The meaning of one element of `tool_calls`; `None` if the element contains anything else.
+pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
+    let [id, kind, function] = only(element, ["id", "type", "function"])?;
+    let [name, arguments] = only(function?, ["name", "arguments"])?;
+    let text = |value: Option<Json<'_>>| Some(value?.as_str()?.into_owned());
+    (kind?.as_str()? == "function").then_some(())?;
+    Some(Call::new(text(id)?, text(name)?, text(arguments)?))
+}
+
+/// The text of a tool message's `content`: the string itself, or its text parts joined by newlines. Parts
+/// with a type but no text are among its [`result_media`].
+pub(super) fn result_text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(elements) => {
+            let text = |element: &Value| match (element, element.get("text")) {
+                (Value::String(text), _) | (_, Some(Value::String(text))) => text.clone(),
+                _ => element.to_string(),
+            };
+            let texts = elements.iter().filter(|element| !is_media(element)).map(text);
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// The parts of a tool message's `content` that are not text: images, files, audio.
+pub(super) fn result_media(content: &Value) -> Vec<Part> {
+    let elements = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let media = elements.iter().filter(|element| is_media(element));
+    media.map(|element| adopted_part(part(element).unwrap_or_else(|| other(element.clone())))).collect()
+}
+
+fn is_media(element: &Value) -> bool {
+    let is_text = |key: &str| element.get(key).is_some_and(Value::is_string);
+    is_text("type") && !is_text("text")
+}
+
+/// The originals of a message's parts that are still to be written, in their order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Originals<'a>(&'a [Value]);
+
+impl<'a> Originals<'a> {
+    /// Those in `rest[key]`.
+    pub(super) fn of(rest: &'a Map<String, Value>, key: &str) -> Self {
+        Self(rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// The next one for which `means` is true. Those before it have no part any more.
+    pub(super) fn next(&mut self, means: impl Fn(&Value) -> bool) -> Option<&'a Value> {
+        /// Bounds the search for a part that has no original.
+        const NEAR: usize = 16;
+        let place = self.0.iter().take(NEAR).position(means)?;
+        let (before, behind) = self.0.split_at_checked(place + 1)?;
+        self.0 = behind;
+        before.last()
+    }
+}
+
+/// The members with these keys, if the object has no others and each at most once.
+fn only<'a, const N: usize>(object: Json<'a>, keys: [&str; N]) -> Option<[Option<Json<'a>>; N]> {
+    let mut found = [None; N];
+    for (key, value) in object.members() {
+        let place = found.get_mut(keys.iter().position(|wanted| key == *wanted)?)?;
+        if place.replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(found)
+}

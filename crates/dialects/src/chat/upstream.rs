@@ -1,0 +1,484 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use serde_json::json;
+
+use super::{
+    MODELS_PATH, MaxTokens, PATH, PastReasoning, Profile, ReaderSettings, RequiredChoice, Server,
+    profile::PROFILES, refusal, request,
+};
+use crate::{
+    Dialect, File, KeyHeader, Observed, Probe, Reader, ReaderRules, ReasoningField, Source, SystemMessages,
+    UpstreamRequest, UpstreamSide,
+    conversation::{Conversation, IdForm, NameForm, Part, Turn, WantsBack, has_joinable_turns},
+    enforce::Means,
+    failure::Failure,
+    fit::part_of,
+    server::SERVERS,
+    settings::{Field, Key, OneOf, Settings},
+    thinking,
+    upstream::include_usage,
+};
+
+/// How one upstream differs from OpenAI's own servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Request token counts at the end of the stream. Off for upstreams that reject the option.
+    pub include_usage: bool,
+    /// Each delta repeats all of the text before it.
+    pub cumulative: bool,
+    /// When a stream is requested.
+    pub stream: Streaming,
+    /// The role `developer` is known. Otherwise such a message is sent as a `system` one.
+    pub keep_developer: bool,
+    /// Custom tools are known. Otherwise they are sent as functions with one argument for the input.
+    pub keep_custom_tools: bool,
+    /// A tool's result may contain images. Otherwise they follow in a user turn.
+    pub keep_result_images: bool,
+    /// Adjacent user turns are joined, for chat templates in which user and assistant must alternate.
+    pub join_user_turns: bool,
+    /// What happens to system messages that are not the only and first one.
+    pub system_messages: SystemMessages,
+    /// The software behind the API, which decides what can be enforced and how it is asked for.
+    pub server: Server,
+    /// The provider whose deviations are the defaults of the other options.
+    pub profile: Profile,
+    /// The field that carries the limit of tokens.
+    pub max_tokens: MaxTokens,
+    /// The names of tools that are accepted.
+    pub tool_names: NameForm,
+    /// The ids of calls that are accepted.
+    pub call_ids: IdForm,
+    /// What it wants back of its turns.
+    pub wants_back: WantsBack,
+    /// How past reasoning is sent.
+    pub past_reasoning: PastReasoning,
+    /// Past calls need a reasoning beside them, be it empty.
+    pub reasoning_placeholder: bool,
+    /// `thinking` excludes `reasoning_effort`, and must be off if a call is required.
+    pub exclusive_thinking: bool,
+    /// The word for a choice that requires a call.
+    pub required_choice: RequiredChoice,
+    /// Results need the names of their tools.
+    pub name_results: bool,
+    /// The header of the key.
+    pub key_header: KeyHeader,
+    /// Azure's version of the API. If given, requests go to the deployment that the model names.
+    pub api_version: Option<String>,
+}
+
+/// When an upstream is asked for a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Streaming {
+    /// If the client asks for one. What the upstream reports in a response that is not streamed (its status,
+    /// its token counts) reaches the client.
+    #[default]
+    AsAsked,
+    /// Always: for upstreams that only stream. Responses for clients that do not stream are assembled here.
+    Always,
+}
+
+impl Default for Options {
+    /// OpenAI's own servers.
+    fn default() -> Self {
+        Self {
+            include_usage: true,
+            cumulative: false,
+            stream: Streaming::default(),
+            keep_developer: true,
+            keep_custom_tools: true,
+            keep_result_images: false,
+            join_user_turns: false,
+            system_messages: SystemMessages::Auto,
+            server: Server::Unknown,
+            profile: Profile::None,
+            max_tokens: MaxTokens::AsGiven,
+            tool_names: NameForm::Word,
+            call_ids: IdForm::Any,
+            wants_back: WantsBack::Nothing,
+            past_reasoning: PastReasoning::Auto,
+            reasoning_placeholder: false,
+            exclusive_thinking: false,
+            required_choice: RequiredChoice::Required,
+            name_results: false,
+            key_header: KeyHeader::Bearer,
+            api_version: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether content may say up to where a prompt is to be kept in a cache.
+    pub(super) fn takes_cache_hints(&self) -> bool {
+        self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
+    }
+
+    /// Whether the server accepts `thinking` as Anthropic's API defines it.
+    pub(super) fn takes_thinking(&self) -> bool {
+        matches!(self.profile, Profile::Moonshot | Profile::DeepSeek)
+    }
+
+    /// Whether `reasoning_effort` may be `none` for `model`.
+    pub(super) fn takes_no_effort(&self, model: &str) -> bool {
+        match self.profile {
+            Profile::OpenAi | Profile::Azure => thinking::takes_none(model),
+            Profile::Gemini => model.to_ascii_lowercase().contains("gemini-2.5-flash"),
+            _ => self.server == Server::Ollama,
+        }
+    }
+
+    /// The defaults for the server at `host`.
+    pub fn of_host(host: &str) -> Self {
+        let mut options = Self::default();
+        options.adapt_to_host(host);
+        options
+    }
+}
+
+const STREAM: [(&str, Streaming); 2] = [("as_asked", Streaming::AsAsked), ("always", Streaming::Always)];
+const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
+const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function", false)];
+const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
+const TOOL_NAMES: [(&str, NameForm); 2] = [("plain", NameForm::Word), ("keep", NameForm::Any)];
+const CALL_IDS: [(&str, IdForm); 3] =
+    [("keep", IdForm::Any), ("at_most_40", IdForm::AtMost(40)), ("nine", IdForm::Alphanumeric(9))];
+const WANTS_BACK: [(&str, WantsBack); 3] = [
+    ("nothing", WantsBack::Nothing),
+    ("signatures", WantsBack::Signatures),
+    ("reasoning", WantsBack::Reasoning),
+];
+const KEY_HEADER: [(&str, KeyHeader); 2] =
+    [("authorization", KeyHeader::Bearer), ("api-key", KeyHeader::Named("api-key"))];
+
+/// The default of settings that a profile may set.
+const BY_PROFILE: &str = "by `profile`";
+
+impl Options {
+    /// The settings about tools and reasoning in which providers differ.
+    fn provider_settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "max_tokens_field",
+                "the field for the limit of tokens: `\"max_tokens\"`, `\"max_completion_tokens\"`, or `\"as_given\"`, \
+                 the one that the client uses (`max_tokens` for clients of other APIs)",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.max_tokens, &MaxTokens::WORDS)),
+        );
+        keys.key(
+            Key::new(
+                "tool_names",
+                "[replace names](dialects.md) of tools that are not 1 to 64 letters, digits, `_` and `-`; \
+                 `\"keep\"` leaves them, for servers that accept any name",
+            ),
+            Field::Word(&mut OneOf(&mut self.tool_names, &TOOL_NAMES)),
+        );
+        keys.key(
+            Key::new(
+                "call_ids",
+                "which ids of past calls are accepted; others are replaced: `\"keep\"` (all), `\"at_most_40\"` \
+                 characters, or `\"nine\"` letters and digits",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.call_ids, &CALL_IDS)),
+        );
+        keys.key(
+            Key::new(
+                "wants_back",
+                "what is kept of a response with calls and [put back](dialects.md) when the \
+                 client replays them without it: `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.wants_back, &WANTS_BACK)),
+        );
+        keys.key(
+            Key::new(
+                "past_reasoning",
+                "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
+                 `reasoning_details`), `\"off\"`, or `\"auto\"`: `\"reasoning\"` for vLLM, Ollama, \
+                 OpenRouter and models that send only that, else `\"reasoning_content\"`",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),
+        );
+        keys.key(
+            Key::new(
+                "reasoning_placeholder",
+                "send an empty reasoning beside past calls that have none, for servers that reject them otherwise",
+            )
+            .or(BY_PROFILE),
+            Field::Switch(&mut self.reasoning_placeholder),
+        );
+        keys.key(
+            Key::new(
+                "exclusive_thinking",
+                "leave out `reasoning_effort` if `thinking` is sent, and disable `thinking` if \
+                 `tool_choice` requires a call, for servers that reject these combinations",
+            )
+            .or(BY_PROFILE),
+            Field::Switch(&mut self.exclusive_thinking),
+        );
+        keys.key(
+            Key::new(
+                "required_choice",
+                "the `tool_choice` that requires a call: `\"required\"` or `\"any\"`",
+            )
+            .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.required_choice, &RequiredChoice::WORDS)),
+        );
+        keys.key(
+            Key::new("name_results", "send the tool's name with its results, for servers that require it")
+                .or(BY_PROFILE),
+            Field::Switch(&mut self.name_results),
+        );
+        keys.key(
+            Key::new("key_header", "the header of `api_key`: `\"authorization\"` or `\"api-key\"`")
+                .or(BY_PROFILE),
+            Field::Word(&mut OneOf(&mut self.key_header, &KEY_HEADER)),
+        );
+        keys.key(
+            Key::new(
+                "api_version",
+                "for Azure's API with versions: requests go to `openai/deployments/MODEL/chat/completions` below the \
+                 base URL, with this `api-version`",
+            )
+            .or("none"),
+            Field::OptionalText(&mut self.api_version),
+        );
+    }
+}
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Chat
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        let profile = self.profile;
+        keys.key(
+            Key::new(
+                "profile",
+                "the provider whose [deviations](protocols/chat.md) are the defaults of the other settings: \
+                 `\"openai\"`, `\"azure\"`, `\"mistral\"`, `\"moonshot\"`, `\"deepseek\"`, `\"gemini\"`, \
+                 `\"openrouter\"`, `\"groq\"`, `\"fireworks\"`, `\"together\"`, or `\"none\"`",
+            )
+            .or("by the host, else `\"none\"`"),
+            Field::Word(&mut OneOf(&mut self.profile, &PROFILES)),
+        );
+        if self.profile != profile {
+            self.profile.apply(self);
+        }
+        include_usage(keys, &mut self.include_usage);
+        keys.key(
+            Key::new("cumulative", "for servers whose deltas repeat all earlier text"),
+            Field::Switch(&mut self.cumulative),
+        );
+        keys.key(
+            Key::new(
+                "stream",
+                "request a stream only if the client does. `\"always\"` is for servers that can only \
+                 stream; toolwire then assembles complete responses",
+            ),
+            Field::Word(&mut OneOf(&mut self.stream, &STREAM)),
+        );
+        keys.key(
+            Key::new(
+                "developer_role",
+                "send messages of the role `developer` as `system` messages; `\"keep\"` leaves them unchanged \
+             and is the default for OpenAI's and Azure's hosts",
+            ),
+            Field::Word(&mut OneOf(&mut self.keep_developer, &DEVELOPER_ROLE)),
+        );
+        keys.key(
+            Key::new(
+                "custom_tools",
+                "send custom tools as functions with one string argument, `input`; `\"keep\"` leaves them, \
+                 and is the default for OpenAI's and Azure's hosts",
+            ),
+            Field::Word(&mut OneOf(&mut self.keep_custom_tools, &CUSTOM_TOOLS)),
+        );
+        keys.key(
+            Key::new(
+                "result_images",
+                "send images and files of a tool result in a user message after the results, because most \
+                 servers accept only text there; `\"keep\"` leaves them",
+            ),
+            Field::Word(&mut OneOf(&mut self.keep_result_images, &RESULT_IMAGES)),
+        );
+        keys.key(
+            Key::new(
+                "join_user_turns",
+                "send consecutive user messages as one, for chat templates in which user and assistant must \
+                 alternate. Without it, a request that is [refused](protocols/chat.md) for its roles is \
+                 repaired so, and so are requests to that model for an hour",
+            ),
+            Field::Switch(&mut self.join_user_turns),
+        );
+        self.system_messages.setting(keys);
+        keys.key(
+            Key::new(
+                "server",
+                "the software behind the API, which decides how responses can be \
+                 [constrained](#enforcing-calls): `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, \
+                 `\"llama-cpp-python\"`, `\"ollama\"`, `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, \
+                 `\"openai\"`, `\"mistral\"`, `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, \
+                 `\"openrouter\"`, or `\"other\"` (nothing). `\"auto\"` [recognises](#which-server-it-is) \
+                 some of these",
+            )
+            .or("by `profile`, else `\"auto\"`"),
+            Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
+        );
+        self.provider_settings(keys);
+    }
+
+    fn adapt_to_host(&mut self, host: &str) {
+        Profile::at_host(&host.to_ascii_lowercase()).apply(self);
+    }
+
+    fn path(&self) -> &'static str {
+        PATH
+    }
+
+    /// By reference only what OpenAI's servers store: the API has no URLs of files.
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let value = match &file.source {
+            Source::Data(_) => file.recording().or_else(|| {
+                let data = file.data_url()?;
+                Some(json!({"type": "file", "file": {"filename": file.name_or_kind(), "file_data": data}}))
+            })?,
+            Source::Id { id, owner: Dialect::Chat | Dialect::Responses } if file.mime.is_empty() => {
+                json!({"type": "file", "file": {"file_id": id}})
+            }
+            _ => return None,
+        };
+        Some(part_of(Dialect::Chat, value))
+    }
+
+    fn instructions_take_media(&self) -> bool {
+        true
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        self.key_header
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        self.wants_back
+    }
+
+    fn name_form(&self) -> NameForm {
+        self.tool_names
+    }
+
+    fn id_form(&self) -> IdForm {
+        self.call_ids
+    }
+
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("")
+    }
+
+    fn models_path(&self) -> Option<&'static str> {
+        Some(MODELS_PATH)
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        let path = self.api_version.as_ref().map(|version| {
+            let [deployment, version] = [model, version].map(in_url);
+            format!("openai/deployments/{deployment}/{PATH}?api-version={version}")
+        });
+        UpstreamRequest { path, ..request::encode(conversation, model, self) }
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Chat(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            verbatim: rules.client == Dialect::Chat,
+            cumulative: self.cumulative,
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    /// As GLM's API has it.
+    fn enable_search(&mut self, conversation: &mut Conversation) {
+        conversation.rest.add_tool(
+            Dialect::Chat.name(),
+            json!({"type": "web_search", "web_search": {"enable": true, "search_result": true}}),
+        );
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn probes(&self) -> &'static [Probe] {
+        self.server.probes()
+    }
+
+    fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
+        self.server = Server::of_answer(probe, body)?;
+        Some(self.server.name())
+    }
+
+    fn follows_reasoning(&self) -> bool {
+        self.past_reasoning.for_server(self.server) == PastReasoning::Auto
+    }
+
+    fn may_join(&self, turns: &[Turn]) -> bool {
+        let is_joined = self.join_user_turns && self.system_messages != SystemMessages::Auto;
+        !is_joined && has_joinable_turns(turns)
+    }
+
+    fn observe(&mut self, observed: Observed) {
+        if self.follows_reasoning() && observed.reasoning == Some(ReasoningField::Reasoning) {
+            self.past_reasoning = PastReasoning::Reasoning;
+        }
+        if observed.strict_roles {
+            self.join_user_turns = true;
+            if self.system_messages == SystemMessages::Auto {
+                self.system_messages = SystemMessages::First;
+            }
+        }
+    }
+
+    fn means(&self) -> Means {
+        self.server.means()
+    }
+
+    fn is_cumulative(&self) -> bool {
+        self.cumulative
+    }
+
+    fn set_cumulative(&mut self, cumulative: bool) {
+        self.cumulative = cumulative;
+    }
+}
+
+/// `text` as one segment of a path or one value of a query (RFC 3986, section 2).
+fn in_url(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    // A segment of dots alone would name another place.
+    let has_only_dots = text.bytes().all(|byte| byte == b'.');
+    let encoded = text.bytes().map(|byte| match byte {
+        byte if is_plain(byte) && !has_only_dots => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deployment_is_one_segment_of_the_path() {
+        let options = Options { api_version: Some("2024-10-21".to_owned()), ..Options::default() };
+        let path = |model: &str| options.encode(&Conversation::default(), model).path.unwrap();
+        let tail = "/chat/completions?api-version=2024-10-21";
+        assert_eq!(path("gpt-4.1"), format!("openai/deployments/gpt-4.1{tail}"));
+        for (model, segment) in [("../x?a#b", "..%2Fx%3Fa%23b"), ("..", "%2E%2E"), ("é\r\n", "%C3%A9%0D%0A")]
+        {
+            assert_eq!(path(model), format!("openai/deployments/{segment}{tail}"));
+        }
+        assert_eq!(Options::default().encode(&Conversation::default(), "m").path, None);
+    }
+}

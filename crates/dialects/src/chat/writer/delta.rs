@@ -1,0 +1,116 @@
+//! Objects inside messages that streams and whole responses have in common.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    conversation::own_id,
+    event::{Annotation, CallResult, Finish, Media, Runner, ServerCall, Warning},
+    finish,
+};
+
+/// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail
+/// if an element has none.
+pub(super) fn numbered(mut element: Value, place: usize) -> Value {
+    if let Some(object) = element.as_object_mut() {
+        object.shift_insert(0, "index".to_owned(), place.into());
+    }
+    element
+}
+
+/// A citation, in the form of OpenAI's web search.
+pub(super) fn annotation(annotation: &Annotation<'_>) -> Value {
+    json!({
+        "type": "url_citation",
+        "url_citation": {
+            "start_index": annotation.span.0,
+            "end_index": annotation.span.1,
+            "title": annotation.title,
+            "url": annotation.url,
+        },
+    })
+}
+
+/// An image in the response itself, in OpenRouter's form; `None` if only an id is known.
+pub(super) fn image(media: &Media<'_>) -> Option<Value> {
+    if media.data.is_empty() {
+        return None;
+    }
+    let mime = if media.mime.is_empty() { "image/png" } else { &*media.mime };
+    let url = format!("data:{mime};base64,{}", media.data);
+    let mut image = json!({"type": "image_url", "image_url": {"url": url}});
+    if let (Some(object), false) = (image.as_object_mut(), media.id.is_empty()) {
+        object.insert("id".to_owned(), media.id.as_ref().into());
+    }
+    Some(image)
+}
+
+/// The result of a call that the upstream or toolwire ran: toolwire's extension field `tool_results`.
+pub(super) fn result(result: &CallResult<'_>) -> Value {
+    let mut object = Map::new();
+    object.insert("index".to_owned(), result.index.into());
+    object.insert("id".to_owned(), result.id.as_ref().into());
+    object.insert("content".to_owned(), result.content.as_ref().into());
+    if result.is_error {
+        object.insert("is_error".to_owned(), true.into());
+    }
+    object.into()
+}
+
+/// Calls of hosted tools that run. A call is one element of the list, which has its result.
+#[derive(Debug, Default)]
+pub(super) struct Running(Vec<ServerCall<'static>>);
+
+impl Running {
+    /// The whole call, unless `call` is the beginning of one.
+    pub(super) fn whole<'c>(&mut self, call: &'c ServerCall<'_>) -> Option<ServerCall<'c>> {
+        let is_own = call.runner == Runner::Toolwire;
+        if is_own && call.content.is_none() {
+            self.0.push(call.clone().into_owned());
+            return None;
+        }
+        let mut whole = call.clone();
+        if is_own
+            && whole.arguments.is_none()
+            && let Some(place) = self.0.iter().position(|begun| begun.id == call.id)
+        {
+            whole.arguments = self.0.remove(place).arguments;
+        }
+        Some(whole)
+    }
+}
+
+/// A call that the upstream or toolwire ran and that is not one of the response's calls, in the same list as results.
+pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
+    let mut object = Map::new();
+    let id = match call.runner {
+        Runner::Toolwire => own_id("call", &call.id),
+        _ => call.id.to_string(),
+    };
+    object.insert("id".to_owned(), id.into());
+    object.insert("name".to_owned(), call.name.as_ref().into());
+    for (key, text) in [("arguments", &call.arguments), ("content", &call.content)] {
+        if let Some(text) = text {
+            object.insert(key.to_owned(), text.as_ref().into());
+        }
+    }
+    if call.is_error {
+        object.insert("is_error".to_owned(), true.into());
+    }
+    object.into()
+}
+
+/// An element of `warnings` in toolwire's extension field.
+pub(super) fn warning(warning: &Warning<'_>) -> Value {
+    json!({"code": warning.code, "message": warning.message})
+}
+
+/// toolwire's extension field `toolwire`, beside `choices` in the last chunk or in the whole response.
+pub(super) fn notes(warnings: Vec<Value>) -> Value {
+    json!({ "warnings": warnings })
+}
+
+/// The API's finish reason.
+pub(super) fn finish_word(finish: Finish, legacy_functions: bool) -> &'static str {
+    let legacy = legacy_functions && finish == Finish::Calls;
+    if legacy { "function_call" } else { finish::finish_word(finish) }
+}

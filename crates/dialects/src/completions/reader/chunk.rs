@@ -1,0 +1,157 @@
+//! A view of one chunk: the fields of all three forms, recognised by their names.
+
+use crate::{
+    usage::count,
+    wire::json::{Invalid, Json, Kind},
+};
+
+/// A chunk, or a whole response, which has the same fields.
+#[derive(Debug, Default)]
+pub(super) struct Chunk<'a> {
+    pub(super) id: Option<Json<'a>>,
+    pub(super) model: Option<Json<'a>>,
+    pub(super) created: Option<Json<'a>>,
+    /// Ollama's time of each piece.
+    created_at: Option<Json<'a>>,
+    pub(super) error: Option<Json<'a>>,
+    pub(super) usage: Option<Json<'a>>,
+    /// OpenAI's list of choices.
+    choices: Option<Json<'a>>,
+    /// Text outside of a choice: llama.cpp's `content`, Ollama's `response`.
+    content: Option<Json<'a>>,
+    pub(super) thinking: Option<Json<'a>>,
+    /// llama.cpp's `stop`, Ollama's `done`.
+    done: Option<Json<'a>>,
+    /// llama.cpp's `stop_type`, Ollama's `done_reason`.
+    reason: Option<Json<'a>>,
+    /// Older versions of llama.cpp say by a flag that the limit was reached.
+    stopped_limit: bool,
+    input: Option<Json<'a>>,
+    output: Option<Json<'a>>,
+    /// llama.cpp's numbers of the piece's tokens.
+    tokens: Option<Json<'a>>,
+    kind: Option<Json<'a>>,
+    object: Option<Json<'a>>,
+}
+
+/// What a chunk says of the choice that is read.
+#[derive(Debug, Default)]
+pub(super) struct Choice<'a> {
+    pub(super) text: Option<Json<'a>>,
+    /// The finish reason; not of the text's form if the server sends none.
+    pub(super) finish: Option<Json<'a>>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Reads a text, and returns what kind of JSON it is. The fields are only meaningful for an object.
+    pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
+        let mut chunk = Self::default();
+        let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
+        chunk.find_error(json);
+        Ok((json, chunk))
+    }
+
+    fn member(&mut self, key: &str, value: Json<'a>) {
+        if value.is_null() {
+            return;
+        }
+        match key {
+            "id" => self.id = Some(value),
+            "model" => self.model = Some(value),
+            "created_at" => self.created_at = Some(value),
+            "created" => self.created = Some(value),
+            "error" if !matches!(value.kind(), Kind::String) || !value.raw().eq("\"\"") => {
+                self.error = Some(value);
+            }
+            "usage" if value.kind() == Kind::Object => self.usage = Some(value),
+            "choices" if value.kind() == Kind::Array => self.choices = Some(value),
+            "content" | "response" if value.kind() == Kind::String => self.content = Some(value),
+            "thinking" if value.kind() == Kind::String => self.thinking = Some(value),
+            "stop" | "done" if value.as_bool().is_some() => self.done = Some(value),
+            "stop_type" | "done_reason" => self.reason = Some(value),
+            "stopped_limit" => self.stopped_limit = value.as_bool() == Some(true),
+            "tokens_evaluated" | "prompt_eval_count" => self.input = Some(value),
+            "tokens_predicted" | "eval_count" => self.output = Some(value),
+            "tokens" if value.kind() == Kind::Array => self.tokens = Some(value),
+            "type" => self.kind = Some(value),
+            "object" => self.object = Some(value),
+            _ => {}
+        }
+    }
+
+    /// vLLM and others send the error's own fields at the top.
+    fn find_error(&mut self, json: Json<'a>) {
+        let says = |field: Option<Json<'a>>| {
+            field.and_then(|field| field.as_str()).is_some_and(|word| word == "error")
+        };
+        if self.error.is_none() && (says(self.object) || says(self.kind)) {
+            self.error = Some(json);
+        }
+        // A server that reports no error may say so by `false`.
+        self.error = self.error.filter(|error| error.as_bool() != Some(false));
+    }
+
+    /// Whether it is a part of a response at all.
+    pub(super) fn is_part(&self) -> bool {
+        self.choices.is_some() || self.content.is_some() || self.done.is_some() || self.usage.is_some()
+    }
+
+    /// It says that the response has ended, in llama.cpp's or Ollama's form.
+    pub(super) fn is_done(&self) -> bool {
+        self.done.is_some_and(|done| done.as_bool() == Some(true))
+    }
+
+    /// It has such a flag, whatever its value.
+    pub(super) fn has_done_flag(&self) -> bool {
+        self.done.is_some()
+    }
+
+    /// Why the response has ended, in llama.cpp's or Ollama's form. `None` says nothing of it.
+    pub(super) fn reason(&self) -> Option<Json<'a>> {
+        self.reason
+    }
+
+    pub(super) fn reached_limit(&self) -> bool {
+        self.stopped_limit
+    }
+
+    /// Token counts outside of a usage object.
+    pub(super) fn counts(&self) -> (Option<u64>, Option<u64>) {
+        (self.input.and_then(count), self.output.and_then(count))
+    }
+
+    /// Its time, which differs between chunks that are alike otherwise.
+    pub(super) fn time(&self) -> Option<Json<'a>> {
+        self.created_at.or(self.created)
+    }
+
+    /// llama.cpp's numbers, which differ between chunks that are alike otherwise, in the order in which it sends them.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Json<'a>> {
+        let tokens = self.tokens.into_iter().flat_map(|tokens| tokens.elements());
+        tokens.chain(self.output)
+    }
+
+    /// The first choice, and whether there are others.
+    pub(super) fn choice(&self) -> (Option<Choice<'a>>, bool) {
+        let Some(choices) = self.choices else {
+            let choice = self.content.map(|text| Choice { text: Some(text), finish: None });
+            return (choice, false);
+        };
+        let (mut first, mut has_others) = (None, false);
+        for choice in choices.elements() {
+            match choice.get("index").and_then(|index| index.as_u64()) {
+                None | Some(0) if first.is_none() => first = Some(read_choice(choice)),
+                _ => has_others = true,
+            }
+        }
+        (first, has_others)
+    }
+}
+
+/// A choice has its text, or a message's or a delta's content where a server answers as for chat.
+fn read_choice(choice: Json<'_>) -> Choice<'_> {
+    let inner = |key: &str| choice.get(key).and_then(|message| message.get("content"));
+    let text = choice.get("text").or_else(|| inner("delta")).or_else(|| inner("message"));
+    let finish = choice.get("finish_reason").filter(|word| word.kind() == Kind::String);
+    Choice { text: text.filter(|text| text.kind() == Kind::String), finish }
+}

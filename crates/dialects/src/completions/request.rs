@@ -1,0 +1,198 @@
+//! Encodes a prompt and the sampling of a [`Conversation`] as the body of a request.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Bos, Options, upstream::Form};
+use crate::{
+    Dialect, UpstreamRequest,
+    conversation::{Constraint, Conversation, Part, Prefill, Prompt},
+    wire::json::Encoder,
+};
+
+/// Fields of a chat request that mean the same here. llama.cpp and Ollama have some of them.
+const SAMPLING: [&str; 8] = [
+    "presence_penalty",
+    "frequency_penalty",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "repeat_penalty",
+    "repeat_last_n",
+    "mirostat",
+];
+
+/// Further fields that OpenAI's form has, or vLLM's and SGLang's versions of it.
+const OPENAI: [&str; 12] = [
+    "logit_bias",
+    "user",
+    "repetition_penalty",
+    "stop_token_ids",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "min_tokens",
+    "bad_words",
+    "structured_outputs",
+    "priority",
+];
+
+/// Fields that other places handle: the limit, the form of the response, the template's variables.
+const HANDLED: [&str; 9] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "chat_template_kwargs",
+    "max_completion_tokens",
+];
+
+/// Text between two turns of a prompt without a template.
+const BETWEEN_TURNS: &str = "\n\n";
+
+/// The texts of a conversation, for models without a template.
+pub(super) fn bare_prompt(conversation: &Conversation) -> Prompt {
+    let texts = conversation.turns.iter().map(|turn| {
+        let results = turn.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Result(output) => Some(output.content.as_str()),
+            _ => None,
+        });
+        results.collect::<Vec<_>>().join("\n")
+    });
+    let texts: Vec<_> = texts.filter(|text| !text.is_empty()).collect();
+    Prompt { text: texts.join(BETWEEN_TURNS), bos: 0 }
+}
+
+/// Encodes the request for an upstream that knows the model as `model`; an empty name is left out.
+pub(super) fn encode(
+    prompt: &Prompt,
+    conversation: &Conversation,
+    (options, model): (&Options, &str),
+) -> UpstreamRequest {
+    let start = match options.bos {
+        Bos::Server => prompt.bos,
+        Bos::Prompt => 0,
+    };
+    let text = prompt.text.get(start..).unwrap_or(&prompt.text);
+    let prefill = match &conversation.constraint {
+        Some(Constraint::Prefill(text)) => Some(Prefill { text: text.clone(), is_repeated: false }),
+        _ => None,
+    };
+    let prompt = match &prefill {
+        Some(prefill) => Cow::Owned(format!("{text}{}", prefill.text)),
+        None => Cow::Borrowed(text),
+    };
+    let no_rest = Map::new();
+    let rest = conversation.rest.from_dialect(Dialect::Chat.name()).unwrap_or(&no_rest);
+    let constraint = conversation.constraint.as_ref();
+    let members = constraint.map(|constraint| options.members(constraint)).unwrap_or_default();
+    let mut body = Encoder::with_capacity(text.len() + 256);
+    body.object(|body| {
+        if !model.is_empty() {
+            body.key("model").string(model);
+        }
+        body.key("prompt").string(&prompt);
+        match options.form() {
+            Form::OpenAi => openai(body, (conversation, rest), options, &members),
+            Form::LlamaCpp => {
+                sampling(body, (conversation, rest), "n_predict");
+                body.key("stream").value(&conversation.stream);
+            }
+            Form::Ollama => {
+                body.key("raw").value(&true);
+                body.key("stream").value(&conversation.stream);
+                body.key("options").object(|body| sampling(body, (conversation, rest), "num_predict"));
+            }
+        }
+        for (key, value) in &members {
+            body.key(key).value(value);
+        }
+    });
+    let dropped = dropped(conversation, rest, options);
+    UpstreamRequest {
+        body: body.finish(),
+        path: None,
+        dropped,
+        stream: conversation.stream,
+        prefill,
+        key: None,
+    }
+}
+
+/// Writes what OpenAI's form has; not what `constraint` replaces.
+fn openai(
+    body: &mut Encoder,
+    (conversation, rest): (&Conversation, &Map<String, Value>),
+    options: &Options,
+    constraint: &Map<String, Value>,
+) {
+    let is_free = |key: &str| !constraint.contains_key(key);
+    if limit(conversation, rest).is_none() {
+        body.key("max_tokens").value(&options.max_tokens);
+    }
+    sampling(body, (conversation, rest), "max_tokens");
+    let format = conversation.sampling.response_format.as_ref();
+    put(body, "response_format", format.filter(|_| is_free("response_format")));
+    let own = |key: &str| OPENAI.contains(&key) && is_free(key);
+    for (key, value) in rest.iter().filter(|(key, _)| own(key)) {
+        body.key(key).value(value);
+    }
+    let key = "skip_special_tokens";
+    if options.keep_special_tokens && !rest.contains_key(key) && is_free(key) {
+        body.key(key).value(&false);
+    }
+    body.key("stream").value(&conversation.stream);
+    if conversation.stream && options.include_usage {
+        body.key("stream_options").object(|body| body.key("include_usage").value(&true));
+    }
+}
+
+/// The client's limit of tokens.
+fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> {
+    let newer = rest.get("max_completion_tokens").and_then(Value::as_u64);
+    newer.or(conversation.sampling.max_tokens)
+}
+
+/// What all forms have, with the limit of tokens as `limit_key`.
+fn sampling(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), limit_key: &str) {
+    let sampling = &conversation.sampling;
+    put(body, limit_key, limit(conversation, rest).as_ref());
+    put(body, "temperature", sampling.temperature.as_ref());
+    put(body, "top_p", sampling.top_p.as_ref());
+    put(body, "stop", Some(&sampling.stop).filter(|stop| !stop.is_empty()));
+    put(body, "seed", sampling.seed.as_ref());
+    for (key, value) in rest.iter().filter(|(key, _)| SAMPLING.contains(&key.as_str())) {
+        body.key(key).value(value);
+    }
+}
+
+fn put(body: &mut Encoder, key: &str, value: Option<&impl Serialize>) {
+    if let Some(value) = value {
+        body.key(key).value(value);
+    }
+}
+
+/// Names of what the request cannot express: unknown fields, and media, which no prompt contains.
+fn dropped(conversation: &Conversation, rest: &Map<String, Value>, options: &Options) -> Vec<String> {
+    let is_openai = options.form() == Form::OpenAi;
+    let is_sent =
+        |key: &str| HANDLED.contains(&key) || SAMPLING.contains(&key) || (is_openai && OPENAI.contains(&key));
+    let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
+    let foreign = conversation.rest.foreign_keys(Dialect::Chat.name()).cloned();
+    let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
+    let media = parts.filter(|part| matches!(part, Part::Image { .. } | Part::Other(_)));
+    let media = media.map(|_| "messages[].content[]".to_owned());
+    let format = conversation.sampling.response_format.iter().filter(|_| !is_openai);
+    let format = format.map(|_| "response_format".to_owned());
+    let mut dropped: Vec<_> = fields.chain(foreign).chain(media).chain(format).collect();
+    dropped.sort_unstable();
+    dropped.dedup();
+    dropped
+}

@@ -1,0 +1,316 @@
+//! Custom tools of OpenAI's APIs, whose input is plain text, and their calls.
+//!
+//! Upstreams that do not support custom tools get functions with one argument, and so do models that are
+//! taught tools in the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of
+//! that string as it arrives.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::{
+    Answering,
+    conversation::CUSTOM_INPUT,
+    event::{CallEnd, CallStart, Event, Source},
+    wire::json::{Encoder, Json, Kind, Raw, Unescaper},
+};
+
+/// The schema of the function that stands for a custom tool whose input has this `format`. The argument's
+/// description contains the grammar that the input must follow, if there is one.
+pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
+    let format = format.filter(|format| format.kind() == Kind::Object);
+    let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
+    let text = |key: &str| grammar.and_then(|grammar| grammar.get(key)?.as_str());
+    let description = match text("definition") {
+        Some(definition) => {
+            let syntax = text("syntax").unwrap_or_default();
+            format!("The whole input as plain text. It must follow this grammar ({syntax}):\n{definition}")
+        }
+        None => "The whole input as plain text.".to_owned(),
+    };
+    let mut schema = Encoder::default();
+    schema.object(|schema| {
+        schema.key("type").string("object");
+        schema.key("properties").object(|properties| {
+            properties.key(CUSTOM_INPUT).object(|input| {
+                input.key("type").string("string");
+                input.key("description").string(&description);
+            });
+        });
+        schema.key("required").array(|required| required.string(CUSTOM_INPUT));
+        schema.key("additionalProperties").value(&false);
+    });
+    let schema = schema.finish_text();
+    Json::parse(&schema).ok().map(Raw::from)
+}
+
+/// The arguments of a custom tool's call that is represented as a function's.
+pub(super) fn input_arguments(input: &str) -> String {
+    let mut json = Encoder::default();
+    json.object(|json| json.key(CUSTOM_INPUT).string(input));
+    json.finish_text()
+}
+
+/// Bytes before the input's text in which its key is looked for. Beyond, the arguments are read at their end.
+const LONGEST_OPENING: usize = 256;
+
+/// The calls of custom tools in one response. Nearly all responses have none; then this is one pointer.
+#[derive(Debug)]
+pub(super) struct Customs(Option<Box<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Names of the client's custom tools.
+    names: HashSet<String>,
+    calls: HashMap<u32, Input>,
+}
+
+impl Customs {
+    pub(super) fn new(answering: &Answering) -> Self {
+        let names = &answering.custom_tools;
+        Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: HashMap::new() })))
+    }
+
+    /// Notes a call that begins; `true` if it is a custom tool's.
+    pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
+        let input = match start.source {
+            Source::NativeCustom => Input::Plain,
+            _ if self.is_custom(&start.name) => {
+                Input::Before { held: String::new(), tool: (*start.name).into() }
+            }
+            _ => return false,
+        };
+        self.0.get_or_insert_default().calls.insert(start.index, input);
+        true
+    }
+
+    /// The input of the call `index`, if that is a custom tool's.
+    pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
+        self.0.as_mut()?.calls.get_mut(&index)
+    }
+
+    /// Whether `event` belongs to a custom tool's call, which is written differently from a function's.
+    pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
+        let Some(known) = &self.0 else { return false };
+        match event {
+            Event::CallStart(start) => start.source != Source::NativeCustom && self.is_custom(&start.name),
+            Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => {
+                known.calls.get(index).is_some_and(|input| !matches!(input, Input::Plain))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_custom(&self, name: &str) -> bool {
+        self.0.as_ref().is_some_and(|known| known.names.contains(name))
+    }
+}
+
+/// The input of one call, read from its arguments as they arrive.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// The arguments are the input: the upstream knows custom tools.
+    Plain,
+    /// The input's text has not begun; what has come so far of the call of this tool.
+    Before { held: String, tool: Box<str> },
+    /// The arguments are not those of the declared function, or begin with another member: they are read at
+    /// their end.
+    Held { held: String, tool: Box<str> },
+    /// Inside the text. `escaped`: after a backslash.
+    Inside { text: Unescaper, escaped: bool },
+    /// The text has ended; what follows closes the object.
+    Behind,
+}
+
+impl Input {
+    /// Takes the next piece of the arguments, and gives the next piece of the input.
+    pub(super) fn piece(&mut self, piece: &str) -> String {
+        match self {
+            Self::Plain => piece.to_owned(),
+            Self::Behind => String::new(),
+            Self::Held { held, .. } => {
+                held.push_str(piece);
+                String::new()
+            }
+            Self::Inside { .. } => self.inside(piece),
+            Self::Before { held, tool } => {
+                held.push_str(piece);
+                let (held, tool) = (std::mem::take(held), std::mem::take(tool));
+                match opening(&held) {
+                    Opening::Text(text) => {
+                        *self = Self::Inside { text: Unescaper::new(), escaped: false };
+                        self.inside(text)
+                    }
+                    Opening::Short if held.len() <= LONGEST_OPENING => {
+                        *self = Self::Before { held, tool };
+                        String::new()
+                    }
+                    Opening::Short | Opening::Other => {
+                        *self = Self::Held { held, tool };
+                        String::new()
+                    }
+                }
+            }
+        }
+    }
+
+    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they
+    /// are.
+    pub(super) fn end(&mut self, end: CallEnd) -> String {
+        match std::mem::replace(self, Self::Behind) {
+            Self::Held { held, tool } => whole(&held, &tool),
+            Self::Before { held, tool } if end == CallEnd::Complete => whole(&held, &tool),
+            // The call was truncated before its input began.
+            Self::Before { .. } | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),
+        }
+    }
+
+    /// A piece of the string's body, and perhaps its end.
+    fn inside(&mut self, piece: &str) -> String {
+        let Self::Inside { text, escaped } = self else { return String::new() };
+        let is_end = |byte: u8| match (std::mem::take(escaped), byte) {
+            (true, _) => false,
+            (false, b'\\') => {
+                *escaped = true;
+                false
+            }
+            (false, byte) => byte == b'"',
+        };
+        let end = piece.bytes().position(is_end);
+        let body = end.and_then(|end| piece.get(..end)).unwrap_or(piece);
+        let mut scratch = String::new();
+        let mut decoded = text.decode(body, &mut scratch).to_owned();
+        if end.is_some() {
+            decoded.extend(text.finish());
+            *self = Self::Behind;
+        }
+        decoded
+    }
+}
+
+/// The kind of the arguments' beginning.
+enum Opening<'a> {
+    /// `{"input":"`, followed by this.
+    Text(&'a str),
+    /// More may make it one.
+    Short,
+    /// Something else.
+    Other,
+}
+
+fn opening(arguments: &str) -> Opening<'_> {
+    /// White space may follow all tokens except the last.
+    const TOKENS: [&str; 4] = ["{", "\"input\"", ":", "\""];
+    let mut rest = arguments;
+    for token in TOKENS {
+        rest = rest.trim_start();
+        match rest.strip_prefix(token) {
+            Some(behind) => rest = behind,
+            None if token.starts_with(rest) => return Opening::Short,
+            None => return Opening::Other,
+        }
+    }
+    Opening::Text(rest)
+}
+
+/// The input in whole arguments of a call of `tool`.
+fn whole(arguments: &str, tool: &str) -> String {
+    let Ok(json) = Json::parse(arguments) else { return arguments.to_owned() };
+    let text = |json: Json<'_>| only_text(json, tool).unwrap_or_else(|| json.raw().to_owned());
+    match (json.get(CUSTOM_INPUT), json.kind()) {
+        (Some(input), _) => text(input),
+        (None, Kind::Object) if json.members().next().is_none() => String::new(),
+        (None, _) => only_text(json, tool).unwrap_or_else(|| arguments.to_owned()),
+    }
+}
+
+/// The text that `json` is, or that is its only member, which may also be a command line of `tool` and the text. `null` is no
+/// text at all.
+fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
+    match json.kind() {
+        Kind::String => json.as_str().map(Into::into),
+        Kind::Null => Some(String::new()),
+        Kind::Object => {
+            let mut members = json.members();
+            let ((_, only), None) = (members.next()?, members.next()) else { return None };
+            match only.kind() {
+                Kind::String => only.as_str().map(Into::into),
+                Kind::Array => only_text(only, tool),
+                _ => None,
+            }
+        }
+        Kind::Array => {
+            let mut words = json.elements().map(|word| word.as_str());
+            match (words.next(), words.next(), words.next()) {
+                (Some(Some(command)), Some(Some(text)), None) if command == tool => Some(text.into()),
+                (Some(Some(text)), None, None) => Some(text.into()),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'p>(pieces: impl IntoIterator<Item = &'p str>, end: CallEnd) -> String {
+        let mut input = Input::Before { held: String::new(), tool: "apply_patch".into() };
+        let mut text: String = pieces.into_iter().map(|piece| input.piece(piece)).collect();
+        text.push_str(&input.end(end));
+        text
+    }
+
+    #[test]
+    fn custom_input_does_not_depend_on_cuts() {
+        assert_eq!(CUSTOM_INPUT, "input");
+        let spaces = format!("{{{}\"input\": \"x\"}}", " ".repeat(LONGEST_OPENING));
+        for (arguments, input) in [
+            (r#"{"input":"SELECT 1"}"#, "SELECT 1"),
+            (" { \"input\" : \"a\\n\\\"b\\\\\\ud83d\\ude00é\" } ", "a\n\"b\\😀é"),
+            (r#"{"input":""}"#, ""),
+            (r#"{"input":"x","why":"y"}"#, "x"),
+            (r#"{"why":"y","input":"x"}"#, "x"),
+            (r#"{"input":{"a":1}}"#, r#"{"a":1}"#),
+            (r#"{"code":"x"}"#, "x"),
+            (r#"{"patch": "*** Begin\n\"a\""}"#, "*** Begin\n\"a\""),
+            (r#"{"command":["apply_patch","*** Begin"]}"#, "*** Begin"),
+            (r#"{"input":{"patch":"x"}}"#, "x"),
+            (r#"{"input":["x"]}"#, "x"),
+            (r#"{"input":["apply_patch","x"]}"#, "x"),
+            (r#"["x"]"#, "x"),
+            (r#"{"input":["x","y"]}"#, r#"["x","y"]"#),
+            (r#"{"command":["ls","-la"]}"#, r#"{"command":["ls","-la"]}"#),
+            (r#"{"a":"x","b":"y"}"#, r#"{"a":"x","b":"y"}"#),
+            (r#"{"input":null}"#, ""),
+            (r#"{"input":7}"#, "7"),
+            (r#"{"n":7}"#, r#"{"n":7}"#),
+            ("null", ""),
+            (r#""x""#, "x"),
+            ("{}", ""),
+            ("", ""),
+            ("SELECT 1", "SELECT 1"),
+            (spaces.as_str(), "x"),
+        ] {
+            for (at, _) in arguments.char_indices() {
+                let (head, tail) = arguments.split_at(at);
+                assert_eq!(read([head, tail], CallEnd::Complete), input, "{arguments} cut at {at}");
+            }
+            let mut characters: Vec<_> = arguments.split("").collect();
+            assert_eq!(read(characters.drain(..), CallEnd::Complete), input, "{arguments} by characters");
+        }
+    }
+
+    #[test]
+    fn custom_input_is_streamed() {
+        let mut input = Input::Before { held: String::new(), tool: "sql".into() };
+        let pieces = ["{\"in", "put\": \"SEL", "ECT\\", "n1\"", "}"];
+        assert_eq!(pieces.map(|piece| input.piece(piece)), ["", "SEL", "ECT", "\n1", ""]);
+    }
+
+    #[test]
+    fn custom_input_of_a_truncated_call_ends_at_the_cut() {
+        assert_eq!(read([r#"{"input":"SEL"#], CallEnd::Cut), "SEL");
+        assert_eq!(read([r#"{"inp"#], CallEnd::Cut), "");
+        assert_eq!(read([r#"{"code":"SEL"#], CallEnd::Cut), r#"{"code":"SEL"#);
+    }
+}

@@ -1,0 +1,191 @@
+//! Keys of a request that some servers read as a known field although they are spelled otherwise.
+//!
+//! Servers in Go match keys without regard to case, and the last one wins. So what was checked under one key would not be
+//! what such a server uses: a request with `model` and `Model` is refused.
+
+/// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
+const KNOWN: [&str; 120] = [
+    "action",
+    "add_generation_prompt",
+    "allowed_tools",
+    "arguments",
+    "audio",
+    "background",
+    "best_of",
+    "cache_control",
+    "call_id",
+    "chat_template",
+    "chat_template_kwargs",
+    "code",
+    "container",
+    "content",
+    "context_management",
+    "continue_final_message",
+    "conversation",
+    "custom",
+    "data",
+    "description",
+    "detail",
+    "disable_parallel_tool_use",
+    "ebnf",
+    "effort",
+    "encrypted_content",
+    "error",
+    "format",
+    "frequency_penalty",
+    "function",
+    "function_call",
+    "functions",
+    "grammar",
+    "guided_grammar",
+    "guided_json",
+    "id",
+    "image",
+    "image_url",
+    "include",
+    "include_usage",
+    "input",
+    "input_schema",
+    "instructions",
+    "is_error",
+    "json_schema",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "max_tool_calls",
+    "mcp_servers",
+    "media_type",
+    "message",
+    "messages",
+    "metadata",
+    "min_tokens",
+    "modalities",
+    "mode",
+    "model",
+    "n",
+    "name",
+    "namespace",
+    "object",
+    "output",
+    "output_config",
+    "parallel_tool_calls",
+    "parameters",
+    "prediction",
+    "prefix",
+    "presence_penalty",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_logprobs",
+    "queries",
+    "query",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_effort",
+    "refusal",
+    "response_format",
+    "results",
+    "role",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "signature",
+    "skip_special_tokens",
+    "source",
+    "status",
+    "stop",
+    "stop_sequences",
+    "store",
+    "stream",
+    "stream_options",
+    "strict",
+    "structural_tag",
+    "structured_outputs",
+    "summary",
+    "system",
+    "temperature",
+    "text",
+    "thinking",
+    "tool",
+    "tool_call_id",
+    "tool_calls",
+    "tool_choice",
+    "tool_results",
+    "tool_use_id",
+    "tools",
+    "toolwire_previous_response_id",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "type",
+    "url",
+    "user",
+    "verbosity",
+    "web_search_options",
+];
+
+/// The known field that a server may take `key` for, if `key` is spelled otherwise.
+pub(crate) fn respelled(key: &str) -> Option<&'static str> {
+    if !key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
+        return None;
+    }
+    let folded: String = key.chars().map(folded).collect();
+    KNOWN.binary_search(&folded.as_str()).ok().and_then(|place| KNOWN.get(place)).copied()
+}
+
+/// Whether a server may take `key` for `name`: they are equal, or differ in case only.
+pub fn is_like(key: &str, name: &str) -> bool {
+    key == name || key.chars().map(folded).eq(name.chars().map(folded))
+}
+
+/// The letter in lower case. Letters outside of ASCII that differ from one of ASCII in case only become that one.
+fn folded(letter: char) -> char {
+    match letter {
+        'ſ' => 's',
+        '\u{212a}' => 'k',
+        // By the rules of Java and Turkish.
+        'İ' | 'ı' => 'i',
+        letter => letter.to_ascii_lowercase(),
+    }
+}
+
+/// Whether variants of this field's name are refused.
+#[cfg(debug_assertions)]
+pub(crate) fn is_known(key: &str) -> bool {
+    KNOWN.binary_search(&key).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_fields_are_sorted() {
+        assert!(KNOWN.is_sorted_by(|one, next| one < next));
+    }
+
+    #[test]
+    fn fields_that_differ_in_case_are_found() {
+        for (key, known) in [
+            ("Model", Some("model")),
+            ("MODEL", Some("model")),
+            ("\u{17f}tream", Some("stream")),
+            ("max_to\u{212a}ens", Some("max_tokens")),
+            ("İnput", Some("input")),
+            ("N", Some("n")),
+            ("model", None),
+            ("Model2", None),
+            ("topK", None),
+            ("ⅿodel", None),
+            ("", None),
+            ("é", None),
+        ] {
+            assert_eq!(respelled(key), known, "{key}");
+        }
+        assert!(is_like("mODEl", "model") && is_like("model", "model"));
+        assert!(!is_like("models", "model") && !is_like("", "model"));
+    }
+}

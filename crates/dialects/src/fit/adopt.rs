@@ -1,0 +1,57 @@
+//! Parts that a client wrote in the form of another API than its own.
+
+use serde_json::Value;
+
+use super::{
+    file::part_of,
+    pieces::{Piece, kind_of, read, text},
+};
+use crate::{Dialect, conversation::Part};
+
+/// The part that `value`, which a client of `client` sent, plainly is, if its type is that of another API. `None`: the type is
+/// one of the client's own API, or is not known.
+pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
+    let owner = owner(client, value).filter(|owner| *owner != client)?;
+    let mut pieces = Vec::new();
+    if read(value, &mut pieces)
+        && let [piece @ (Piece::Text(_) | Piece::Image { .. } | Piece::Reasoning(_))] = &mut *pieces
+        && !is_kept(kind_of(value))
+    {
+        return Some(match std::mem::replace(piece, Piece::Text(String::new())) {
+            Piece::Image { url, detail } => Part::Image { url, detail },
+            Piece::Reasoning(text) => Part::Reasoning { text, signature: None, redacted: false },
+            Piece::Text(text) => Part::Text(text.into()),
+            Piece::File(_) => part_of(owner, value.clone()),
+        });
+    }
+    Some(part_of(owner, value.clone()))
+}
+
+/// Types that stay in their form, since it says more than the text in it.
+fn is_kept(kind: &str) -> bool {
+    matches!(
+        kind,
+        "document" | "search_result" | "tool_reference" | "file" | "input_file" | "tool_result" | "tool_use"
+    )
+}
+
+/// The dialect whose API has parts of this type.
+fn owner(client: Dialect, value: &Value) -> Option<Dialect> {
+    let openai = |other: Dialect| if client == Dialect::Messages { other } else { client };
+    Some(match kind_of(value) {
+        "text" => return None,
+        "input_text" | "output_text" | "summary_text" | "input_image" | "input_file" => Dialect::Responses,
+        "image_url" => Dialect::Chat,
+        "input_audio" | "refusal" => openai(Dialect::Chat),
+        "file" if value.get("file").is_some_and(Value::is_object) => Dialect::Chat,
+        // `image` and `document` mean something else to some servers of OpenAI's API.
+        "image" | "document" if value.get("source").is_some_and(Value::is_object) => Dialect::Messages,
+        "image" | "audio" if text(value, "data").is_some() && text(value, "mimeType").is_some() => {
+            Dialect::Messages
+        }
+        "search_result" | "tool_reference" | "container_upload" | "tool_use" | "tool_result" => {
+            Dialect::Messages
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,162 @@
+//! Calls that servers or clients ran with tools of an API, and their results, by the rule that all of them follow: a part whose
+//! type ends with `_call` or `_tool_use` is a call, one whose type ends with `_output` or `_tool_result` is a result.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::pieces::{Piece, kind_of, loaded, read_all, readable, text};
+use crate::{
+    conversation::{Call, Part, Turn},
+    media::mime_of_base64,
+};
+
+/// A call, or a result, that a part shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shown<'v> {
+    Call { id: &'v str, tool: &'v str, value: &'v Value },
+    Output { id: &'v str, tool: &'v str, value: &'v Value },
+}
+
+/// Members of a call that are not its arguments.
+const ENVELOPE: [&str; 16] = [
+    "type",
+    "id",
+    "call_id",
+    "status",
+    "name",
+    "server_label",
+    "server_name",
+    "namespace",
+    "caller",
+    "execution",
+    "cache_control",
+    "approval_request_id",
+    "pending_safety_checks",
+    "fingerprint",
+    "created_by",
+    "error",
+];
+
+/// Members that hold the result of the call that they are in.
+const RESULTS: [&str; 5] = ["output", "outputs", "results", "result", "error"];
+
+impl<'v> Shown<'v> {
+    /// The call or the result that the part `value` shows.
+    pub(super) fn of(value: &'v Value) -> Option<Self> {
+        let kind = kind_of(value);
+        let string = |key: &str| text(value, key).filter(|text| !text.is_empty());
+        let given = || string("call_id").or_else(|| string("tool_use_id"));
+        let ends = |ends: &[&str]| ends.iter().find_map(|end| kind.strip_suffix(end));
+        if let Some(tool) = ends(&["_tool_result", "_output", "tool_result"]) {
+            return Some(Self::Output { id: given().or_else(|| string("id"))?, tool, value });
+        }
+        let tool = match ends(&["_call", "_tool_use", "tool_use"]) {
+            Some(tool) => tool,
+            None if string("call_id").is_some() => kind,
+            None => return None,
+        };
+        let tool = string("name").unwrap_or(tool);
+        Some(Self::Call { id: given().or_else(|| string("id"))?, tool, value })
+    }
+}
+
+/// The ids of calls and results.
+#[derive(Debug, Default)]
+pub(super) struct CallIndex<'v> {
+    /// The id of each call, by all ids by which its result may name it.
+    calls: HashMap<&'v str, &'v str>,
+    answered: HashSet<&'v str>,
+}
+
+impl<'v> CallIndex<'v> {
+    /// Of `turns`; `foreign` gives the parts that are to be translated.
+    pub(super) fn new(turns: &'v [Turn], foreign: impl Fn(&'v Part) -> Option<&'v Value>) -> Self {
+        let mut index = Self::default();
+        for part in turns.iter().flat_map(|turn| &turn.parts) {
+            match (part, foreign(part).and_then(Shown::of)) {
+                (Part::Call(call), _) => _ = index.calls.insert(&call.id, &call.id),
+                (Part::Result(output), _) => _ = index.answered.insert(&output.id),
+                (_, Some(Shown::Call { id, value, .. })) => {
+                    index.calls.insert(id, id);
+                    if let Some(other) = text(value, "id") {
+                        index.calls.entry(other).or_insert(id);
+                    }
+                }
+                (_, Some(Shown::Output { id, .. })) => _ = index.answered.insert(id),
+                _ => {}
+            }
+        }
+        let answered = index.answered.iter().filter_map(|id| index.calls.get(id)).copied();
+        index.answered = answered.collect();
+        index
+    }
+
+    /// The id of the call whose result names it `id`.
+    pub(super) fn call_of(&self, id: &str) -> Option<&'v str> {
+        self.calls.get(id).copied()
+    }
+
+    pub(super) fn is_answered(&self, id: &str) -> bool {
+        self.answered.contains(id)
+    }
+}
+
+/// The call that a part shows.
+pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
+    let given = ["arguments", "input"].into_iter().find_map(|key| match value.get(key)? {
+        Value::String(text) if key == "arguments" => Some(text.clone()),
+        Value::Object(members) => Some(Value::Object(members.clone()).to_string()),
+        _ => None,
+    });
+    let arguments = given.unwrap_or_else(|| {
+        let is_argument =
+            |key: &String| !ENVELOPE.contains(&key.as_str()) && !RESULTS.contains(&key.as_str());
+        let members = value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, value)| is_argument(key) && !value.is_null());
+        let members: Map<String, Value> =
+            members.map(|(key, value)| (key.clone(), readable(value))).collect();
+        match members.values().next() {
+            Some(Value::Object(only)) if members.len() == 1 => Value::Object(only.clone()).to_string(),
+            _ => Value::Object(members).to_string(),
+        }
+    });
+    Call::new(id, tool, arguments)
+}
+
+/// What a result says, or the result in the part of a call.
+pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
+    let before = out.len();
+    if let Some(tools) = value.get("tools").and_then(Value::as_array) {
+        let names = tools.iter().filter_map(|tool| text(tool, "name"));
+        out.extend(names.map(|name| Piece::Text(loaded(name))));
+    }
+    for key in RESULTS.into_iter().chain(["content"]) {
+        match value.get(key) {
+            // An image that was made.
+            Some(Value::String(data)) if key == "result" && !mime_of_base64(data).is_empty() => {
+                let url = format!("data:{};base64,{data}", mime_of_base64(data));
+                out.push(Piece::Image { url, detail: None });
+            }
+            Some(content) => read_all(content, out),
+            None => {}
+        }
+    }
+    if out.len() == before {
+        let status = text(value, "status").map(|status| serde_json::json!({ "status": status }).to_string());
+        out.extend(status.map(Piece::Text));
+    }
+}
+
+/// Whether a result says that its call failed.
+pub(super) fn is_error(value: &Value) -> bool {
+    let is_marked = value.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+    let code = |content: &Value| content.get("error_code").is_some_and(Value::is_string);
+    is_marked
+        || value.get("error").is_some_and(|error| !error.is_null())
+        || value.get("content").is_some_and(code)
+        || text(value, "status") == Some("failed")
+}

@@ -1,0 +1,97 @@
+//! [`Unfit`]: what cannot be sent to an upstream, and how a client is told.
+
+use serde_json::Value;
+
+use crate::{
+    Dialect,
+    conversation::Conversation,
+    failure::{Failure, Kind},
+};
+
+/// What cannot be sent to an upstream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unfit {
+    /// The part, as the client wrote it, or the URL of an image; null if it is no part.
+    pub(super) value: Value,
+    /// Continues a sentence after the part's place.
+    pub(super) why: String,
+    /// The member of the request, if it is no part.
+    pub(super) member: Option<&'static str>,
+}
+
+impl Unfit {
+    /// The failure of the request `body`, which names the place of the part in it.
+    pub fn failure(&self, body: Option<&[u8]>) -> Failure {
+        if let Some(member) = self.member {
+            let message = format!("`{member}` {}", self.why);
+            let failure = Failure::new(Kind::Request, message).with_param(member);
+            return failure.with_code("unsupported_parameter").with_unsupported(member);
+        }
+        let body = body.and_then(|body| serde_json::from_slice::<Value>(body).ok());
+        let place = body.filter(|_| !self.value.is_null()).and_then(|body| {
+            let places = ["messages", "input", "system", "instructions"].into_iter();
+            places
+                .filter_map(|key| Some((key, body.get(key)?)))
+                .find_map(|(key, list)| place_of(list, &self.value).map(|inner| format!("{key}{inner}")))
+        });
+        let message = match &place {
+            Some(place) => format!("`{place}` {}", self.why),
+            None if self.value.is_null() => self.why.clone(),
+            None => format!("a part of the conversation {}", self.why),
+        };
+        let failure = Failure::new(Kind::Request, message).with_code("unsupported_content");
+        match place {
+            Some(place) => failure.with_param(place),
+            None => failure,
+        }
+    }
+}
+
+/// The path from `value` to the first value in it that equals `wanted`.
+fn place_of(value: &Value, wanted: &Value) -> Option<String> {
+    if value == wanted {
+        return Some(String::new());
+    }
+    match value {
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(place, element)| Some(format!("[{place}]{}", place_of(element, wanted)?))),
+        Value::Object(members) => {
+            members.iter().find_map(|(key, member)| Some(format!(".{key}{}", place_of(member, wanted)?)))
+        }
+        _ => None,
+    }
+}
+
+/// Members of a Messages request that say that a part of the conversation, or of what it works with, is on Anthropic's servers.
+const ELSEWHERE: [(&str, &str); 3] = [
+    (
+        "thread",
+        "is not supported for this model: nobody holds the thread; send the whole conversation as `messages`",
+    ),
+    ("container", "is not supported for this model, whose API has no containers; leave it out"),
+    (
+        "mcp_servers",
+        "is not supported for this model, whose API calls no MCP servers; leave it out, or declare their tools",
+    ),
+];
+
+/// Refuses a request of which a part is elsewhere: leaving that out would change what the model sees.
+pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit> {
+    let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name()) else { return Ok(()) };
+    let is_given = |key: &str| match rest.get(key) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(_) => true,
+    };
+    match ELSEWHERE.into_iter().find(|(key, _)| is_given(key)) {
+        Some((key, why)) => Err(Unfit { value: Value::Null, why: why.to_owned(), member: Some(key) }),
+        None => Ok(()),
+    }
+}
+
+/// A part that is at fault; `why` continues a sentence after its place.
+pub(super) fn unfit(value: &Value, why: &str) -> Unfit {
+    Unfit { value: value.clone(), why: why.to_owned(), member: None }
+}

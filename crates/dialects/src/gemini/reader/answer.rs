@@ -1,0 +1,344 @@
+//! One response: its frames, in order, decoded to events.
+//!
+//! There is no end mark. Older models give every frame the finish reason `STOP`, so a finish reason is the response's only if
+//! no content follows it, and is passed on at the end of the body.
+//!
+//! A frame that differs from an earlier one only in its text and its token counts is recognised by comparison
+//! ([`FrameTemplate`]) and means the same with another text.
+
+use super::{
+    ReaderSettings,
+    chunk::{Candidate, Chunk},
+    finish::ending,
+    grounding::Grounding,
+    parts::PartKind,
+    streamed_call::StreamedCall,
+};
+use crate::{
+    Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
+    event::{Event, Finish, Reasoning, Sink, Start, Usage},
+    failure::{Failure, Kind as FailureKind},
+    learnt::Learnt,
+    objects::{Found, ReadObjects},
+    progress::truncated,
+    refusal::{first_words, reported_json, told},
+    rules::Limits,
+    usage::{self, raw_usage},
+    whole_calls::WholeCalls,
+    wire::json::{self, FrameTemplate, Json, Kind, Unescaper},
+};
+
+/// The state of one response.
+#[derive(Debug, Default)]
+pub struct AnswerState {
+    tolerate_truncation: bool,
+    pub(super) limits: Limits,
+    text: Unescaper,
+    thought: Unescaper,
+    scratch: String,
+    pub(super) calls: WholeCalls,
+    /// A call whose arguments arrive in pieces.
+    pub(super) streamed: Option<StreamedCall>,
+    /// Calls that the upstream ran itself.
+    pub(super) server_calls: u32,
+    /// The client asked for one candidate.
+    merges: bool,
+    grounding: Grounding,
+    plain: Learnt<Plain>,
+    /// The last frame with token counts, or the counts alone.
+    usage: String,
+    /// The finish reason, until content follows it.
+    finish: Option<Finish>,
+    started: bool,
+    pub(super) progress: Progress,
+    pub(super) skipped: Skipped,
+}
+
+/// The template of a frame with one piece of text or thought and token counts.
+#[derive(Debug)]
+struct Plain {
+    shape: FrameTemplate,
+    channel: Channel,
+    has_usage: bool,
+}
+
+/// Where a text belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    Text,
+    Thought,
+}
+
+impl ResponseState for AnswerState {
+    const JSON: JsonBody = JsonBody::Elements;
+
+    fn expect(&mut self, asked: Asked) {
+        self.limits = asked.limits;
+        self.calls.expect(&asked);
+        self.merges = !asked.several;
+    }
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        self.read(value, true, true, out)
+    }
+
+    /// Of a body that was one value, nothing is missing.
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.is_done {
+            return Ok(());
+        }
+        if self.progress.ends_with_body(is_value || self.tolerate_truncation) {
+            return self.close(out);
+        }
+        Err(truncated())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
+}
+
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match Chunk::parse(text) {
+            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
+                self.chunk(&chunk, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    /// No part of this API, but some gateways send it.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
+impl AnswerState {
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        let ReaderSettings { tolerate_truncation, cites, .. } = settings;
+        Self { tolerate_truncation, grounding: Grounding::new(cites), ..Self::default() }
+    }
+
+    /// The fast path. Returns whether the frame matched the template.
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
+        if self.streamed.is_some() {
+            return false;
+        }
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return false };
+        let channel = plain.channel;
+        if plain.has_usage {
+            self.usage.clear();
+            self.usage.push_str(frame);
+        }
+        self.end_with(None);
+        self.say(channel, body, out);
+        true
+    }
+
+    fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if let Some(error) = chunk.error {
+            return Err(reported_json(error));
+        }
+        if !chunk.is_part() {
+            self.skipped.add(Skip::NotAChunk);
+            return told(frame).map_or(Ok(()), Err);
+        }
+        self.start(chunk, out);
+        if let Some(usage) = chunk.usage {
+            self.usage.clear();
+            self.usage.push_str(usage.raw());
+        }
+        if let Some(reason) = chunk.block_reason() {
+            return self.blocked(reason);
+        }
+        let (candidate, others) = chunk.candidate();
+        if others > 0 && self.merges {
+            // Only one was asked for: together they are the response.
+            return chunk
+                .all_candidates()
+                .try_for_each(|candidate| self.candidate(chunk, &candidate, frame, out));
+        }
+        self.skipped.add_many(Skip::OtherChoice, others);
+        match candidate {
+            Some(candidate) => self.candidate(chunk, &candidate, frame, out),
+            None => Ok(()),
+        }
+    }
+
+    fn start(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        let text = |json: Option<Json<'_>>| {
+            json.and_then(|json| Some(json.as_str()?.into_owned())).unwrap_or_default()
+        };
+        let (id, model) = (text(chunk.id).into(), text(chunk.model).into());
+        out.event(Event::Start(Start { id, model, created: None }));
+    }
+
+    /// The prompt was blocked. Without a response that is the request's fault; behind content it is a filter.
+    fn blocked(&mut self, reason: Json<'_>) -> Result<(), Failure> {
+        if self.progress.has_content {
+            self.end_with(Some(Finish::Filter));
+            return Ok(());
+        }
+        let word = first_words(reason.as_str().unwrap_or_default().as_bytes()).unwrap_or_default();
+        let message = format!("the upstream blocked the prompt: {word}");
+        Err(Failure::new(FailureKind::Request, message).with_code("content_filter"))
+    }
+
+    fn candidate(
+        &mut self,
+        chunk: &Chunk<'_>,
+        candidate: &Candidate<'_>,
+        frame: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.progress.has_choice = true;
+        let mut only = None;
+        for (place, part) in candidate.parts().enumerate() {
+            let said = self.part(part, out)?;
+            only = said.filter(|_| place == 0);
+        }
+        if let Some(grounding) = candidate.grounding {
+            self.grounding.note(grounding);
+        }
+        if let Some(finish) = candidate.finish {
+            let word = finish.as_str().unwrap_or_default();
+            let message = candidate.finish_message.and_then(|message| message.as_str());
+            let known = ending(&word, message.as_deref())?;
+            if known.is_none() {
+                self.skipped.add(Skip::UnknownFinish);
+            }
+            self.end_with(Some(known.unwrap_or(Finish::Stop)));
+        } else if let Some((channel, body)) = only
+            && candidate.grounding.is_none()
+        {
+            self.learn(chunk, frame, channel, body);
+        }
+        Ok(())
+    }
+
+    /// Reads a part. Returns its text as it was written, if it is nothing but text.
+    fn part<'a>(
+        &mut self,
+        part: Json<'a>,
+        out: &mut impl Sink,
+    ) -> Result<Option<(Channel, &'a str)>, Failure> {
+        let part = PartKind::read(part);
+        if part.is_content() {
+            // What came before was not the end.
+            self.end_with(None);
+            self.progress.has_content |= !part.is_thought();
+        }
+        self.part_of_kind(part, out)
+    }
+
+    /// The response ends as `finish` says, unless content follows.
+    fn end_with(&mut self, finish: Option<Finish>) {
+        self.finish = finish;
+        self.progress.is_finished = finish.is_some();
+    }
+
+    /// A piece of text or thought. The fast and the slow path both end here.
+    pub(super) fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
+        let Self { text, thought, scratch, grounding, calls, .. } = self;
+        match channel {
+            Channel::Text => {
+                let text = text.decode(body, scratch);
+                if !text.is_empty() {
+                    calls.release(out);
+                    grounding.said(text);
+                    out.event(Event::Text(text.into()));
+                }
+            }
+            Channel::Thought => {
+                let text = thought.decode(body, scratch);
+                if !text.is_empty() {
+                    calls.release(out);
+                    out.event(Event::Reasoning(Reasoning::text(text)));
+                }
+            }
+        }
+    }
+
+    /// The response has ended. Without a finish reason, its content implies one.
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        let finish = self.finish.unwrap_or(Finish::Stop);
+        // If the text was cut off, half of a surrogate pair is an incomplete character.
+        let is_cut = matches!(finish, Finish::Length | Finish::Filter);
+        if let Some(half) = self.thought.finish().filter(|_| !is_cut) {
+            out.event(Event::Reasoning(Reasoning::text(half.to_string())));
+        }
+        if let Some(half) = self.text.finish().filter(|_| !is_cut) {
+            out.event(Event::Text(half.to_string().into()));
+        }
+        self.end_streamed_call(true, out)?;
+        self.calls.release(out);
+        self.grounding.cite(out);
+        out.event(Event::Finish(finish.of_calls(self.calls.any())));
+        if let Some(usage) =
+            Json::parse(&self.usage).ok().map(|json| json.get("usageMetadata").unwrap_or(json))
+        {
+            out.event(Event::Usage(usage_of(usage)));
+        }
+        Ok(())
+    }
+
+    /// Learns the template of a frame with one piece of text and token counts.
+    fn learn(&mut self, chunk: &Chunk<'_>, frame: &str, channel: Channel, body: &str) {
+        if !self.plain.may_learn() {
+            return;
+        }
+        let mut counts = Vec::new();
+        if let Some(usage) = chunk.usage {
+            numbers(usage, &mut counts);
+        }
+        let shape = FrameTemplate::learn_with(frame, body, &counts);
+        let has_usage = chunk.usage.is_some();
+        self.plain.learn(shape.map(|shape| Plain { shape, channel, has_usage }));
+    }
+}
+
+/// The numbers in a value, in order.
+fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
+    match json.kind() {
+        Kind::Number => found.push(json),
+        Kind::Object => json.members().for_each(|(_, value)| numbers(value, found)),
+        Kind::Array => json.elements().for_each(|value| numbers(value, found)),
+        _ => {}
+    }
+}
+
+/// The counts of a `usageMetadata`. The candidates' tokens do not include those of the thoughts.
+fn usage_of(usage: Json<'_>) -> Usage {
+    let count = |key: &str| usage::count(usage.get(key)?);
+    let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
+    };
+    let input = sum(count("promptTokenCount"), count("toolUsePromptTokenCount"));
+    let reasoning = count("thoughtsTokenCount");
+    let output = sum(count("candidatesTokenCount"), reasoning);
+    let total = count("totalTokenCount").or_else(|| input?.checked_add(output?));
+    let cached = count("cachedContentTokenCount");
+    let raw = raw_usage(usage, Dialect::Gemini);
+    Usage { input, output, reasoning, total, cached, cache_written: None, raw }
+}

@@ -1,0 +1,47 @@
+//! What `finishReason` means (docs/protocols/gemini.md#stream).
+
+use crate::{
+    event::Finish,
+    failure::{Failure, Kind},
+    finish::{failure_of, finish_of},
+    refusal::first_words,
+};
+
+/// The finish that `word` means; `None` for an unknown word.
+///
+/// # Errors
+/// The response is not what the model was to write, and nothing that a client knows says so. `message` is the upstream's
+/// sentence about it.
+pub(super) fn ending(word: &str, message: Option<&str>) -> Result<Option<Finish>, Failure> {
+    if let Some(finish) = finish_of(word) {
+        return Ok(Some(finish));
+    }
+    Ok(Some(match word.to_ascii_uppercase().as_str() {
+        "LANGUAGE"
+        | "MODEL_ARMOR"
+        | "ESCALATION"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Finish::Filter,
+        // The limit of a request; another request could go on.
+        "CONTINUATION" => Finish::Length,
+        "OTHER"
+        | "IMAGE_OTHER"
+        | "NO_IMAGE"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "PUP_LIMITED_DISABLED" => return Err(failure(word, message)),
+        _ => return failure_of(word).map_or(Ok(None), Err),
+    }))
+}
+
+fn failure(word: &str, message: Option<&str>) -> Failure {
+    let mut sentence = format!("the upstream ended the response with finish reason `{word}`");
+    if let Some(words) = message.and_then(|message| first_words(message.as_bytes())) {
+        sentence = format!("{sentence}: {words}");
+    }
+    Failure::new(Kind::Upstream, sentence).with_code(word.to_ascii_lowercase())
+}

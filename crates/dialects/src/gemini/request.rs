@@ -1,0 +1,194 @@
+//! Encodes a [`Conversation`] as the body of a request, and the request's path (docs/protocols/gemini.md#request).
+
+mod contents;
+mod tools;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Options, Schemas, Thinking,
+    schema::{MAX_FOLLOWED, reduced},
+};
+use crate::{
+    Dialect, UpstreamRequest,
+    conversation::{Constraint, Conversation},
+    thinking,
+    wire::json::Encoder,
+};
+
+/// The path of all models.
+pub(super) const MODELS: &str = "models";
+
+/// Fields of a chat request that `generationConfig` has under another name.
+const SAMPLING: [(&str, &str); 5] = [
+    ("top_k", "topK"),
+    ("presence_penalty", "presencePenalty"),
+    ("frequency_penalty", "frequencyPenalty"),
+    ("logprobs", "responseLogprobs"),
+    ("top_logprobs", "logprobs"),
+];
+
+/// Fields that other places handle.
+const HANDLED: [&str; 7] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "tools",
+    "parallel_tool_calls",
+    "max_completion_tokens",
+];
+
+/// The dialect from which fields with the same meaning are taken.
+const CHAT: &str = Dialect::Chat.name();
+
+/// Initial capacity, enough for a small request.
+const ROOM: usize = 1 << 10;
+
+/// Encodes the request for an upstream that knows the model as `model`.
+pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
+    let mut dropped = Vec::new();
+    let no_rest = Map::new();
+    let rest = conversation.rest.from_dialect(CHAT).unwrap_or(&no_rest);
+    let mut body = Encoder::with_capacity(ROOM + conversation.size());
+    body.object(|body| {
+        contents::put(body, &conversation.turns, model, &mut dropped);
+        tools::put(body, conversation, options);
+        let config = generation_config(conversation, rest, (model, options), &mut dropped);
+        if !config.is_empty() {
+            body.key("generationConfig").value(&config);
+        }
+    });
+    dropped.extend(inexpressible(conversation, rest));
+    if thinking::gemini_can_be_off(model) {
+        thinking::tell_carried(conversation, &mut dropped);
+    }
+    dropped.sort_unstable();
+    dropped.dedup();
+    let path = Some(path(model, conversation.stream));
+    UpstreamRequest {
+        body: body.finish(),
+        path,
+        dropped,
+        stream: conversation.stream,
+        prefill: None,
+        key: None,
+    }
+}
+
+/// The path of a request. A model's name may come with the path of its kind, as the API lists it.
+fn path(model: &str, stream: bool) -> String {
+    let (kind, name) = match model.split_once('/') {
+        Some((kind @ (MODELS | "tunedModels"), name)) => (kind, name),
+        _ => (MODELS, model),
+    };
+    let mut path = format!("{kind}/");
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path.push_str(if stream { ":streamGenerateContent?alt=sse" } else { ":generateContent" });
+    path
+}
+
+/// Sampling, limits, the form of the response, and reasoning.
+fn generation_config(
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
+    (model, options): (&str, &Options),
+    dropped: &mut Vec<String>,
+) -> Map<String, Value> {
+    let sampling = &conversation.sampling;
+    let mut config = Map::new();
+    let mut put = |key: &str, value: Value| config.insert(key.to_owned(), value);
+    let newer = rest.get("max_completion_tokens").and_then(Value::as_u64);
+    newer.or(sampling.max_tokens).map(|limit| put("maxOutputTokens", limit.into()));
+    sampling.temperature.clone().map(|temperature| put("temperature", Value::Number(temperature)));
+    sampling.top_p.clone().map(|top_p| put("topP", Value::Number(top_p)));
+    sampling.seed.clone().map(|seed| put("seed", Value::Number(seed)));
+    if !sampling.stop.is_empty() {
+        put("stopSequences", sampling.stop.clone().into());
+    }
+    for (field, key) in SAMPLING {
+        rest.get(field).map(|value| put(key, value.clone()));
+    }
+    match response_form(conversation) {
+        Ok(None) => {}
+        Ok(Some(schema)) => {
+            put("responseMimeType", "application/json".into());
+            match (schema, options.schemas) {
+                (Value::Null, _) => None,
+                (schema, Schemas::JsonSchema) => put("responseJsonSchema", schema),
+                (schema, Schemas::OpenApi) => put("responseSchema", reduced(&schema, &mut { MAX_FOLLOWED })),
+            };
+        }
+        Err(field) => dropped.push(field.to_owned()),
+    }
+    let is_off = thinking::gemini_can_be_off(model) && thinking::is_off(conversation, Dialect::Gemini);
+    let effort = if is_off { Some("none") } else { sampling.reasoning_effort.as_deref() };
+    if let Some(effort) = effort
+        && let Some(thinking) = thinking_config(effort, model, options)
+    {
+        put("thinkingConfig", thinking.into());
+    }
+    config
+}
+
+/// The schema that the response has to fit; null for any JSON; `None` if it is free.
+///
+/// # Errors
+/// The name of a field that cannot be expressed.
+fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static str> {
+    if let Some(Constraint::Schema(schema)) = &conversation.constraint {
+        return Ok(Some(schema.clone()));
+    }
+    let Some(format) = &conversation.sampling.response_format else { return Ok(None) };
+    match format.get("type").and_then(Value::as_str) {
+        Some("json_schema") => {
+            let schema = format.get("json_schema").and_then(|format| format.get("schema"));
+            Ok(Some(schema.cloned().unwrap_or_default()))
+        }
+        Some("json_object") => Ok(Some(Value::Null)),
+        Some("text") => Ok(None),
+        _ => Err("response_format"),
+    }
+}
+
+/// What an effort means, by the table of Google's own layer for OpenAI's API.
+fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<String, Value>> {
+    let effort = effort.to_ascii_lowercase();
+    let (level, budget) = match effort.as_str() {
+        "none" => ("minimal", 0),
+        "minimal" => ("minimal", 1024),
+        "low" => ("low", 1024),
+        "medium" => ("medium", 8192),
+        _ => ("high", 24576),
+    };
+    let mut config = Map::new();
+    match options.thinking.for_model(model) {
+        Thinking::Off => return None,
+        Thinking::Budget => config.insert("thinkingBudget".to_owned(), budget.into()),
+        Thinking::Level | Thinking::Auto => config.insert("thinkingLevel".to_owned(), level.into()),
+    };
+    if options.include_thoughts && effort != "none" {
+        config.insert("includeThoughts".to_owned(), true.into());
+    }
+    Some(config)
+}
+
+/// Names of the fields that the API has no place for.
+fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
+    let has_tools = !conversation.tools.is_empty();
+    let known = [
+        ("parallel_tool_calls", !conversation.parallel_calls && has_tools),
+        ("tools[].function.strict", conversation.tools.iter().any(|tool| tool.strict == Some(true))),
+    ];
+    let known = known.iter().filter(|(_, given)| *given).map(|(name, _)| (*name).to_owned());
+    let is_sent =
+        |key: &&String| HANDLED.contains(&key.as_str()) || SAMPLING.iter().any(|(field, _)| field == key);
+    let fields = rest.keys().filter(|key| !is_sent(key)).cloned();
+    known.chain(fields).chain(conversation.rest.foreign_keys(CHAT).cloned()).collect()
+}

@@ -1,0 +1,243 @@
+//! The turns of a conversation as `contents` and `systemInstruction`.
+//!
+//! There are two roles. Adjacent turns of one role are one content, so that the results of parallel calls are together.
+
+use serde_json::Value;
+
+use crate::{
+    Dialect,
+    conversation::{
+        Arguments, Call, CallOutput, CallsById, Part, Role, Turn, media_behind_results, results_in_call_order,
+    },
+    event::Opaque,
+    media::{data_url, mime_of_url},
+    signatures::{NO_SIGNATURE, begin_of_turn, checks_signatures},
+    wire::json::{Encoder, Json, Kind},
+};
+
+/// Writes the turns for the model that the upstream knows as `model`.
+pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut Vec<String>) {
+    let foreign = |turn: &Turn| turn.rest.keys().map(|key| format!("messages[].{key}")).collect::<Vec<_>>();
+    let originals = |name: &String| {
+        !matches!(name.as_str(), "messages[].content" | "messages[].tool_calls" | "messages[].name")
+    };
+    dropped.extend(turns.iter().flat_map(foreign).filter(originals));
+    let media = media_behind_results(turns);
+    let turns = results_in_call_order(&media);
+    // A request needs contents, so a conversation of instructions alone is the user's.
+    let has_contents = turns.iter().any(|turn| side_of(turn.role).is_some());
+    let instructions = || turns.iter().filter(|turn| has_contents && side_of(turn.role).is_none());
+    if instructions().next().is_some() {
+        body.key("systemInstruction").object(|body| {
+            body.key("parts").array(|body| instructions().for_each(|turn| texts(body, turn, dropped)));
+        });
+    }
+    let side = |turn: &Turn| if has_contents { side_of(turn.role) } else { Some(USER) };
+    let spoken: Vec<&Turn> = turns.iter().filter(|turn| side(turn).is_some()).collect();
+    let mut calls = CallsById::default();
+    let (checks_signatures, current) = (checks_signatures(model), begin_of_turn(&spoken));
+    let mut place = 0;
+    body.key("contents").array(|body| {
+        for run in spoken.chunk_by(|one, next| side(one) == side(next)) {
+            let is_checked = checks_signatures && place + run.len() > current;
+            place += run.len();
+            body.object(|body| {
+                body.key("role").string(run.first().and_then(|turn| side(turn)).unwrap_or(USER));
+                body.key("parts").array(|body| {
+                    let mut parts = Parts { body, count: 0, dropped, needs_signature: is_checked };
+                    for turn in run {
+                        calls.add(turn);
+                        parts.put(&turn.parts, &calls);
+                    }
+                    // A content without parts is refused.
+                    if parts.count == 0 {
+                        parts.text("", None);
+                    }
+                });
+            });
+        }
+    });
+}
+
+const USER: &str = "user";
+const MODEL: &str = "model";
+
+/// The role of a turn; `None` for instructions, which are not among the contents.
+fn side_of(role: Role) -> Option<&'static str> {
+    match role {
+        Role::System | Role::Developer => None,
+        Role::User | Role::Tool => Some(USER),
+        Role::Assistant => Some(MODEL),
+    }
+}
+
+/// The texts of a turn with instructions.
+fn texts(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
+    for part in &turn.parts {
+        match part {
+            Part::Text(text) => body.object(|body| text.put(body.key("text"))),
+            _ => dropped.push("messages[].content[]".to_owned()),
+        }
+    }
+}
+
+/// Writes the parts of one content.
+struct Parts<'b> {
+    body: &'b mut Encoder,
+    count: usize,
+    dropped: &'b mut Vec<String>,
+    /// The next call needs a signature: the first one of a step.
+    needs_signature: bool,
+}
+
+impl Parts<'_> {
+    fn put(&mut self, parts: &[Part], calls: &CallsById<'_>) {
+        // A signature belongs to the part that follows it. What it signed has no place of its own in other APIs.
+        let mut signature: Option<&str> = None;
+        for part in parts {
+            match part {
+                Part::Text(text) if text.is_empty() && signature.is_none() => {}
+                Part::Text(text) => self.text(text, signature.take()),
+                Part::Call(call) => {
+                    let own = call.signature.as_ref().and_then(own_state);
+                    if own.is_some() {
+                        self.flush(&mut signature);
+                    }
+                    let own = own.or(signature.take());
+                    let needs_one = std::mem::take(&mut self.needs_signature);
+                    self.call(call, own.or(needs_one.then_some(NO_SIGNATURE)));
+                }
+                Part::Reasoning { text, signature: state, .. } => {
+                    self.flush(&mut signature);
+                    self.thought(text);
+                    signature = state.as_ref().and_then(own_state);
+                    if state.is_some() && signature.is_none() {
+                        self.dropped.push("messages[].reasoning.signature".to_owned());
+                    }
+                }
+                Part::Result(output) => self.result(output, calls),
+                Part::Image { url, .. } => {
+                    self.flush(&mut signature);
+                    self.file(url);
+                }
+                Part::Other(_) => self.dropped.push("messages[].content[]".to_owned()),
+            }
+        }
+        self.flush(&mut signature);
+    }
+
+    /// Writes one part.
+    fn part(&mut self, members: impl FnOnce(&mut Encoder)) {
+        self.count += 1;
+        self.body.object(members);
+    }
+
+    /// A signature that no part follows.
+    fn flush(&mut self, signature: &mut Option<&str>) {
+        if signature.is_some() {
+            self.text("", signature.take());
+        }
+    }
+
+    fn text(&mut self, text: &str, signature: Option<&str>) {
+        self.part(|body| {
+            body.key("text").string(text);
+            sign(body, signature);
+        });
+    }
+
+    fn thought(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.part(|body| {
+                body.key("text").string(text);
+                body.key("thought").value(&true);
+            });
+        }
+    }
+
+    fn call(&mut self, call: &Call, signature: Option<&str>) {
+        self.part(|body| {
+            body.key("functionCall").object(|body| {
+                if !call.id.is_empty() {
+                    body.key("id").string(&call.id);
+                }
+                body.key("name").string(&call.name);
+                Arguments::of(&call.arguments).put(body.key("args"), "arguments");
+            });
+            sign(body, signature);
+        });
+    }
+
+    /// A result: an object as it is, anything else as the member `output` or `error` of one.
+    fn result(&mut self, output: &CallOutput, calls: &CallsById<'_>) {
+        let name = Some(calls.tool_of(output)).filter(|name| !name.is_empty()).unwrap_or(UNKNOWN_TOOL);
+        self.part(|body| {
+            body.key("functionResponse").object(|body| {
+                if !output.id.is_empty() {
+                    body.key("id").string(&output.id);
+                }
+                body.key("name").string(name);
+                let content = output.content.trim_ascii();
+                let parsed = || Json::parse(content).ok().filter(|json| !has_reference(content, *json));
+                match parsed().filter(|json| json.kind() == Kind::Object && !output.is_error) {
+                    Some(object) => body.key("response").raw(object),
+                    None => body.key("response").object(|body| {
+                        let key = if output.is_error { "error" } else { "output" };
+                        match parsed().filter(is_container) {
+                            Some(json) => body.key(key).raw(json),
+                            None => body.key(key).string(&output.content),
+                        }
+                    }),
+                }
+            });
+        });
+    }
+
+    fn file(&mut self, url: &str) {
+        match data_url(url) {
+            Some((mime, data)) => self.part(|body| {
+                body.key("inlineData").object(|body| {
+                    body.key("mimeType").string(mime);
+                    body.key("data").string(data);
+                });
+            }),
+            None => self.part(|body| {
+                body.key("fileData").object(|body| {
+                    if let Some(mime) = mime_of_url(url) {
+                        body.key("mimeType").string(mime);
+                    }
+                    body.key("fileUri").string(url);
+                });
+            }),
+        }
+    }
+}
+
+/// The name of the tool in a result whose call is not in the conversation: the API requires one.
+const UNKNOWN_TOOL: &str = "unknown";
+
+fn own_state<'s>(state: &'s Opaque<'_>) -> Option<&'s str> {
+    state.from_dialect(Dialect::Gemini.name()).filter(|state| !state.is_empty())
+}
+
+fn sign(body: &mut Encoder, signature: Option<&str>) {
+    if let Some(signature) = signature {
+        body.key("thoughtSignature").string(signature);
+    }
+}
+
+/// Whether a result has a member `$ref` somewhere, which the API would follow.
+fn has_reference(text: &str, json: Json<'_>) -> bool {
+    fn is_in(value: &Value) -> bool {
+        match value {
+            Value::Object(members) => members.iter().any(|(key, value)| key == "$ref" || is_in(value)),
+            Value::Array(elements) => elements.iter().any(is_in),
+            _ => false,
+        }
+    }
+    (text.contains('$') || text.contains("\\u0024")) && is_in(&json.to_value())
+}
+
+fn is_container(json: &Json<'_>) -> bool {
+    matches!(json.kind(), Kind::Object | Kind::Array)
+}

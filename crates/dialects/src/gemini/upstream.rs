@@ -1,0 +1,191 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use super::{ReaderSettings, refusal::refusal, request};
+use crate::{
+    Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+    conversation::{Conversation, NameForm, Part, WantsBack},
+    enforce::{Means, Subset},
+    failure::Failure,
+    media::is_local,
+    settings::{Field, Key, OneOf, Settings},
+};
+
+/// How one upstream is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The upstream's own tools that are enabled, by their names in the API: `googleSearch`, `urlContext`, …
+    pub native_tools: Vec<String>,
+    /// How schemas are sent.
+    pub schemas: Schemas,
+    /// How the effort that a client asks for is sent.
+    pub thinking: Thinking,
+    /// Where reasoning is asked for, its summary is requested.
+    pub include_thoughts: bool,
+}
+
+/// How the schemas of tools and of responses are sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Schemas {
+    /// As they are, as JSON Schema.
+    #[default]
+    JsonSchema,
+    /// Reduced to the API's own `Schema`, for servers without the newer fields.
+    OpenApi,
+}
+
+/// How `reasoning_effort` is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// As a budget to models up to Gemini 2.5, as a level to newer ones.
+    #[default]
+    Auto,
+    /// `thinkingLevel`.
+    Level,
+    /// `thinkingBudget`.
+    Budget,
+    /// Not at all.
+    Off,
+}
+
+impl Thinking {
+    /// The same for a model, which decides `Auto`.
+    pub(super) fn for_model(self, model: &str) -> Self {
+        let has_budget = ["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name));
+        match self {
+            Self::Auto if has_budget => Self::Budget,
+            Self::Auto => Self::Level,
+            chosen => chosen,
+        }
+    }
+}
+
+const SCHEMAS: [(&str, Schemas); 2] = [("json_schema", Schemas::JsonSchema), ("openapi", Schemas::OpenApi)];
+const THINKING: [(&str, Thinking); 4] = [
+    ("auto", Thinking::Auto),
+    ("level", Thinking::Level),
+    ("budget", Thinking::Budget),
+    ("off", Thinking::Off),
+];
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            native_tools: Vec::new(),
+            schemas: Schemas::default(),
+            thinking: Thinking::default(),
+            include_thoughts: true,
+        }
+    }
+}
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Gemini
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "native_tools",
+                "Gemini's own tools that are enabled, by their names in the API: `\"googleSearch\"`, `\"urlContext\"`, \
+                 `\"codeExecution\"`. Not all models accept them together with a client's tools",
+            ),
+            Field::Texts(&mut self.native_tools),
+        );
+        keys.key(
+            Key::new(
+                "schemas",
+                "send schemas of tools and responses as they are (`parametersJsonSchema`, `responseJsonSchema`); \
+                 `\"openapi\"` reduces them to the API's own form (`parameters`, `responseSchema`), for servers without \
+                 the newer fields",
+            ),
+            Field::Word(&mut OneOf(&mut self.schemas, &SCHEMAS)),
+        );
+        keys.key(
+            Key::new(
+                "thinking",
+                "how `reasoning_effort` is sent: `\"level\"` as `thinkingLevel`, `\"budget\"` as `thinkingBudget`, \
+                 `\"off\"` not at all. `\"auto\"` sends a budget to models up to Gemini 2.5",
+            ),
+            Field::Word(&mut OneOf(&mut self.thinking, &THINKING)),
+        );
+        keys.key(
+            Key::new(
+                "include_thoughts",
+                "if the client sets `reasoning_effort`, request summaries of the reasoning",
+            ),
+            Field::Switch(&mut self.include_thoughts),
+        );
+    }
+
+    /// Each request has its own path, below this one, with the model's name.
+    fn path(&self) -> &'static str {
+        request::MODELS
+    }
+
+    /// The API has one form for all files, which is that of images, too.
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let url = match &file.source {
+            Source::Data(_) => file.data_url()?,
+            Source::Url(url) if !is_local(url) => url.clone(),
+            _ => return None,
+        };
+        Some(Part::Image { url, detail: None })
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        !is_local(url)
+    }
+
+    fn takes_reasoning_alone(&self) -> bool {
+        true
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-goog-api-key")
+    }
+
+    /// One page has all models, see docs/protocols/gemini.md#models.
+    fn models_path(&self) -> Option<&'static str> {
+        Some("models?pageSize=1000")
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Signatures
+    }
+
+    fn name_form(&self) -> NameForm {
+        NameForm::Identifier
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        request::encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Gemini(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            tolerate_truncation: rules.tolerate_truncation,
+            cites: !self.native_tools.is_empty(),
+        }))
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn enable_search(&mut self, _conversation: &mut Conversation) {
+        const SEARCH: [&str; 2] = ["googleSearch", "google_search"];
+        if !self.native_tools.iter().any(|tool| SEARCH.contains(&tool.as_str())) {
+            self.native_tools.push("googleSearch".to_owned());
+        }
+    }
+
+    fn means(&self) -> Means {
+        Means { schema: Some(Subset::PORTABLE), ..Means::default() }
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,229 @@
+//! The HTTP APIs, one folder each.
+//!
+//! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes
+//! requests into a [`Conversation`](toolwire_engine::conversation::Conversation) and writes [`Event`]s as a response.
+//! The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The rest of the
+//! crate holds a [`ClientDialect`], which a request's route gives, and an [`UpstreamDialect`], which the
+//! configuration gives, and never asks which dialect that is.
+//!
+//! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
+//! routes (`proxy::routes`).
+
+mod block_order;
+mod body;
+mod cache_hints;
+mod channel;
+pub mod chat;
+mod client;
+pub mod completions;
+mod custom_tools;
+mod field_case;
+mod fields;
+pub(crate) mod finish;
+mod fit;
+pub mod gemini;
+mod json_array;
+mod learnt;
+pub mod lumo;
+mod media;
+pub mod messages;
+mod objects;
+mod observed;
+pub mod ollama;
+mod opaque;
+mod openai_error;
+mod probe;
+mod progress;
+pub(crate) mod refusal;
+mod response_writer;
+pub mod responses;
+mod schemas;
+mod search_results;
+pub(crate) mod server;
+mod signatures;
+mod skipped;
+mod stamp;
+pub(crate) mod status;
+mod system_messages;
+#[macro_use]
+mod table;
+mod thinking;
+pub(crate) mod tool_calls;
+mod upstream;
+mod usage;
+mod whole_calls;
+
+use std::{fmt, str::FromStr};
+
+use bytes::BytesMut;
+
+pub use self::lumo::{AccountSettings, Credentials, RefreshError, Session, UID_HEADER, brought};
+pub(crate) use self::response_writer::{StreamForm, WholeForm};
+use self::{
+    body::{BodyReader, JsonBody, ResponseState, not_json},
+    progress::Progress,
+};
+pub use self::{
+    client::{Answering, ClientSide, RateStyle, Record, References},
+    fit::{File, Source, Unfit, fitted},
+    observed::{Observed, ReasoningField},
+    probe::{Probe, Root},
+    response_writer::ResponseWriter,
+    skipped::{Skip, Skipped},
+    stamp::Stamp,
+    system_messages::SystemMessages,
+    upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
+};
+pub use self::{
+    field_case::is_like, fields::check_choice, lumo::RequestKey, observed::refuses_roles, stamp::Ids,
+    upstream::Asked,
+};
+
+use toolwire_detect as detect;
+use toolwire_engine::{
+    conversation, enforce,
+    event::{self, Event, Sink},
+    failure::{self, Failure},
+    rules,
+    settings::{self, Settings},
+    tools,
+};
+use toolwire_wire::{self as wire, digest, suggest::suggest};
+
+dialects! {
+    Lumo "lumo" "Lumo": upstream lumo;
+    Chat "chat" "OpenAI Chat Completions": client chat, upstream chat;
+    Responses "responses" "OpenAI Responses": client responses, upstream responses;
+    Messages "messages" "Anthropic Messages": client messages, upstream messages;
+    Gemini "gemini" "Google Gemini": upstream gemini;
+    Ollama "ollama" "Ollama": upstream ollama;
+    Completions "completions" "text completions": upstream completions;
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.iter().copied().find(|dialect| dialect.name() == name).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|dialect| dialect.name()).collect();
+            format!("there is no dialect `{name}`; {}", suggest(name, &known, None))
+        })
+    }
+}
+
+impl ClientDialect {
+    /// Every dialect that clients speak.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::SIDES.iter().map(|(dialect, _)| *dialect)
+    }
+
+    /// The dialect.
+    pub fn dialect(self) -> Dialect {
+        self.side().dialect()
+    }
+}
+
+impl TryFrom<Dialect> for ClientDialect {
+    type Error = String;
+
+    /// The client's side of `dialect`.
+    ///
+    /// # Errors
+    /// No client speaks it: a sentence that names the dialects that clients speak.
+    fn try_from(dialect: Dialect) -> Result<Self, String> {
+        let side = Self::SIDES.iter().find(|(_, side)| side.dialect() == dialect);
+        side.map(|(client, _)| *client).ok_or_else(|| {
+            let known: Vec<_> = Self::SIDES.iter().map(|(_, side)| side.dialect().name()).collect();
+            format!("no client speaks `{dialect}`; `to` can be {}", known.join(", "))
+        })
+    }
+}
+
+impl UpstreamDialect {
+    /// The dialect.
+    pub fn dialect(&self) -> Dialect {
+        self.side().dialect()
+    }
+
+    /// Shows its settings to `keys`, see [`UpstreamSide::settings`].
+    pub fn settings(&mut self, keys: &mut dyn Settings) {
+        self.side_mut().settings(keys);
+    }
+
+    /// Completes its settings, see [`UpstreamSide::prepare`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare(
+        &mut self,
+        read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
+        now: u64,
+    ) -> Result<Option<String>, String> {
+        self.side_mut().prepare(read, now)
+    }
+
+    /// Sets the defaults that are known of the server at `host`, see [`UpstreamSide::adapt_to_host`].
+    pub fn adapt_to_host(&mut self, host: &str) {
+        self.side_mut().adapt_to_host(host);
+    }
+
+    /// The same with the server that the answer `body` to `probe` shows, and the server's name. `None`: it does not show one.
+    pub fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
+        let mut identified = self.clone();
+        let name = identified.side_mut().identify(probe, body)?;
+        Some((identified, name))
+    }
+
+    /// The same, for a server of which this was seen.
+    #[must_use]
+    pub fn observing(mut self, observed: Observed) -> Self {
+        self.side_mut().observe(observed);
+        self
+    }
+
+    /// The same, for a server whose deltas repeat all of the text before them if `cumulative` says so.
+    #[must_use]
+    pub fn with_cumulative(mut self, cumulative: bool) -> Self {
+        self.side_mut().set_cumulative(cumulative);
+        self
+    }
+}
+
+impl Reader {
+    /// The field in which reasoning came, in the dialect that has several.
+    pub fn reasoning_field(&self) -> Option<ReasoningField> {
+        match self {
+            Self::Chat(reader) => reader.reasoning_field(),
+            _ => None,
+        }
+    }
+
+    /// The response is encrypted with the key of its request. Call it before the first bytes.
+    pub fn decrypt(&mut self, key: RequestKey) {
+        if let Self::Lumo(reader) = self {
+            reader.decrypt(key);
+        }
+    }
+}
+
+impl TryFrom<Dialect> for UpstreamDialect {
+    type Error = String;
+
+    /// The upstream's side of `dialect`, with its default settings.
+    ///
+    /// # Errors
+    /// No upstream speaks it: a sentence that names the dialects that upstreams speak.
+    fn try_from(dialect: Dialect) -> Result<Self, String> {
+        let all = Self::all();
+        all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|upstream| upstream.dialect().name()).collect();
+            format!("no upstream speaks `{dialect}`; `from` can be {}", known.join(", "))
+        })
+    }
+}

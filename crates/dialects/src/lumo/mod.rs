@@ -1,0 +1,50 @@
+//! Proton Lumo as an upstream: both versions of its protocol, also mixed in one stream.
+//!
+//! ```text
+//! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ AnswerState (its state)          ─▶ Events
+//!                                                                          ├─ Values: tool payloads cut over frames
+//!                                                                          ├─ ServerCalls: calls that Lumo runs itself
+//!                                                                          ├─ Images: images that come progressively
+//!                                                                          └─ CallDeltas: calls of the client's tools
+//! ```
+//!
+//! [`encode`] writes requests, [`refusal()`] reads error responses. `u2l` is Lumo's encryption, with the feature
+//! `lumo-u2l`: it takes requests behind [`encode`], and frames before the rest of the reader.
+
+mod account;
+mod answer;
+mod encryption;
+mod images;
+mod lenient;
+mod partial;
+mod reader;
+mod refusal;
+mod request;
+mod sealed;
+mod server_calls;
+mod session;
+mod shapes;
+mod target;
+mod tools;
+mod turns;
+#[cfg(feature = "lumo-u2l")]
+pub mod u2l;
+mod unfinished;
+mod upstream;
+mod v1;
+mod v2;
+mod values;
+
+pub use account::{AccountSettings, Credentials};
+pub use encryption::Encryption;
+pub use reader::{Reader, ReaderSettings};
+pub use refusal::refusal;
+pub use request::{Options, Version, encode};
+pub use session::{Form, RefreshError, Session, UID_HEADER, brought};
+#[cfg(feature = "lumo-u2l")]
+pub use u2l::RequestKey;
+
+/// The key of an encrypted request. Without the feature `lumo-u2l` no request has one.
+#[cfg(not(feature = "lumo-u2l"))]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestKey {}

@@ -1,0 +1,533 @@
+//! [`Reader`]: Lumo's stream, v1 and v2 mixed, in pieces cut anywhere.
+//!
+//! Lumo deviates from the event stream standard, so frames are found here and not by the decoder of `wire`
+//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete
+//! JSON is joined with the lines after it. JSON without `data:` before it is accepted too. JSON of an unknown
+//! kind is counted and left out, and so is a frame that is not JSON before or after a response. Inside a
+//! response such a frame fails the response, because a part of it would be lost.
+
+use std::{ops::ControlFlow, str};
+
+#[cfg(feature = "lumo-u2l")]
+use super::u2l::Unsealer;
+use super::{
+    RequestKey,
+    answer::AnswerState,
+    lenient, refusal,
+    shapes::{Shapes, Token},
+    target::Target,
+    unfinished::{Joined, Unfinished},
+    v1::{self, Read},
+    v2::{self, Frame},
+};
+use crate::{
+    Asked, Skip, Skipped,
+    event::{Event, Sink},
+    failure::{Failure, Kind},
+    refusal::told,
+    skipped::is_sign_of_life,
+    wire::{
+        json::{Json, Kind as JsonKind, MAX_DEPTH},
+        sse::{Line, Lines, Oversized, parse_line},
+    },
+};
+
+/// What a [`Reader`] needs to know about the request. It does not know the client's tools: a later stage
+/// decides which calls are the client's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaderSettings {
+    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the response
+    /// fails.
+    pub max_frame: usize,
+    /// The target that the request asked for: content without a target is for it.
+    pub target: String,
+    /// A response that ends without an end mark is complete, if it has any content.
+    pub tolerate_truncation: bool,
+}
+
+impl Default for ReaderSettings {
+    fn default() -> Self {
+        Self { max_frame: 8 << 20, target: "message".to_owned(), tolerate_truncation: false }
+    }
+}
+
+/// Reads one response.
+#[derive(Debug)]
+pub struct Reader {
+    lines: Lines,
+    /// Boxed because a reader is moved into an enum with smaller variants.
+    body: Box<Body>,
+    failed: bool,
+}
+
+impl Reader {
+    /// A reader at the start of a response.
+    pub fn new(settings: ReaderSettings) -> Self {
+        let target = Target::named(&settings.target);
+        Self {
+            lines: Lines::new(settings.max_frame),
+            body: Box::new(Body {
+                answer: AnswerState::new(target, settings.max_frame),
+                unfinished: Unfinished::new(),
+                shapes: Shapes::default(),
+                is_last: false,
+                #[cfg(feature = "lumo-u2l")]
+                unsealer: None,
+                max_frame: settings.max_frame,
+                tolerate_truncation: settings.tolerate_truncation,
+            }),
+            failed: false,
+        }
+    }
+
+    /// Reads the next bytes of the body, cut anywhere.
+    ///
+    /// # Errors
+    /// What the upstream reported, or how its bytes violate the protocol. What was certain before that has
+    /// gone to `out`; whatever follows is ignored.
+    pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        if self.is_done() {
+            return Ok(());
+        }
+        let Self { lines, body, .. } = self;
+        let mut outcome = Ok(());
+        let framed = lines.push(bytes, |line| body.take(line, &mut outcome, out));
+        let outcome = outcome.and_then(|()| framed.map_err(oversized));
+        self.settle(outcome, out)
+    }
+
+    /// The body has ended.
+    ///
+    /// # Errors
+    /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if
+    /// nothing of the body could be understood.
+    pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.is_done() {
+            return Ok(());
+        }
+        let Self { lines, body, .. } = self;
+        let mut outcome = Ok(());
+        body.is_last = true;
+        lines.finish(|line| match last_line(line) {
+            [] => ControlFlow::Break(()),
+            line => body.take(line, &mut outcome, out),
+        });
+        let outcome = outcome.and_then(|()| self.body.finish(out));
+        self.settle(outcome, out)
+    }
+
+    /// The end mark has been read, or the response has failed; whatever follows is ignored.
+    pub fn is_done(&self) -> bool {
+        self.failed || self.body.answer.is_done()
+    }
+
+    /// Sets the limits of the response. The client's tools are not used: a later stage decides which calls
+    /// are the client's.
+    pub(crate) fn expect(&mut self, asked: Asked) {
+        self.body.answer.expect(asked.limits, asked.repair);
+    }
+
+    /// The response is encrypted with the key of its request. Call it before the first bytes.
+    #[cfg(feature = "lumo-u2l")]
+    pub(crate) fn decrypt(&mut self, key: RequestKey) {
+        self.body.unsealer = Some(Unsealer::new(key, self.body.max_frame));
+    }
+
+    #[cfg(not(feature = "lumo-u2l"))]
+    pub(crate) fn decrypt(&mut self, key: RequestKey) {
+        match key {}
+    }
+
+    /// Lumo runs tools itself.
+    pub(crate) fn runs_tools(&self) -> bool {
+        true
+    }
+
+    /// The finish reason came without the end mark. The end mark of this dialect is complete in itself.
+    pub(crate) fn awaits_end(&self) -> bool {
+        self.body.answer.is_finished() && !self.is_done()
+    }
+
+    /// The response has content.
+    pub(crate) fn has_content(&self) -> bool {
+        self.body.answer.has_content()
+    }
+
+    /// See [`Reader::awaits_end`].
+    pub(crate) fn lacks_only_mark(&self) -> bool {
+        self.awaits_end()
+    }
+
+    /// What was received and left out, by reason.
+    pub fn skipped(&self) -> Skipped {
+        self.body.answer.skipped()
+    }
+
+    fn settle(&mut self, outcome: Result<(), Failure>, out: &mut impl Sink) -> Result<(), Failure> {
+        if outcome.is_err() {
+            self.failed = true;
+            self.body.answer.abort(out);
+        }
+        outcome
+    }
+}
+
+/// The lines of a body and their contents.
+#[derive(Debug)]
+struct Body {
+    answer: AnswerState,
+    unfinished: Unfinished,
+    shapes: Shapes,
+    /// The line that is read has no line end: if it is not JSON, the body was cut there.
+    is_last: bool,
+    #[cfg(feature = "lumo-u2l")]
+    unsealer: Option<Unsealer>,
+    max_frame: usize,
+    tolerate_truncation: bool,
+}
+
+impl Body {
+    /// Reads a line; returns whether to go on.
+    fn take(
+        &mut self,
+        line: &[u8],
+        outcome: &mut Result<(), Failure>,
+        out: &mut impl Sink,
+    ) -> ControlFlow<()> {
+        *outcome = self.line(line, out);
+        if outcome.is_err() || self.answer.is_done() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn line(&mut self, line: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let begins_object = || line.trim_ascii_start().first() == Some(&b'{');
+        match parse_line(line) {
+            Line::Blank => self.drop_unfinished(),
+            Line::Comment(text) => {
+                let text = str::from_utf8(text).unwrap_or_default();
+                out.event(Event::Ping(text.trim_ascii().into()));
+                Ok(())
+            }
+            Line::Field { name: b"data", value } => self.data(value, out),
+            Line::Field { name: b"event" | b"id" | b"retry", .. } => Ok(()),
+            Line::Field { .. } if lenient::begun(line).len() < line.len() => {
+                self.line(lenient::begun(line), out)
+            }
+            Line::Field { .. } if begins_object() || !self.unfinished.is_empty() => self.data(line, out),
+            Line::Field { .. } if self.answer.has_begun() => {
+                self.answer.skip(Skip::NotJson);
+                Ok(())
+            }
+            Line::Field { .. } => Err(no_stream(line)),
+        }
+    }
+
+    /// Reads the data of a line.
+    fn data(&mut self, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+        let text = str::from_utf8(data)
+            .map_err(|_| Failure::new(Kind::Protocol, "the upstream sent bytes that are not UTF-8"))?;
+        if self.unfinished.is_empty()
+            && let Some((target, body)) = self.shapes.token(text)
+        {
+            return self.answer.content(target, body, out);
+        }
+        if self.unfinished.is_empty()
+            && let Ok((json, frame)) = Frame::parse(text)
+        {
+            if let Some(token) = self.value(json, &frame, out)? {
+                self.shapes.learn(text, token);
+            }
+            return Ok(());
+        }
+        let text = &*lenient::mended(text);
+        if text.trim_ascii() == "[DONE]" {
+            self.drop_unfinished()?;
+            #[cfg(feature = "lumo-u2l")]
+            self.end_encryption(out)?;
+            return self.answer.end(out);
+        }
+        if self.unfinished.is_empty()
+            && let Ok((json, frame)) = Frame::parse(text)
+        {
+            return self.value(json, &frame, out).map(|_| ());
+        }
+        self.join(text, out)
+    }
+
+    /// Reads a line that is not complete JSON, or that follows such a line.
+    fn join(&mut self, line: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        let mut rest = line;
+        while !rest.trim_ascii().is_empty() && !self.answer.is_done() {
+            let alone = self.unfinished.is_empty();
+            if rest.len() > self.max_frame.saturating_sub(self.unfinished.len()) {
+                return Err(oversized(Oversized { limit: self.max_frame }));
+            }
+            match self.unfinished.push(rest) {
+                Joined::More => return Ok(()),
+                Joined::Value(text, tail) => {
+                    if let Ok((json, frame)) = Frame::parse(&text) {
+                        self.value(json, &frame, out)?;
+                    }
+                    rest = tail;
+                }
+                Joined::Broken => {
+                    self.unreadable(if alone { rest } else { "" })?;
+                    // The earlier lines were broken, not necessarily this one.
+                    rest = if alone { "" } else { line };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a frame; returns the place of its token if it contains nothing else.
+    fn value<'a>(
+        &mut self,
+        json: Json<'a>,
+        frame: &Frame<'a>,
+        out: &mut impl Sink,
+    ) -> Result<Option<Token<'a>>, Failure> {
+        #[cfg(feature = "lumo-u2l")]
+        if let Some(unsealer) = &mut self.unsealer {
+            let frames = unsealer.open(json.raw())?;
+            return self.plain(&frames, out).map(|()| None);
+        }
+        self.dispatch(json, frame, out)
+    }
+
+    /// Reads frames that were encrypted.
+    #[cfg(feature = "lumo-u2l")]
+    fn plain(&mut self, frames: &[String], out: &mut impl Sink) -> Result<(), Failure> {
+        for text in frames {
+            let parsed = Frame::parse(text);
+            let (json, frame) =
+                parsed.map_err(|_| Failure::new(Kind::Internal, "a decrypted frame is not JSON"))?;
+            self.dispatch(json, &frame, out)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is left when the response has ended.
+    #[cfg(feature = "lumo-u2l")]
+    fn end_encryption(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(unsealer) = &mut self.unsealer else { return Ok(()) };
+        let frames = unsealer.finish()?;
+        self.plain(&frames, out)
+    }
+
+    /// Dispatches a frame by its version; returns the place of its token if it contains nothing else.
+    fn dispatch<'a>(
+        &mut self,
+        json: Json<'a>,
+        frame: &Frame<'a>,
+        out: &mut impl Sink,
+    ) -> Result<Option<Token<'a>>, Failure> {
+        if json.kind() != JsonKind::Object {
+            self.answer.skip(Skip::NotAChunk);
+            return Ok(None);
+        }
+        let mut read = match &frame.v1 {
+            Some(kind) => v1::read(kind, json, &mut self.answer, out)?,
+            None => Read::Foreign,
+        };
+        if let Read::Foreign = read {
+            read = v2::read(frame, &mut self.answer, out)?;
+        }
+        match read {
+            Read::Token(token) => return Ok(Some(token)),
+            Read::Taken => {}
+            Read::Foreign => {
+                let by_type = || frame.v1.as_deref().and_then(|kind| v1::failure(kind, json));
+                if let Some(failure) = refusal::described(json, 200).or_else(by_type) {
+                    return Err(failure);
+                }
+                self.answer.skip(Skip::NotAChunk);
+                return told(json.raw()).map_or(Ok(None), Err);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The lines so far will not become a frame.
+    fn drop_unfinished(&mut self) -> Result<(), Failure> {
+        if self.unfinished.is_empty() {
+            return Ok(());
+        }
+        self.unfinished.clear();
+        self.unreadable("")
+    }
+
+    /// A frame is not JSON. Inside a response that is an error, because a part of the response is lost; so is
+    /// a frame that is nested too deep, anywhere.
+    fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
+        let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
+        let is_inside = self.answer.has_begun() && !self.answer.is_finished();
+        if is_inside && !is_sign_of_life && !self.is_last {
+            return Err(Failure::new(Kind::Protocol, "the upstream sent a frame that cannot be read"));
+        }
+        if nests_too_deep(frame) {
+            let message = format!("the upstream sent a frame that is nested more than {MAX_DEPTH} deep");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        self.answer.skip(Skip::NotJson);
+        Ok(())
+    }
+
+    /// Decides what the end of the body means.
+    fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        let understood = self.answer.skipped().malformed() == 0;
+        if !self.unfinished.is_empty() {
+            self.unfinished.clear();
+            self.answer.skip(Skip::NotJson);
+        }
+        if self.answer.is_finished() {
+            return self.answer.end(out);
+        }
+        if self.tolerate_truncation && self.answer.has_begun() {
+            #[cfg(feature = "lumo-u2l")]
+            self.end_encryption(out)?;
+            return self.answer.end_tolerated(out);
+        }
+        Err(match (self.answer.has_begun(), understood) {
+            (true, _) => Failure::new(Kind::Truncated, "the upstream's response broke off"),
+            (false, true) => Failure::new(Kind::Truncated, "the upstream's response ended before it began"),
+            (false, false) => {
+                Failure::new(Kind::Protocol, "nothing in the upstream's response could be understood")
+            }
+        })
+    }
+}
+
+/// Whether more containers are open at once in `text` than a frame may have.
+fn nests_too_deep(text: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+        in_string ^= byte == b'"' && !escaped;
+        escaped = in_string && byte == b'\\' && !escaped;
+    }
+    false
+}
+
+/// The readable part of a body's last line, which has no line end: without an incomplete character, and empty
+/// if it is the beginning of a field's name.
+fn last_line(line: &[u8]) -> &[u8] {
+    match str::from_utf8(line) {
+        Ok(name) if "data".starts_with(name) => &[],
+        Err(error) if error.error_len().is_none() => line.get(..error.valid_up_to()).unwrap_or(line),
+        _ => line,
+    }
+}
+
+fn oversized(oversized: Oversized) -> Failure {
+    Failure::new(Kind::Protocol, format!("the upstream sent a frame of more than {} bytes", oversized.limit))
+}
+
+/// The failure of a body that does not begin like an event stream.
+fn no_stream(line: &[u8]) -> Failure {
+    let found = match (line.trim_ascii_start().first(), str::from_utf8(line)) {
+        (Some(b'<'), _) => "an HTML page".to_owned(),
+        (Some(b'['), _) => "a JSON array".to_owned(),
+        (_, Ok(text)) => format!("`{}`", text.chars().take(60).collect::<String>()),
+        (_, Err(_)) => "bytes that are not text".to_owned(),
+    };
+    Failure::new(Kind::Protocol, format!("the upstream responded with {found} instead of an event stream"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Similar frames: ones that match a template, and ones that only look as if they did.
+    fn frame() -> impl Strategy<Value = String> {
+        let text = "([a-z\"é\\\\\n]|😀){0,4}";
+        let typed = (0..12_u32, text, any::<bool>()).prop_map(|(count, content, message)| {
+            let target = if message { "message" } else { "reasoning" };
+            json!({"type": "token_data", "target": target, "count": count, "content": content})
+        });
+        let chunk = (0..3_u32, text, 0..10_u32).prop_map(|(created, content, kind)| {
+            let delta = match kind {
+                7 => json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]}),
+                8 | 9 => json!({"tool_calls": [{"index": created % 2, "function": {"arguments": content}}]}),
+                0 => json!({"reasoning_content": content}),
+                1 => json!({"reasoning_content": "", "reasoning": content}),
+                2 => json!({"reasoning_content": content, "reasoning": content}),
+                3 => json!({"content": content, "target": "title"}),
+                _ => json!({"content": content}),
+            };
+            json!({"id": "c", "created": created, "choices": [{"index": 0, "delta": delta}]})
+        });
+        let other = Just(json!({"choices": [], "usage": {"total_tokens": 1}}));
+        let half = prop_oneof![Just("\\ud83d"), Just("\\ude00")].prop_map(|half| {
+            format!(
+                "data: {{\"type\":\"token_data\",\"target\":\"message\",\"count\":1,\"content\":\"{half}\"}}"
+            )
+        });
+        let object = prop_oneof![4 => typed, 4 => chunk, 1 => other];
+        prop_oneof![8 => object.prop_map(|object| format!("data: {object}")), 1 => half]
+    }
+
+    fn events(frames: &[String], fast: bool) -> (Vec<Event<'static>>, usize) {
+        let mut reader = Reader::new(ReaderSettings::default());
+        let (mut out, mut known) = (Vec::new(), 0);
+        for frame in frames {
+            if !fast {
+                reader.body.shapes = Shapes::default();
+            }
+            known += usize::from(reader.body.shapes.token(frame.strip_prefix("data: ").unwrap()).is_some());
+            reader.push(format!("{frame}\n\n").as_bytes(), &mut out).unwrap();
+        }
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]";
+        reader.push(end.as_bytes(), &mut out).unwrap();
+        reader.finish(&mut out).unwrap();
+        (out, known)
+    }
+
+    proptest! {
+        #[test]
+        fn fast_path_gives_the_same_events_as_parsing(frames in vec(frame(), 0..24)) {
+            prop_assert_eq!(events(&frames, true).0, events(&frames, false).0);
+        }
+    }
+
+    #[test]
+    fn plain_tokens_take_the_fast_path_from_the_second_on() {
+        let token = |count| {
+            format!(
+                "data: {}",
+                json!({"type": "token_data", "target": "message", "count": count, "content": "a b"})
+            )
+        };
+        let chunk = |text| {
+            format!(
+                "data: {}",
+                json!({"id": "c", "created": 1, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]})
+            )
+        };
+        let frames: Vec<_> =
+            (0..9).flat_map(|count| [token(count), chunk("x\n".repeat(count + 1))]).collect();
+        let call = |head: &str, arguments: &str| {
+            format!(
+                "data: {}",
+                json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {head: "f", "arguments": arguments}}]}}]})
+            )
+        };
+        let calls: Vec<_> = [call("name", "")].into_iter().chain((0..9).map(|_| call("x", "{"))).collect();
+        assert_eq!(events(&calls, true).1, 8);
+        assert_eq!(events(&frames, true).1, 16);
+        assert_eq!(events(&frames, false).1, 0);
+    }
+}

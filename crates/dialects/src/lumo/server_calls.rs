@@ -1,0 +1,321 @@
+//! [`ServerCalls`]: calls of tools that Lumo runs itself, or tries to run.
+//!
+//! One call may be reported several times: v2 announces it without arguments and then dispatches it with
+//! them; v1 repeats it, and some copies have no arguments (docs/protocols/lumo.md#v1-stream,
+//! docs/protocols/lumo.md#v2-stream). A dispatch may arrive in several pieces. All these reports are one
+//! call.
+//!
+//! A call is emitted when it is dispatched: when its arguments are complete, when its result arrives, when
+//! another call takes its id, or when the response has ended successfully. Until then it waits, without
+//! delaying anything else. Calls that still wait when a response fails or is cut off were never dispatched
+//! and are not emitted.
+
+use std::borrow::Cow;
+
+use super::partial::{Extent, Partial};
+use crate::{
+    digest::Digest,
+    event::{CallEnd, CallResult, CallStart, Event, Runner, Sink, Source},
+    failure::Failure,
+    rules::Limits,
+    tool_calls::CallDeltas,
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// The server-tool calls of one response.
+#[derive(Debug)]
+pub(super) struct ServerCalls {
+    limits: Limits,
+    /// Calls that wait or have no result yet, in the order of their first report.
+    calls: Vec<Call>,
+    /// The number of calls reported so far, including completed ones.
+    told: usize,
+    undispatched: u64,
+    orphans: u64,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    /// Empty until it is reported.
+    name: String,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not dispatched yet; holds the arguments received so far.
+    Waiting(Partial),
+    /// Emitted under this index. Only a digest of its arguments is kept, to recognise repetitions.
+    Sent { index: u32, arguments: Digest },
+}
+
+/// The arguments in one report.
+#[derive(Debug, Clone, Copy)]
+enum Given<'a> {
+    Nothing,
+    /// A string: the arguments' JSON text, or a piece of it.
+    Text(Json<'a>),
+    /// JSON that is not a string: it is the arguments themselves.
+    Value(Json<'a>),
+}
+
+/// How a response ended, as far as its calls are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The model had finished.
+    Well,
+    /// The model was interrupted, or the stream broke off.
+    Cut,
+}
+
+impl ServerCalls {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, calls: Vec::new(), told: 0, undispatched: 0, orphans: 0 }
+    }
+
+    /// Sets the limits of the response.
+    pub(super) fn expect(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Takes one report of a call: an object with `name`, `arguments` or `parameters`, and optionally `id`,
+    /// or an object with these members in a `function`. Returns `false` if it is not a call.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    pub(super) fn call(
+        &mut self,
+        telling: Json<'_>,
+        numbers: &mut CallDeltas,
+        out: &mut impl Sink,
+    ) -> Result<bool, Failure> {
+        let function = telling.get("function").filter(|it| it.kind() == JsonKind::Object).unwrap_or(telling);
+        let text = |key| function.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+        let id = telling.get("id").and_then(|id| id.as_str()).unwrap_or_else(|| text("id"));
+        let name = text("name");
+        if id.is_empty() && name.is_empty() {
+            return Ok(false);
+        }
+        let given = given(function, id.is_empty());
+        if let Some(at) = self.calls.iter().rposition(|call| call.is(&id, &name) && call.is_waiting()) {
+            self.go_on(at, &name, given, numbers, out)?;
+        } else if !self.calls.iter().any(|call| call.repeats(&id, &name, given)) {
+            self.displace(&id, numbers, out);
+            let at = self.begin(&id)?;
+            self.go_on(at, &name, given, numbers, out)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a result. A result without an `id` belongs to the oldest call that has no result.
+    pub(super) fn result(&mut self, id: &str, content: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
+        let is_meant = |call: &Call| !call.name.is_empty() && (id.is_empty() || call.id == id);
+        let Some(at) = self.calls.iter().position(is_meant) else {
+            self.orphans += 1;
+            return;
+        };
+        self.dispatch(at, None, numbers, out);
+        let call = self.calls.remove(at);
+        let State::Sent { index, .. } = call.state else { return };
+        out.event(Event::CallResult(CallResult {
+            index,
+            id: Cow::Borrowed(&call.id),
+            content: Cow::Borrowed(content),
+            is_error: is_error(content),
+        }));
+    }
+
+    /// The response has ended.
+    pub(super) fn finish(&mut self, ending: Ending, numbers: &mut CallDeltas, out: &mut impl Sink) {
+        for at in 0..self.calls.len() {
+            let Some(call) = self.calls.get(at) else { break };
+            if !call.is_waiting() {
+                continue;
+            }
+            if ending == Ending::Well && !call.name.is_empty() {
+                self.dispatch(at, None, numbers, out);
+            } else {
+                self.undispatched += 1;
+            }
+        }
+        self.calls.clear();
+    }
+
+    /// The number of results without a call.
+    pub(super) fn orphans(&self) -> u64 {
+        self.orphans
+    }
+
+    /// The number of calls that were announced and never dispatched, or never named. They are left out.
+    pub(super) fn undispatched(&self) -> u64 {
+        self.undispatched
+    }
+
+    /// Dispatches a call that waits under `id`: another call has that id now, so no more arguments can arrive
+    /// for it.
+    fn displace(&mut self, id: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
+        let same = |call: &Call| !id.is_empty() && call.id == id && call.is_waiting();
+        if let Some(at) = self.calls.iter().position(same) {
+            self.dispatch(at, None, numbers, out);
+        }
+    }
+
+    fn begin(&mut self, id: &str) -> Result<usize, Failure> {
+        if self.told >= self.limits.max_calls {
+            return Err(self.limits.too_many_calls());
+        }
+        self.told += 1;
+        let state = State::Waiting(Partial::default());
+        self.calls.push(Call { id: id.to_owned(), name: String::new(), state });
+        Ok(self.calls.len() - 1)
+    }
+
+    /// Adds a report to the waiting call at `at`, and emits the call if the report dispatches it.
+    fn go_on(
+        &mut self,
+        at: usize,
+        name: &str,
+        given: Given<'_>,
+        numbers: &mut CallDeltas,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        let State::Waiting(partial) = &mut call.state else { return Ok(()) };
+        let is_named = !call.name.is_empty();
+        match given {
+            Given::Nothing => {}
+            Given::Value(value) if is_named => {
+                self.dispatch(at, Some(unwrapped(value).raw()), numbers, out);
+                return Ok(());
+            }
+            Given::Value(value) => partial.replace(value.raw()),
+            Given::Text(text) => {
+                let body = text.as_str().unwrap_or_default();
+                if is_named && partial.is_blank() {
+                    // The usual case: all arguments at once, nothing to keep.
+                    match Extent::of(&body) {
+                        Extent::Whole => {
+                            let object = Json::parse(&body).map(|object| unwrapped(object).raw());
+                            self.dispatch(at, Some(object.unwrap_or(&body)), numbers, out);
+                            return Ok(());
+                        }
+                        Extent::Foreign => {
+                            self.dispatch(at, Some(text.raw()), numbers, out);
+                            return Ok(());
+                        }
+                        Extent::Open => {}
+                    }
+                }
+                partial.push(&body, text.raw());
+            }
+        }
+        // Limited here because a waiting call is kept; the stage after the reader limits calls that are
+        // emitted at once.
+        if partial.len() + call.id.len() + call.name.len() > self.limits.max_arguments {
+            return Err(self.limits.arguments_too_long());
+        }
+        if is_named && partial.is_complete() {
+            self.dispatch(at, None, numbers, out);
+        }
+        Ok(())
+    }
+
+    /// Emits the call at `at`, if it has not been emitted: with `arguments`, or with those received so far,
+    /// or with `{}` if none were received.
+    fn dispatch(
+        &mut self,
+        at: usize,
+        arguments: Option<&str>,
+        numbers: &mut CallDeltas,
+        out: &mut impl Sink,
+    ) {
+        let Some(call) = self.calls.get_mut(at) else { return };
+        let State::Waiting(partial) = &call.state else { return };
+        let arguments = arguments.unwrap_or_else(|| partial.text());
+        let index = numbers.next_index();
+        out.event(Event::CallStart(CallStart {
+            index,
+            id: Cow::Borrowed(&call.id),
+            name: Cow::Borrowed(&call.name),
+            runner: Runner::Upstream,
+            source: Source::Native,
+            signature: None,
+        }));
+        out.event(Event::CallArguments { index, piece: Cow::Borrowed(arguments) });
+        let is_whole = Extent::of(arguments) == Extent::Whole;
+        out.event(Event::CallEnd { index, end: if is_whole { CallEnd::Complete } else { CallEnd::Cut } });
+        call.state = State::Sent { index, arguments: Digest::of(arguments) };
+    }
+}
+
+impl Call {
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    /// Whether a report of `id` and `name` is about this call. If both have an id, the ids decide, unless the
+    /// names differ; otherwise the names decide.
+    fn is(&self, id: &str, name: &str) -> bool {
+        if id.is_empty() || self.id.is_empty() {
+            return self.name == name && !name.is_empty();
+        }
+        self.id == id && (name.is_empty() || self.name.is_empty() || self.name == name)
+    }
+
+    /// Whether a report adds nothing to this call, which has been emitted.
+    fn repeats(&self, id: &str, name: &str, given: Given<'_>) -> bool {
+        let State::Sent { arguments, .. } = self.state else { return false };
+        self.is(id, name)
+            && match given {
+                Given::Nothing => true,
+                Given::Value(value) => Digest::of(unwrapped(value).raw()) == arguments,
+                Given::Text(text) => {
+                    let body = text.as_str().unwrap_or_default();
+                    let object = Json::parse(&body).map(|object| Digest::of(unwrapped(object).raw()));
+                    object == Ok(arguments) || Digest::of(text.raw()) == arguments
+                }
+            }
+    }
+}
+
+/// The arguments in a report. A report without an id may be a copy that lacks them, so its empty object
+/// counts as absent.
+fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
+    let member = |key| function.get(key).filter(|value| !value.is_null());
+    let Some(value) = member("arguments").or_else(|| member("parameters")) else { return Given::Nothing };
+    let is_empty = |json: Json<'_>| {
+        json.is_null() || (without_id && json.kind() == JsonKind::Object && json.members().next().is_none())
+    };
+    let Some(text) = value.as_str() else {
+        return if is_empty(value) { Given::Nothing } else { Given::Value(value) };
+    };
+    let says_nothing = text.trim_ascii().is_empty() || Json::parse(&text).is_ok_and(is_empty);
+    if says_nothing { Given::Nothing } else { Given::Text(value) }
+}
+
+/// Lumo sometimes wraps the arguments in a call that contains nothing else:
+/// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). An object with
+/// further members is not such a wrapper.
+fn unwrapped(object: Json<'_>) -> Json<'_> {
+    let mut inner = None;
+    let mut empty = 0;
+    for (key, value) in object.members() {
+        match key.as_ref() {
+            "arguments" | "name" if value.is_null() => empty += 1,
+            "parameters" if value.kind() == JsonKind::Object => inner = Some(value),
+            _ => return object,
+        }
+    }
+    inner.filter(|_| empty == 2).unwrap_or(object)
+}
+
+/// A failed tool returns `{"error":true}` (docs/protocols/lumo.md#server-tools), or a description under the
+/// same key.
+fn is_error(content: &str) -> bool {
+    let error = Json::parse(content).ok().and_then(|result| result.get("error"));
+    error.is_some_and(|error| !error.is_null() && error.as_bool() != Some(false))
+}

@@ -1,0 +1,125 @@
+//! The upstream's side of this dialect: [`Options`] as [`UpstreamSide`].
+
+use std::time::Duration;
+
+use super::{Options, ReaderSettings, Version, encode, refusal};
+use crate::{
+    Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide,
+    conversation::Conversation,
+    failure::Failure,
+    media::data_url,
+    settings::{Field, Key, OneOf, Settings},
+};
+
+const VERSIONS: [(&str, Version); 2] = [("v1", Version::V1), ("v2", Version::V2)];
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Lumo
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "version",
+                "`\"v1\"` is the older protocol of typed objects. It has no field for client tools, so its \
+             models need a text format in `tools`",
+            ),
+            Field::Word(&mut OneOf(&mut self.version, &VERSIONS)),
+        );
+        keys.key(
+            Key::new("native_tools", "Lumo's own tools that are enabled"),
+            Field::Texts(&mut self.native_tools),
+        );
+        self.account.settings(keys);
+        self.encryption.settings(keys);
+    }
+
+    fn adapt_to_host(&mut self, host: &str) {
+        self.account.adapt_to_host(host);
+    }
+
+    fn account(&self) -> Option<&super::AccountSettings> {
+        Some(&*self.account)
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        self.version == Version::V2 || data_url(url).is_some()
+    }
+
+    fn path(&self) -> &'static str {
+        self.version.path()
+    }
+
+    /// That of the API with keys (docs/protocols/lumo.md#endpoints). Sessions are not known to have one, so clients get no list.
+    fn check_path(&self) -> Option<&'static str> {
+        Some("ai/v1/models")
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        encode(conversation, model, self)
+    }
+
+    fn encrypt(
+        &self,
+        request: UpstreamRequest,
+        random: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<UpstreamRequest, Failure> {
+        self.encryption.encrypt(request, random)
+    }
+
+    fn prepare(
+        &mut self,
+        read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
+        now: u64,
+    ) -> Result<Option<String>, String> {
+        self.encryption.prepare(read, now)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Lumo(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            target: self.target.clone(),
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn server_tools(&self) -> &[String] {
+        &self.native_tools
+    }
+
+    fn enable_search(&mut self, _conversation: &mut Conversation) {
+        if !self.native_tools.iter().any(|tool| tool == "web_search") {
+            self.native_tools.push("web_search".to_owned());
+        }
+    }
+
+    /// Without a prefix, the model confuses tools from the prompt with its own and calls them on a channel on
+    /// which no result ever arrives (docs/protocols/lumo.md#tool-names).
+    fn tool_prefix(&self) -> &'static str {
+        "user:"
+    }
+
+    fn instructs_in_user_turn(&self) -> bool {
+        true
+    }
+
+    /// v1 has no field for a client's tools.
+    fn declares_tools(&self) -> bool {
+        self.version != Version::V1
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+
+    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s
+    /// (docs/protocols/lumo.md#errors-before-the-stream).
+    fn slow_headers(&self) -> Option<Duration> {
+        Some(Duration::from_secs(60))
+    }
+}

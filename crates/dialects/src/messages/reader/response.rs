@@ -1,0 +1,270 @@
+//! One response: its events, in order, decoded.
+//!
+//! A delta takes one of two paths, as in the reader of Chat Completions: the fast path recognises it by comparison
+//! ([`Plain`]), the slow path parses it. Text and thinking count whatever block they are addressed to; only calls need
+//! their block.
+
+mod blocks;
+mod ends;
+
+use memchr::memchr2;
+
+use super::{
+    ReaderSettings,
+    citations::Citations,
+    counts::Counts,
+    event::{PieceKind, StreamEvent, text},
+    plain::Plain,
+};
+use crate::{
+    Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+    channel::{Channel, cuts_pair, emit},
+    event::{Event, Reasoning, Sink, Start},
+    failure::Failure,
+    learnt::Learnt,
+    objects::{Found, ReadObjects},
+    refusal::{reported_json, told},
+    rules::Limits,
+    tool_calls::NamedCalls,
+    wire::json::{Json, Kind},
+};
+use blocks::{HostedCall, OpenBlock};
+
+/// The state of one response.
+#[derive(Debug)]
+pub struct ResponseReader {
+    settings: ReaderSettings,
+    limits: Limits,
+    /// The client wants the response whole.
+    wants_whole: bool,
+    has_started: bool,
+    /// The response came whole.
+    is_whole: bool,
+    text: Channel,
+    thinking: Channel,
+    /// The signature of the thinking so far. A later one replaces it, until the block ends.
+    signature: Option<String>,
+    citations: Citations,
+    blocks: Vec<OpenBlock>,
+    calls: NamedCalls,
+    /// Calls that the upstream runs.
+    hosted: Vec<HostedCall>,
+    /// Blocks without a number so far.
+    unnumbered: u64,
+    counts: Counts,
+    plain: Learnt<Plain>,
+    progress: Progress,
+    skipped: Skipped,
+}
+
+impl ResponseState for ResponseReader {
+    const JSON: JsonBody = JsonBody::Value;
+    const RUNS_TOOLS: bool = true;
+
+    fn expect(&mut self, asked: Asked) {
+        self.wants_whole = !asked.stream;
+        self.limits = asked.limits;
+        self.calls.mend(asked.repair);
+        self.calls.expect(asked.tools, asked.limits);
+    }
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.settings.verbatim && self.wants_whole {
+            // The frame is kept for its members that are not events.
+            out.event(Event::Verbatim { frame: value, means: None });
+        }
+        self.read(value, false, false, out)
+    }
+
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        match (self.progress.is_done, is_value && self.is_whole) {
+            (true, _) => Ok(()),
+            (false, true) => self.close(out),
+            (false, false) => self.end_without_mark(out),
+        }
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn skipped(&self) -> Skipped {
+        let mut skipped = self.skipped.clone();
+        skipped.add_all(self.calls.skipped());
+        skipped
+    }
+}
+
+impl ReadObjects for ResponseReader {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        match StreamEvent::parse(text.trim()) {
+            Ok((event, json)) if json.kind() == Kind::Object => {
+                self.event(&event, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((_, json)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.plain.forget();
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
+impl ResponseReader {
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        Self {
+            settings,
+            limits: Limits::default(),
+            wants_whole: false,
+            has_started: false,
+            is_whole: false,
+            text: Channel::default(),
+            thinking: Channel::default(),
+            signature: None,
+            citations: Citations::default(),
+            blocks: Vec::new(),
+            calls: NamedCalls::default(),
+            hosted: Vec::new(),
+            unnumbered: 0,
+            counts: Counts::default(),
+            plain: Learnt::default(),
+            progress: Progress::default(),
+            skipped: Skipped::default(),
+        }
+    }
+
+    /// The fast path. Returns whether the frame matched the template.
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
+        let Some((plain, body)) = self.plain.find(|plain| plain.body(frame)) else { return false };
+        let (kind, index) = (plain.kind, plain.index);
+        let frame = Some(frame).filter(|_| plain.is_canonical);
+        self.say(kind, index, body, frame, out);
+        true
+    }
+
+    fn event(&mut self, event: &StreamEvent<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        match &*event.kind {
+            "error" => return Err(reported_json(event.error.unwrap_or_default())),
+            "ping" => out.event(Event::Ping("ping".into())),
+            "message_start" => self.message_start(event.message.unwrap_or_default(), out),
+            "content_block_start" | "content_block_delta" | "content_block_stop"
+                if self.progress.is_finished =>
+            {
+                self.skipped.add(Skip::LateContent);
+            }
+            "content_block_start" => {
+                self.progress.has_choice = true;
+                self.plain.forget();
+                self.block_start(event, frame, out)?;
+            }
+            "content_block_delta" => {
+                self.progress.has_choice = true;
+                self.delta(event, frame, out);
+            }
+            "content_block_stop" => {
+                self.plain.forget();
+                let frame = Some(frame).filter(|frame| self.may_forward(event, frame));
+                self.block_stop(event.index(), frame, out);
+            }
+            "message_delta" => self.message_delta(event, frame, out)?,
+            "message_stop" => return self.mark_end(out),
+            _ if event.error.is_some_and(|error| !error.is_null()) => {
+                return Err(reported_json(event.error.unwrap_or_default()));
+            }
+            "message" => self.whole(event, frame, out)?,
+            // An event of a later version of the API.
+            kind if !kind.is_empty() => self.skipped.add(Skip::UnknownPart),
+            _ => {
+                self.skipped.add(Skip::NotAChunk);
+                return told(frame).map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+
+    /// The response's head precedes everything else.
+    fn message_start(&mut self, message: Json<'_>, out: &mut impl Sink) {
+        // After content it comes too late.
+        let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
+        if !std::mem::replace(&mut self.has_started, true) && is_first {
+            let (id, model) = (text(message, "id"), text(message, "model"));
+            out.event(Event::Start(Start { id, model, created: None }));
+        }
+        if let Some(usage) = message.get("usage") {
+            self.counts.take(usage);
+            // Clients of this API expect counts at the beginning, too; the others get them at the end.
+            if self.settings.verbatim && !self.progress.is_finished {
+                self.tell_usage(out);
+            }
+        }
+    }
+
+    fn delta(&mut self, event: &StreamEvent<'_>, frame: &str, out: &mut impl Sink) {
+        let Some(delta) = event.delta else { return self.skipped.add(Skip::NotAChunk) };
+        let may_forward = self.may_forward(event, frame);
+        let Some(piece) = event.piece() else {
+            return self.other_delta(delta, Some(frame).filter(|_| may_forward), out);
+        };
+        let is_canonical = piece.is_alone && may_forward;
+        if piece.is_alone && !event.is_ambiguous && self.plain.may_learn() {
+            self.plain.learn(Plain::learn(frame, piece.body, piece.kind, event.index(), is_canonical));
+        }
+        self.say(piece.kind, event.index(), piece.body, Some(frame).filter(|_| is_canonical), out);
+    }
+
+    /// Whether the frame's members allow forwarding it.
+    fn may_forward(&self, event: &StreamEvent<'_>, frame: &str) -> bool {
+        self.settings.verbatim
+            && !event.is_ambiguous
+            && frame.starts_with('{')
+            && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
+    }
+
+    /// A piece of text, thinking or arguments. The fast and the slow path both end here. `frame` is its frame, if that
+    /// may be forwarded.
+    fn say(
+        &mut self,
+        kind: PieceKind,
+        index: Option<u64>,
+        body: &str,
+        frame: Option<&str>,
+        out: &mut impl Sink,
+    ) {
+        match kind {
+            PieceKind::Text => {
+                self.tell_signature(out);
+                let frame = frame.filter(|_| self.text.may_forward(body));
+                let piece = self.text.piece(body);
+                if !piece.is_empty() {
+                    self.progress.has_content = true;
+                    self.citations.advance(piece);
+                    emit(out, frame, Event::Text(piece.into()));
+                }
+            }
+            PieceKind::Thinking => {
+                let frame = frame.filter(|_| self.thinking.may_forward(body));
+                let piece = self.thinking.piece(body);
+                if !piece.is_empty() {
+                    emit(out, frame, Event::Reasoning(Reasoning::text(piece)));
+                }
+            }
+            PieceKind::Arguments => {
+                let frame = frame.filter(|_| !cuts_pair(body));
+                // A piece without a number belongs to the call that is open.
+                let key = index.or_else(|| self.calls.open_key()).unwrap_or_default();
+                self.calls.piece(key, body, frame, out);
+            }
+        }
+    }
+}

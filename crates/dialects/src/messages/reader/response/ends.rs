@@ -1,0 +1,171 @@
+//! How blocks and the response end: the stop reason, the usage, the end mark or its absence; and whole messages.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+use super::ResponseReader;
+use crate::{
+    Dialect, Skip,
+    channel::emit,
+    event::{Event, Finish, Opaque, Reasoning, Sink},
+    failure::{Failure, Kind},
+    finish::{failure_of, finish_of},
+    messages::reader::event::{StreamEvent, text},
+    progress::truncated,
+    wire::json::{Json, Kind as JsonKind},
+};
+
+impl ResponseReader {
+    /// A text block has ended.
+    pub(super) fn end_text(&mut self, out: &mut impl Sink) {
+        if let Some(half) = self.text.finish() {
+            let half = half.to_string();
+            self.citations.advance(&half);
+            out.event(Event::Text(half.into()));
+        }
+        self.citations.end_block(out);
+    }
+
+    /// A block of thinking has ended.
+    pub(super) fn end_thinking(&mut self, out: &mut impl Sink) {
+        if let Some(half) = self.thinking.finish() {
+            out.event(Event::Reasoning(Reasoning::text(half.to_string())));
+        }
+        self.tell_signature(out);
+    }
+
+    /// The signature of the thinking before it, which ends with it.
+    pub(super) fn tell_signature(&mut self, out: &mut impl Sink) {
+        if let Some(signature) = self.signature.take() {
+            let signature = Some(Opaque::new(Dialect::Messages.name(), signature));
+            out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(""), signature, redacted: false }));
+        }
+    }
+
+    pub(super) fn message_delta(
+        &mut self,
+        event: &StreamEvent<'_>,
+        frame: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.progress.has_choice = true;
+        if let Some(usage) = event.usage {
+            self.counts.take(usage);
+        }
+        let word = event.delta.and_then(|delta| delta.get("stop_reason")?.as_str());
+        if let Some(word) = word.filter(|word| !word.is_empty() && !self.progress.is_finished) {
+            let frame = Some(frame).filter(|frame| self.may_forward(event, frame));
+            self.finish_by(&word, frame, out)?;
+        }
+        if self.progress.is_finished {
+            self.tell_usage(out);
+        }
+        Ok(())
+    }
+
+    /// A message that was not streamed.
+    pub(super) fn whole(
+        &mut self,
+        event: &StreamEvent<'_>,
+        frame: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let Ok(message) = Json::parse(frame.trim_start_matches('\u{feff}')) else { return Ok(()) };
+        self.is_whole = true;
+        self.message_start(message, out);
+        if self.progress.is_finished {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        for (index, block) in (0..).zip(event.content.into_iter().flat_map(|content| content.elements())) {
+            let frame = self.own_frame(index, block);
+            self.begin_block(index, block, frame.as_deref(), out)?;
+            self.block_stop(Some(index), None, out);
+        }
+        match message.get("stop_reason").and_then(|word| word.as_str()) {
+            Some(word) if !word.is_empty() => {
+                let frame = Some(frame).filter(|_| self.settings.verbatim);
+                self.finish_by(&word, frame, out)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A block of a whole message as the event that begins it, for clients of this API, if no other event carries all of it.
+    fn own_frame(&self, index: u64, block: Json<'_>) -> Option<String> {
+        let kind = text(block, "type");
+        let is_known = matches!(&*kind, "text" | "thinking" | "redacted_thinking" | "tool_use");
+        if is_known || !self.settings.verbatim || block.kind() != JsonKind::Object {
+            return None;
+        }
+        let block = match block.raw() {
+            raw if memchr2(b'\n', b'\r', raw.as_bytes()).is_none() => Cow::Borrowed(raw),
+            _ => Cow::Owned(block.to_value().to_string()),
+        };
+        Some(format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#))
+    }
+
+    fn finish_by(&mut self, word: &str, frame: Option<&str>, out: &mut impl Sink) -> Result<(), Failure> {
+        let known = finish_of(word);
+        if let (None, Some(failure)) = (known, failure_of(word)) {
+            return Err(failure);
+        }
+        if known.is_none() {
+            self.skipped.add(Skip::UnknownFinish);
+        }
+        let finish = known.unwrap_or(Finish::Stop);
+        self.finish(finish, frame, out);
+        Ok(())
+    }
+
+    /// The response has its finish: whatever is open has ended.
+    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
+        let cut = matches!(finish, Finish::Length | Finish::Filter);
+        if cut {
+            // If the model was interrupted, half of a surrogate pair is an incomplete character.
+            self.text.finish();
+            self.thinking.finish();
+        }
+        self.end_thinking(out);
+        self.end_text(out);
+        self.calls.finish(cut, out);
+        self.blocks.clear();
+        self.plain.forget();
+        self.progress.is_finished = true;
+        emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
+    }
+
+    /// The response has ended. Without a stop reason, its content implies one.
+    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.calls.finish(false, out);
+            let cut = self.calls.has_cut_call();
+            self.finish(if cut { Finish::Length } else { Finish::Stop }, None, out);
+        }
+        self.tell_usage(out);
+        Ok(())
+    }
+
+    /// The body has ended without an end mark.
+    pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.ends_with_body(self.settings.tolerate_truncation) {
+            return self.close(out);
+        }
+        self.tell_usage(out);
+        let malformed = self.skipped.malformed();
+        if !self.progress.has_choice && malformed > 0 {
+            let message = format!("none of the upstream's {malformed} events is one of a message");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        Err(truncated())
+    }
+
+    /// Usage is passed on when it is new.
+    pub(super) fn tell_usage(&mut self, out: &mut impl Sink) {
+        if let Some(usage) = self.counts.news() {
+            out.event(Event::Usage(usage));
+        }
+    }
+}

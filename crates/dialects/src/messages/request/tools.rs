@@ -1,0 +1,122 @@
+//! `tools` and `tool_choice`.
+
+use std::collections::HashSet;
+
+use crate::{
+    Dialect,
+    conversation::{Received, ServerTool, Tool, ToolChoice},
+    failure::Failure,
+    fields::{Fields, Path, check_name, check_names_differ, wrong_type, wrong_value},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// The tools of a request and the choice among them.
+pub(super) struct Toolbox {
+    pub(super) tools: Vec<Tool>,
+    /// Those of other types.
+    pub(super) server: Vec<ServerTool>,
+    pub(super) choice: ToolChoice,
+    pub(super) parallel: bool,
+}
+
+/// Takes all fields about tools out of the request.
+///
+/// Tools of another type than `custom` have a schema that only Anthropic knows, or are run by Anthropic's servers. They are
+/// kept in `rest` under `tools`, for an upstream of this dialect.
+pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
+    let (mut tools, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, declaration) in request.list("tools")?.enumerate() {
+        match declared(Path::Element(&request.at("tools"), place), declaration)? {
+            Declared::Client(tool) => tools.push(tool),
+            Declared::Server(tool) => {
+                server.push(tool);
+                unknown.push(declaration.to_value());
+            }
+        }
+    }
+    check_names_differ(request.at("tools"), &tools)?;
+    let (choice, parallel) = choice(request)?;
+    if !unknown.is_empty() {
+        request.keep("tools", unknown);
+    }
+    Ok(Toolbox { tools, server, choice, parallel })
+}
+
+/// The tools that the blocks of a system message add.
+pub(super) fn added(path: Path<'_>, content: Json<'_>) -> Result<Vec<Tool>, Failure> {
+    let mut tools = Vec::new();
+    for (place, block) in content.elements().enumerate() {
+        let is_addition =
+            block.get("type").and_then(|kind| kind.as_str()).as_deref() == Some("tool_addition");
+        let definition = block.get("tool").filter(|_| is_addition).and_then(|tool| tool.get("definition"));
+        if let Some(definition) = definition
+            && let Declared::Client(tool) = declared(Path::Element(&path, place), definition)?
+        {
+            tools.push(tool);
+        }
+    }
+    Ok(tools)
+}
+
+impl Toolbox {
+    /// Adds the tools that messages declare. Returns the names of those that `tools` did not.
+    pub(super) fn add_late(&mut self, late: Vec<Tool>) -> HashSet<String> {
+        let mut added = HashSet::new();
+        if late.is_empty() {
+            return added;
+        }
+        let mut known: HashSet<_> = self.tools.iter().map(|tool| tool.name.clone()).collect();
+        for tool in late {
+            if known.insert(tool.name.clone()) {
+                added.insert(tool.name.clone());
+                self.tools.push(tool);
+            }
+        }
+        added
+    }
+}
+
+/// One element of `tools`.
+enum Declared {
+    Client(Tool),
+    /// Of another type than `custom`.
+    Server(ServerTool),
+}
+
+fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> {
+    let mut fields = Fields::new(path, declaration)?;
+    if let Some(kind) = fields.string("type")?.filter(|kind| kind != "custom") {
+        let name = declaration.get("name").and_then(|name| Some(name.as_str()?.into_owned()));
+        return Ok(Declared::Server(ServerTool::new(kind, name)));
+    }
+    let name = fields.needed_string("name")?.into_owned();
+    check_name(fields.at("name"), &name)?;
+    let description = fields.string("description")?.unwrap_or_default().into_owned();
+    let strict = fields.boolean("strict")?;
+    let schema = fields.any("input_schema");
+    if let Some(other) = schema.filter(|schema| schema.kind() != JsonKind::Object) {
+        return Err(wrong_type(fields.at("input_schema"), "a JSON Schema object", other));
+    }
+    let declared = Some(Received::new(Dialect::Messages.name(), declaration.into()));
+    Ok(Declared::Client(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
+}
+
+/// The choice, and whether several calls are allowed.
+fn choice(request: &mut Fields<'_, '_>) -> Result<(ToolChoice, bool), Failure> {
+    let Some(value) = request.any("tool_choice") else { return Ok((ToolChoice::Auto, true)) };
+    let path = request.at("tool_choice");
+    let mut fields = Fields::new(path, value)?;
+    let kind = fields.needed_string("type")?;
+    let choice = match &*kind {
+        "auto" => ToolChoice::Auto,
+        "none" => ToolChoice::None,
+        "any" => ToolChoice::Required,
+        "tool" => ToolChoice::Named(fields.needed_string("name")?.into_owned()),
+        other => {
+            let why = format_args!("is `{other}`; known are `auto`, `any`, `tool` and `none`");
+            return Err(wrong_value(fields.at("type"), why));
+        }
+    };
+    let only_one = fields.boolean("disable_parallel_tool_use")?.unwrap_or(false);
+    Ok((choice, !only_one))
+}

@@ -1,0 +1,181 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use serde_json::json;
+
+use super::{ReaderSettings, request};
+use crate::{
+    Dialect, File, KeyHeader, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+    conversation::{Conversation, Part, WantsBack},
+    enforce::Means,
+    failure::Failure,
+    fit::{is_http, part_of},
+    media::data_url,
+    refusal::refusal,
+    settings::{Field, Key, OneOf, Settings},
+};
+
+/// How one upstream is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The tokens that are requested if the client sets no limit: the API requires one.
+    pub max_tokens: usize,
+    /// What happens to system messages between the others.
+    pub later_system: LaterSystem,
+    /// How `reasoning_effort` is expressed.
+    pub effort: Effort,
+    /// The beta features that a client names in `anthropic-beta` are named to the upstream, too.
+    pub client_betas: bool,
+}
+
+/// What happens to system messages between the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LaterSystem {
+    /// They move to the beginning, into `system`.
+    #[default]
+    Hoist,
+    /// They keep their places: newer models accept the role `system` there.
+    Keep,
+}
+
+/// How `reasoning_effort` is expressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// As `output_config.effort`.
+    #[default]
+    OutputConfig,
+    /// As a budget of `thinking`, for models from before that field.
+    Thinking,
+    /// Not at all.
+    Drop,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_tokens: 8192,
+            later_system: LaterSystem::default(),
+            effort: Effort::default(),
+            client_betas: true,
+        }
+    }
+}
+
+const LATER_SYSTEM: [(&str, LaterSystem); 2] = [("hoist", LaterSystem::Hoist), ("keep", LaterSystem::Keep)];
+const EFFORT: [(&str, Effort); 3] =
+    [("output_config", Effort::OutputConfig), ("thinking", Effort::Thinking), ("drop", Effort::Drop)];
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Messages
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new("max_tokens", "the limit that is sent if the client gives none: the API requires one"),
+            Field::Count(&mut self.max_tokens, 1),
+        );
+        keys.key(
+            Key::new(
+                "later_system",
+                "move later system messages into `system`; `\"keep\"` leaves them in their places, for \
+                 models that accept the role `system` there",
+            ),
+            Field::Word(&mut OneOf(&mut self.later_system, &LATER_SYSTEM)),
+        );
+        keys.key(
+            Key::new(
+                "effort",
+                "send `reasoning_effort` as `output_config.effort`; `\"thinking\"` sends a budget of \
+                 `thinking` instead, for models from before that field, and `\"drop\"` nothing",
+            ),
+            Field::Word(&mut OneOf(&mut self.effort, &EFFORT)),
+        );
+        keys.key(
+            Key::new(
+                "client_betas",
+                "send the `anthropic-beta` of a client of Messages with those in `headers`; `false` for \
+                 servers that reject unknown names",
+            ),
+            Field::Switch(&mut self.client_betas),
+        );
+    }
+
+    fn path(&self) -> &'static str {
+        "messages"
+    }
+
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let source = match (&file.source, file.mime.as_str()) {
+            (Source::Data(data), "application/pdf") => {
+                json!({"type": "base64", "media_type": file.mime, "data": data})
+            }
+            (Source::Url(_), "application/pdf" | "") => json!({"type": "url", "url": file.http_url()?}),
+            _ => return None,
+        };
+        let mut block = json!({"type": "document", "source": source});
+        if let Some(block) = block.as_object_mut().filter(|_| !file.name.is_empty()) {
+            block.insert("title".to_owned(), file.name.as_str().into());
+        }
+        Some(part_of(Dialect::Messages, block))
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        is_http(url) || data_url(url).is_some()
+    }
+
+    fn takes_reasoning_alone(&self) -> bool {
+        true
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-api-key")
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn takes_betas(&self) -> bool {
+        self.client_betas
+    }
+
+    fn models_path(&self) -> Option<&'static str> {
+        Some("models")
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        request::encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Messages(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            verbatim: rules.client == Dialect::Messages,
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    fn enable_search(&mut self, conversation: &mut Conversation) {
+        conversation.rest.add_tool(
+            Dialect::Messages.name(),
+            json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5}),
+        );
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Signatures
+    }
+
+    /// It continues an assistant's turn, with models that allow it.
+    fn means(&self) -> Means {
+        Means { prefill: true, ..Means::default() }
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,190 @@
+//! Objects that streams and whole responses have in common.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Dialect,
+    conversation::own_id,
+    event::{Annotation, Finish, Opaque, Runner, ServerCall, Usage, Warning},
+    opaque::carried,
+    search_results::{Page, pages},
+};
+
+/// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
+/// is shown as one of an MCP server, whose results are text (docs/protocols/messages.md#server-tools).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hosted {
+    Search,
+    Other,
+}
+
+impl Hosted {
+    /// The blocks for the tool `name`.
+    pub(super) fn of(name: &str) -> Self {
+        if name == "web_search" { Self::Search } else { Self::Other }
+    }
+
+    /// What the API's ids of such calls begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Search => "srvtoolu",
+            Self::Other => "mcptoolu",
+        }
+    }
+
+    /// The block of the call to a tool of `server`, with `input`.
+    pub(super) fn call(self, id: &str, (name, server): (&str, &str), input: Value) -> Value {
+        match self {
+            Self::Search => json!({"type": "server_tool_use", "id": id, "name": name, "input": input}),
+            Self::Other => json!({
+                "type": "mcp_tool_use",
+                "id": id,
+                "name": name,
+                "server_name": server,
+                "input": input,
+            }),
+        }
+    }
+
+    /// The block of the result.
+    pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
+        match self {
+            Self::Search => {
+                let content = if is_error { search_error(content) } else { found(content) };
+                json!({"type": "web_search_tool_result", "tool_use_id": id, "content": content})
+            }
+            Self::Other => json!({
+                "type": "mcp_tool_result",
+                "tool_use_id": id,
+                "is_error": is_error,
+                "content": [{"type": "text", "text": content}],
+            }),
+        }
+    }
+}
+
+/// The server that calls of the upstream's own tools name.
+pub(super) const SERVER_NAME: &str = "upstream";
+
+/// The error of a search, as Anthropic's servers write it if they did.
+fn search_error(content: &str) -> Value {
+    let kind = "web_search_tool_result_error";
+    let given = serde_json::from_str::<Value>(content).ok();
+    given
+        .filter(|error| error.get("type").is_some_and(|given| given == kind))
+        .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
+}
+
+/// The pages in a search's result. As Anthropic's servers write them they stay as they are: their encrypted content goes
+/// back to these servers.
+fn found(content: &str) -> Value {
+    if let Ok(Value::Array(list)) = serde_json::from_str(content)
+        && list.iter().all(|page: &Value| page.get("type").is_some_and(|kind| kind == "web_search_result"))
+    {
+        return list.into();
+    }
+    let page = |page: Page| {
+        json!({
+            "type": "web_search_result",
+            "url": page.url,
+            "title": page.title,
+            "encrypted_content": "",
+            "page_age": page.age,
+        })
+    };
+    pages(content).into_iter().map(page).collect()
+}
+
+/// The blocks of a call that the upstream or toolwire ran and that is not one of the response's calls.
+pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> {
+    let hosted = Hosted::of(&call.name);
+    let id = match call.runner {
+        Runner::Toolwire => own_id(hosted.prefix(), &call.id),
+        _ => call.id.to_string(),
+    };
+    let names = (&*call.name, call.server_name());
+    let used = call.arguments.as_ref().map(|arguments| hosted.call(&id, names, input(arguments)));
+    let result = call.content.as_ref().map(|content| hosted.result(&id, content, call.is_error));
+    used.into_iter().chain(result)
+}
+
+/// Arguments as the object that `input` must be. Text that is no object, such as that of a call that was cut off, stays
+/// text, so that nobody takes it for a complete call.
+pub(super) fn input(arguments: &str) -> Value {
+    if arguments.trim().is_empty() {
+        return Map::new().into();
+    }
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(object)) => object.into(),
+        _ => arguments.into(),
+    }
+}
+
+/// The block of thinking that the upstream does not show.
+pub(super) fn redacted(state: &Opaque<'_>) -> Value {
+    json!({"type": "redacted_thinking", "data": carried(state, Dialect::Messages)})
+}
+
+/// A citation of a page. The API cites text; which text is known by its place only, so it is left empty.
+pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
+    json!({
+        "type": "web_search_result_location",
+        "url": annotation.url,
+        "title": annotation.title,
+        "cited_text": "",
+        "encrypted_index": "",
+    })
+}
+
+/// Token counts, with the other fields of an upstream of this dialect. This API requires the two main ones, so a count that
+/// the upstream did not give is 0. Tokens of the cache are not among its `input_tokens`.
+pub(super) fn usage(usage: Option<&Usage>) -> Value {
+    let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
+    let input = count(|usage| {
+        let cache = usage.cached.unwrap_or(0).saturating_add(usage.cache_written.unwrap_or(0));
+        Some(usage.input?.saturating_sub(cache))
+    });
+    let mut object = json!({
+        "input_tokens": input.unwrap_or(0),
+        "output_tokens": count(|usage| usage.output).unwrap_or(0),
+    });
+    let raw =
+        usage.and_then(|usage| usage.raw.as_ref()).filter(|raw| raw.dialect == Dialect::Messages.name());
+    let raw = raw.and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok());
+    if let Some(object) = object.as_object_mut() {
+        for (key, value) in raw.into_iter().flatten() {
+            object.entry(key).or_insert(value);
+        }
+    }
+    let cached = [
+        ("cache_read_input_tokens", count(|usage| usage.cached)),
+        ("cache_creation_input_tokens", count(|usage| usage.cache_written)),
+    ];
+    for (key, count) in cached {
+        if let (Some(object), Some(count)) = (object.as_object_mut(), count) {
+            object.insert(key.to_owned(), count.into());
+        }
+    }
+    object
+}
+
+/// toolwire's extension field, with the warnings of a response.
+pub(super) fn notes(warnings: &[Value]) -> Value {
+    json!({ "warnings": warnings })
+}
+
+/// An element of `warnings`.
+pub(super) fn warning(warning: &Warning<'_>) -> Value {
+    json!({"code": warning.code, "message": warning.message})
+}
+
+/// The API's stop reason. `refused`: the text is a refusal.
+pub(super) fn stop_reason(finish: Finish, refused: bool) -> &'static str {
+    match finish {
+        Finish::Stop if refused => "refusal",
+        Finish::Stop => "end_turn",
+        Finish::Calls => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Filter => "refusal",
+    }
+}

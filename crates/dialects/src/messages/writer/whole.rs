@@ -1,0 +1,292 @@
+//! A response as one object, `message`, assembled from its events.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use super::{
+    Head,
+    block::{self, Hosted, SERVER_NAME},
+    members::UpstreamMembers,
+};
+use crate::{
+    Answering, Dialect, WholeForm,
+    event::{CallStart, Event, Finish, Reasoning, Runner, Usage},
+    failure::Failure,
+    messages::error_body,
+    opaque::carried,
+    wire::json::Json,
+};
+
+/// The response so far.
+#[derive(Debug)]
+pub struct Whole {
+    head: Head,
+    blocks: Vec<Block>,
+    /// What follows belongs to another block of thinking.
+    ends_thinking: bool,
+    /// The calls, by index, and the places of their blocks.
+    calls: Vec<(u32, usize)>,
+    refused: bool,
+    finish: Option<Finish>,
+    usage: Option<Usage>,
+    upstream: UpstreamMembers,
+    warnings: Vec<Value>,
+    /// Approximate bytes of the events that are kept.
+    kept: usize,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text {
+        text: String,
+        citations: Vec<Value>,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    Call {
+        id: String,
+        name: String,
+        hosted: Option<Hosted>,
+        arguments: String,
+    },
+    /// A call that the upstream runs, as its server began it.
+    ServerCall {
+        block: Value,
+        arguments: String,
+    },
+    Finished(Value),
+}
+
+impl WholeForm for Whole {
+    fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering),
+            blocks: Vec::new(),
+            ends_thinking: false,
+            calls: Vec::new(),
+            refused: false,
+            finish: None,
+            usage: None,
+            upstream: UpstreamMembers::default(),
+            warnings: Vec::new(),
+            kept: 0,
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(start) => self.head.take(start),
+            Event::Ping(_) => {}
+            Event::Text(text) => self.text(text),
+            Event::Refusal(text) => {
+                self.refused = true;
+                self.text(text);
+            }
+            Event::Reasoning(reasoning) => self.reasoning(reasoning),
+            Event::CallStart(start) => self.call_start(start),
+            Event::CallArguments { index, piece } => {
+                self.kept += piece.len();
+                if let Some(Block::Call { arguments, .. } | Block::ServerCall { arguments, .. }) =
+                    self.call(*index)
+                {
+                    arguments.push_str(piece);
+                }
+            }
+            // Arguments that were cut off show it: they are no object.
+            Event::CallEnd { .. } => {}
+            Event::CallResult(result) => {
+                self.kept += result.id.len() + result.content.len();
+                let known = match self.call(result.index) {
+                    Some(Block::Call { hosted, .. }) => *hosted,
+                    _ => None,
+                };
+                let hosted = known.unwrap_or(Hosted::Other);
+                let block = hosted.result(&result.id, &result.content, result.is_error);
+                self.blocks.push(Block::Finished(block));
+            }
+            Event::ServerCall(call) => {
+                let texts = [&call.arguments, &call.content].into_iter().flatten();
+                self.kept += call.id.len() + call.name.len() + texts.map(|text| text.len()).sum::<usize>();
+                self.blocks.extend(block::server_call(call).map(Block::Finished));
+            }
+            Event::Annotation(annotation) => {
+                self.kept += annotation.url.len() + annotation.title.len();
+                if let Some((_, citations)) = self.last_text() {
+                    citations.push(block::citation(annotation));
+                }
+            }
+            Event::Media(_) | Event::Phase { .. } => {}
+            Event::Usage(usage) => self.usage = Some(usage.clone()),
+            Event::Warning(warning) => self.warnings.push(block::warning(warning)),
+            Event::Finish(finish) => self.finish = Some(*finish),
+            Event::Verbatim { frame, means: Some(event) } => self.verbatim(frame, event),
+            Event::Verbatim { frame, means: None } => match begun_block(frame) {
+                Some(block) => self.own_block(frame, Block::Finished(block)),
+                None => self.kept += self.upstream.take_message(frame),
+            },
+        }
+    }
+
+    /// Writes the object.
+    fn finish(&mut self, out: &mut BytesMut) {
+        let content: Vec<Value> = self.blocks.drain(..).map(Block::into_value).collect();
+        let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
+        let mut message = json!({
+            "id": self.head.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.head.model,
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": null,
+            "usage": block::usage(self.usage.as_ref()),
+        });
+        if let Some(message) = message.as_object_mut() {
+            self.upstream.extend_message(message);
+            if !self.warnings.is_empty() {
+                message.insert("toolwire".to_owned(), block::notes(&self.warnings));
+            }
+        }
+        out.extend_from_slice(message.to_string().as_bytes());
+    }
+
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    fn kept(&self) -> usize {
+        self.kept
+    }
+
+    fn error_body(failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+}
+
+impl Whole {
+    /// An event with the upstream's own frame of it.
+    fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
+        match (event, begun_block(frame)) {
+            (Event::CallStart(start), Some(block)) if start.runner != Runner::Client => {
+                self.calls.push((start.index, self.blocks.len()));
+                self.own_block(frame, Block::ServerCall { block, arguments: String::new() });
+            }
+            (Event::CallResult(_), Some(block)) => self.own_block(frame, Block::Finished(block)),
+            (Event::Finish(finish), _) => {
+                self.upstream.take_stop(frame, *finish);
+                self.event(event);
+            }
+            _ => self.event(event),
+        }
+    }
+
+    /// A block as the upstream wrote it.
+    fn own_block(&mut self, frame: &str, block: Block) {
+        self.kept += frame.len();
+        self.blocks.push(block);
+    }
+
+    fn text(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.kept += piece.len();
+            if let Some((text, _)) = self.last_text() {
+                text.push_str(piece);
+            }
+        }
+    }
+
+    /// The text block at the end, which is begun if the last block is of another kind.
+    fn last_text(&mut self) -> Option<(&mut String, &mut Vec<Value>)> {
+        if !matches!(self.blocks.last(), Some(Block::Text { .. })) {
+            self.blocks.push(Block::Text { text: String::new(), citations: Vec::new() });
+        }
+        match self.blocks.last_mut() {
+            Some(Block::Text { text, citations }) => Some((text, citations)),
+            _ => None,
+        }
+    }
+
+    fn reasoning(&mut self, reasoning: &Reasoning<'_>) {
+        if reasoning.is_end() {
+            self.ends_thinking = true;
+            return;
+        }
+        let Reasoning { text: piece, signature: given, redacted } = reasoning;
+        if let (Some(state), true) = (given, *redacted) {
+            self.kept += state.text.len();
+            self.blocks.push(Block::Finished(block::redacted(state)));
+            return;
+        }
+        let given = given.as_ref().map(|given| carried(given, Dialect::Messages));
+        let given = given.as_deref();
+        if piece.is_empty() && given.is_none() {
+            return;
+        }
+        self.kept += piece.len() + given.map_or(0, str::len);
+        let given = given.unwrap_or_default();
+        let begins = std::mem::take(&mut self.ends_thinking);
+        match self.blocks.last_mut() {
+            // A signature is that of the whole block.
+            Some(Block::Thinking { text, signature }) if signature.is_empty() && !begins => {
+                text.push_str(piece);
+                given.clone_into(signature);
+            }
+            _ => self.blocks.push(Block::Thinking { text: piece.to_string(), signature: given.to_owned() }),
+        }
+    }
+
+    fn call_start(&mut self, start: &CallStart<'_>) {
+        self.kept += start.id.len() + start.name.len();
+        self.calls.push((start.index, self.blocks.len()));
+        self.blocks.push(Block::Call {
+            id: start.id.to_string(),
+            name: start.name.to_string(),
+            hosted: (start.runner != Runner::Client).then(|| Hosted::of(&start.name)),
+            arguments: String::new(),
+        });
+    }
+
+    /// The block of the call `index`.
+    fn call(&mut self, index: u32) -> Option<&mut Block> {
+        let (_, place) = self.calls.iter().rfind(|(call, _)| *call == index)?;
+        self.blocks.get_mut(*place)
+    }
+}
+
+impl Block {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Text { text, citations } if citations.is_empty() => json!({"type": "text", "text": text}),
+            Self::Text { text, citations } => {
+                json!({"type": "text", "text": text, "citations": citations})
+            }
+            Self::Thinking { text, signature } => {
+                json!({"type": "thinking", "thinking": text, "signature": signature})
+            }
+            Self::Call { id, name, hosted: Some(hosted), arguments } => {
+                hosted.call(&id, (&name, SERVER_NAME), block::input(&arguments))
+            }
+            Self::Call { id, name, hosted: None, arguments } => {
+                json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
+            }
+            Self::ServerCall { mut block, arguments } => {
+                // The arguments follow the beginning of the block if it has none.
+                let is_given =
+                    block.get("input").and_then(Value::as_object).is_some_and(|input| !input.is_empty());
+                if let (false, Some(members)) = (is_given, block.as_object_mut())
+                    && !arguments.is_empty()
+                {
+                    members.insert("input".to_owned(), block::input(&arguments));
+                }
+                block
+            }
+            Self::Finished(value) => value,
+        }
+    }
+}
+
+/// The block that `frame` begins, if it is such an event.
+fn begun_block(frame: &str) -> Option<Value> {
+    let json = Json::parse(frame).ok()?;
+    let is_start = json.get("type")?.string_body() == Some("content_block_start");
+    Some(json.get("content_block").filter(|_| is_start)?.to_value())
+}

@@ -1,0 +1,76 @@
+//! [`Observed`]: properties of a server that its responses reveal and its settings leave open.
+
+/// Properties of a server and one of its models.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// The field in which it sends reasoning.
+    pub reasoning: Option<ReasoningField>,
+    /// It refuses roles that do not alternate, and system messages other than one at the beginning.
+    pub strict_roles: bool,
+}
+
+/// The name of the field for reasoning in messages of Chat Completions. Where both come, the greater one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReasoningField {
+    /// `reasoning` alone.
+    Reasoning,
+    /// `reasoning_content`, also together with `reasoning`.
+    ReasoningContent,
+}
+
+/// Whether an error says that a chat template accepts only one system message, at the beginning, or only alternating roles
+/// (docs/protocols/chat.md#requests). Servers give most of these errors the status 400, llama.cpp and LM Studio also 500.
+pub fn refuses_roles(status: u16, body: &[u8]) -> bool {
+    const PLACES: [&str; 9] = [
+        "beginning",
+        "first",
+        "start",
+        "only one",
+        "single",
+        "more than one",
+        "multiple",
+        "after role",
+        "system role",
+    ];
+    if !matches!(status, 400 | 422 | 500) {
+        return false;
+    }
+    let Ok(text) = str::from_utf8(body) else { return false };
+    let text = text.to_ascii_lowercase();
+    let names_system = ["system message", "system prompt", "system role", "role 'system'", "role \"system\""]
+        .iter()
+        .any(|name| text.contains(name));
+    let alternates =
+        ["alternate", "alternating", "in a row", "consecutive"].iter().any(|word| text.contains(word));
+    names_system && PLACES.iter().any(|place| text.contains(place)) || text.contains("role") && alternates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_roles_are_recognised() {
+        for message in [
+            "System message must be at the beginning.",
+            "Error: Jinja Exception: System message must be at the beginning.",
+            "Only one system message is allowed",
+            "Conversation roles must alternate user/assistant/user/assistant/...",
+            "After the optional system message, conversation roles must alternate user and assistant roles except for tool \
+             calls and results.",
+            "messages: roles must alternate between \\\"user\\\" and \\\"assistant\\\", but found multiple \\\"user\\\" \
+             roles in a row",
+            "After the (optional) system message(s), user and assistant roles should be alternating.",
+            "Unexpected role 'system' after role 'user'",
+        ] {
+            let body = format!(r#"{{"error":{{"message":"{message}","code":400}}}}"#);
+            assert!(refuses_roles(400, body.as_bytes()) && refuses_roles(500, body.as_bytes()), "{message}");
+            assert!(!refuses_roles(429, body.as_bytes()));
+        }
+        for message in
+            ["`max_tokens` is too large", "unknown role `developer`", "the first message is empty", ""]
+        {
+            assert!(!refuses_roles(400, message.as_bytes()), "{message}");
+        }
+    }
+}

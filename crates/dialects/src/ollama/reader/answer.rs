@@ -1,0 +1,266 @@
+//! One response: its lines, in order, decoded to events.
+//!
+//! As in Chat Completions, a line that differs from an earlier one only in its piece of text and its time is recognised by
+//! comparison ([`FrameTemplate`]) and means the same with another text.
+
+use super::line::{Line, Message};
+use crate::{
+    Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+    event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
+    failure::{Failure, Kind as FailureKind},
+    finish::{failure_of, finish_of},
+    learnt::Learnt,
+    media::mime_of_base64,
+    objects::{Found, ReadObjects},
+    progress::truncated,
+    refusal::{reported_json, told},
+    usage::count,
+    whole_calls::{WholeCall, WholeCalls},
+    wire::json::{self, FrameTemplate, Json, Unescaper},
+};
+
+/// The state of one response.
+#[derive(Debug, Default)]
+pub struct AnswerState {
+    tolerate_truncation: bool,
+    text: Unescaper,
+    thinking: Unescaper,
+    scratch: String,
+    calls: WholeCalls,
+    plain: Learnt<Plain>,
+    started: bool,
+    progress: Progress,
+    skipped: Skipped,
+}
+
+/// The template of a line with one piece of text or reasoning and nothing else.
+#[derive(Debug)]
+struct Plain {
+    shape: FrameTemplate,
+    channel: Channel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Channel {
+    Text,
+    Thinking,
+}
+
+impl ResponseState for AnswerState {
+    const JSON: JsonBody = JsonBody::Lines;
+
+    fn expect(&mut self, asked: Asked) {
+        self.calls.expect(&asked);
+    }
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        self.read(value, true, true, out)
+    }
+
+    /// Every response says that it is done, also one that is not streamed.
+    fn end(&mut self, _is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.is_done {
+            return Ok(());
+        }
+        if self.progress.ends_with_body(self.tolerate_truncation) {
+            return self.close(None, out);
+        }
+        Err(truncated())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
+}
+
+impl ReadObjects for AnswerState {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match Line::parse(text) {
+            Ok((json, line)) if json.kind() == json::Kind::Object => {
+                self.line(&line, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((json, _)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    /// A gateway may send the lines as an event stream.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(None, out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
+impl AnswerState {
+    pub(super) fn new(tolerate_truncation: bool) -> Self {
+        Self { tolerate_truncation, ..Self::default() }
+    }
+
+    /// The fast path. Returns whether the line matched the template.
+    fn known(&mut self, line: &str, out: &mut impl Sink) -> bool {
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(line)) else { return false };
+        let channel = plain.channel;
+        self.say(channel, body, out);
+        true
+    }
+
+    fn line(&mut self, line: &Line<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if let Some(error) = line.error {
+            return Err(reported_json(error));
+        }
+        if !line.is_part() {
+            self.skipped.add(Skip::NotAChunk);
+            return told(text).map_or(Ok(()), Err);
+        }
+        self.start(line, out);
+        self.progress.has_choice = true;
+        let message = line.message();
+        self.message(&message, out)?;
+        if line.is_done() {
+            return self.close(Some(line), out);
+        }
+        self.learn(line, &message, text);
+        Ok(())
+    }
+
+    fn start(&mut self, line: &Line<'_>, out: &mut impl Sink) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        let model = line.model.and_then(|model| model.as_str()).unwrap_or_default();
+        out.event(Event::Start(Start { model, ..Start::default() }));
+    }
+
+    fn message(&mut self, message: &Message<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.has_content |= message.has_content();
+        for (field, channel) in [(message.thinking, Channel::Thinking), (message.content, Channel::Text)] {
+            match field.map(|field| field.string_body()) {
+                Some(Some(body)) => self.say(channel, body, out),
+                Some(None) => self.skipped.add(Skip::UnknownPart),
+                None => {}
+            }
+        }
+        for image in message.images.into_iter().flat_map(|images| images.elements()) {
+            match image.as_str() {
+                Some(data) => {
+                    let mime = mime_of_base64(&data).into();
+                    out.event(Event::Media(Media { id: "".into(), mime, data }));
+                }
+                None => self.skipped.add(Skip::UnknownPart),
+            }
+        }
+        message.calls.into_iter().flat_map(|calls| calls.elements()).try_for_each(|call| self.call(call, out))
+    }
+
+    fn call(&mut self, element: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let function = element.get("function").unwrap_or(element);
+        let name = function.get("name").and_then(|name| name.as_str()).unwrap_or_default();
+        if name.is_empty() {
+            self.skipped.add(Skip::NamelessCall);
+            return Ok(());
+        }
+        let id = element.get("id").and_then(|id| id.as_str()).unwrap_or_default();
+        let arguments = function.get("arguments");
+        self.calls.call(WholeCall { id, name, arguments, ..WholeCall::default() }, out)
+    }
+
+    /// A piece of text or reasoning. The fast and the slow path both end here.
+    fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
+        let unescaper = match channel {
+            Channel::Text => &mut self.text,
+            Channel::Thinking => &mut self.thinking,
+        };
+        let text = unescaper.decode(body, &mut self.scratch);
+        if !text.is_empty() {
+            self.calls.release(out);
+            out.event(piece(channel, text));
+        }
+    }
+
+    /// The response has ended, with its last line if it had one.
+    fn close(&mut self, last: Option<&Line<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
+        let finish = self.finish(last)?;
+        self.progress.is_finished = last.is_some();
+        self.progress.close()?;
+        self.progress.is_finished = true;
+        // If the text was cut off, half of a surrogate pair is an incomplete character.
+        let is_cut = matches!(finish, Finish::Length | Finish::Filter);
+        let halves = [(self.thinking.finish(), Channel::Thinking), (self.text.finish(), Channel::Text)];
+        for (half, channel) in halves {
+            if let Some(half) = half.filter(|_| !is_cut) {
+                out.event(piece(channel, half.encode_utf8(&mut [0; 4])));
+            }
+        }
+        self.calls.release(out);
+        out.event(Event::Finish(finish));
+        if let Some(usage) = last.and_then(usage_of) {
+            out.event(Event::Usage(usage));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, last: Option<&Line<'_>>) -> Result<Finish, Failure> {
+        let word = last.and_then(|last| last.done_reason?.as_str()).unwrap_or_default();
+        let finish = match &*word {
+            "" => Finish::Stop,
+            // The model was loaded or unloaded, and was not asked. An empty response would look like the model's own.
+            "load" | "unload" if !self.progress.has_content => {
+                let message = format!("the upstream gave no response: it only reports `{word}`");
+                return Err(Failure::new(FailureKind::Upstream, message).with_code(word.into_owned()));
+            }
+            "load" | "unload" => Finish::Stop,
+            word => match (finish_of(word), failure_of(word)) {
+                (Some(finish), _) => finish,
+                (None, Some(failure)) => return Err(failure),
+                (None, None) => {
+                    self.skipped.add(Skip::UnknownFinish);
+                    Finish::Stop
+                }
+            },
+        };
+        Ok(finish.of_calls(self.calls.any()))
+    }
+
+    /// Learns the template of a line with one piece of text or reasoning and nothing else.
+    fn learn(&mut self, line: &Line<'_>, message: &Message<'_>, text: &str) {
+        let is_plain = line.has_message_only() && message.images.is_none() && message.calls.is_none();
+        if !is_plain || !self.plain.may_learn() {
+            return;
+        }
+        let (channel, piece) = match (message.content, message.thinking) {
+            (Some(content), None) => (Channel::Text, content),
+            (None, Some(thinking)) => (Channel::Thinking, thinking),
+            _ => return,
+        };
+        let Some(body) = piece.string_body() else { return };
+        let shape = FrameTemplate::learn(text, body, line.created_at);
+        self.plain.learn(shape.map(|shape| Plain { shape, channel }));
+    }
+}
+
+fn piece(channel: Channel, text: &str) -> Event<'_> {
+    match channel {
+        Channel::Text => Event::Text(text.into()),
+        Channel::Thinking => Event::Reasoning(Reasoning::text(text)),
+    }
+}
+
+fn usage_of(line: &Line<'_>) -> Option<Usage> {
+    let [input, output] = [line.input, line.output].map(|tokens| count(tokens?));
+    let total = input.zip(output).and_then(|(input, output)| input.checked_add(output));
+    (input.is_some() || output.is_some()).then(|| Usage { input, output, total, ..Usage::default() })
+}

@@ -1,0 +1,150 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use super::{ReaderSettings, request};
+use crate::{
+    Dialect, Reader, ReaderRules, SystemMessages, UpstreamRequest, UpstreamSide,
+    conversation::Conversation,
+    enforce::Means,
+    failure::{Failure, Kind},
+    media::data_url,
+    refusal::refusal,
+    server::Server,
+    settings::{Field, Key, OneOf, Settings},
+};
+
+/// How one upstream is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How long the model stays loaded, as Ollama writes it. `None`: as the server is configured.
+    pub keep_alive: Option<String>,
+    /// Options of the model that the client did not set, each as `name=value`.
+    pub options: Vec<String>,
+    /// How the effort that a client asks for is sent.
+    pub think: Think,
+    /// What happens to system messages that are not the only and first one.
+    pub system_messages: SystemMessages,
+}
+
+/// How `reasoning_effort` is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Think {
+    /// As a level to models that have levels, otherwise as a switch.
+    #[default]
+    Auto,
+    /// `think: true` or `false`.
+    Switch,
+    /// `think: "low"`, `"medium"` or `"high"`; `false` for no reasoning.
+    Level,
+    /// Not at all.
+    Off,
+}
+
+impl Think {
+    /// The same for a model, which decides `Auto`. Only gpt-oss has levels; others refuse a request with one.
+    pub(super) fn for_model(self, model: &str) -> Self {
+        match self {
+            Self::Auto if model.to_ascii_lowercase().contains("gpt-oss") => Self::Level,
+            Self::Auto => Self::Switch,
+            chosen => chosen,
+        }
+    }
+}
+
+const THINK: [(&str, Think); 4] =
+    [("auto", Think::Auto), ("switch", Think::Switch), ("level", Think::Level), ("off", Think::Off)];
+
+impl Options {
+    /// The names and values in [`Options::options`]; what is not `name=value` is left out.
+    pub(super) fn options(&self) -> impl Iterator<Item = (String, &str)> {
+        self.options.iter().filter_map(|option| request::option(option))
+    }
+}
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Ollama
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "options",
+                "options of the model that the client does not set, as `\"name=value\"`, such as \
+                 `\"num_ctx=32768\"`: by default Ollama silently cuts off long conversations",
+            ),
+            Field::Texts(&mut self.options),
+        );
+        keys.key(
+            Key::new("keep_alive", "how long the model stays loaded, such as `\"10m\"` or `\"-1\"`")
+                .or("as the server is configured"),
+            Field::OptionalText(&mut self.keep_alive),
+        );
+        keys.key(
+            Key::new(
+                "think",
+                "how `reasoning_effort` is sent: `\"switch\"` as `true` or `false`, `\"level\"` as `\"low\"`, \
+                 `\"medium\"` or `\"high\"`, `\"off\"` not at all. `\"auto\"` sends levels to gpt-oss only, because \
+                 other models refuse them",
+            ),
+            Field::Word(&mut OneOf(&mut self.think, &THINK)),
+        );
+        self.system_messages.setting(keys);
+    }
+
+    fn path(&self) -> &'static str {
+        "api/chat"
+    }
+
+    /// The server loads no images by their URL.
+    fn takes_image(&self, url: &str) -> bool {
+        data_url(url).is_some()
+    }
+
+    fn instructions_take_media(&self) -> bool {
+        true
+    }
+
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("v1/")
+    }
+
+    /// As OpenAI lists them.
+    fn models_path(&self) -> Option<&'static str> {
+        Some("v1/models")
+    }
+
+    /// Other servers with OpenAI's API do not have Ollama's own list (docs/protocols/ollama.md#models).
+    fn check_path(&self) -> Option<&'static str> {
+        Some("api/tags")
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        request::encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Ollama(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    /// A path that Ollama does not know gives no JSON, so a JSON error with status 404 is about the model.
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        let error = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+        match error.get("error").and_then(serde_json::Value::as_str) {
+            Some(message) if status == 404 => {
+                Failure::new(Kind::NotFound, message).with_code("model_not_found")
+            }
+            _ => refusal(status, retry_after, body),
+        }
+    }
+
+    fn means(&self) -> Means {
+        Server::Ollama.means()
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,524 @@
+//! Errors from an upstream: an HTTP error with its body, or an error object inside a stream, converted to a
+//! [`Failure`] that keeps the upstream's message, code and status.
+
+use serde_json::Value;
+
+use crate::{
+    failure::{Failure, Kind},
+    status,
+    wire::json::Json,
+};
+
+/// The failure that an upstream's HTTP error means. `retry_after` is the header with that name; `body` may
+/// have any content, and may be truncated.
+pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+    let words = Words::of_body(body);
+    let lead = match status {
+        404 => "the upstream has no such path (status 404); its `base_url` may be wrong".to_owned(),
+        300..=399 | 405 => {
+            format!("the upstream responded with status {status}; its `base_url` may be wrong")
+        }
+        _ => format!("the upstream responded with status {status}"),
+    };
+    let failure = match status {
+        404 if words.is_model_missing() => None,
+        _ => status::failure_of_hop(status, words.sentence(&lead)),
+    };
+    let mut failure = failure.unwrap_or_else(|| words.failure(Some(status)));
+    if let Some(value) = retry_after {
+        failure = failure.with_retry_after(value);
+    }
+    failure
+}
+
+/// The failure that an error inside a stream means: the value of `error`, an object or a string.
+pub(crate) fn reported(error: &Value) -> Failure {
+    let words = Words::of_error(error);
+    let status = words.status;
+    words.failure(status)
+}
+
+/// The same, for an error that has only been viewed.
+pub(crate) fn reported_json(error: Json<'_>) -> Failure {
+    reported(&serde_json::from_str(error.raw()).unwrap_or_default())
+}
+
+/// The failure that a server-sent event of the type `error` means: its data may be the error object, contain
+/// it, or be plain text.
+pub(crate) fn reported_event(data: &[u8]) -> Failure {
+    match serde_json::from_slice::<Value>(data) {
+        Ok(value) => reported(value.get("error").unwrap_or(&value)),
+        Err(_) => reported(&first_words(data).into()),
+    }
+}
+
+/// The failure that an object in a stream reports which is no part of a response: an error, or a message beside something that
+/// says that it is one. `None`: it reports none.
+pub(crate) fn told(frame: &str) -> Option<Failure> {
+    let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
+    let words = Words::of_response(&object);
+    let nested = nested(&object);
+    let says_why = ["error", "errors", "detail", "details", "Error", "err"]
+        .iter()
+        .any(|key| says_something(object.get(key)));
+    let has_words = words.message.is_some() || words.code.is_some();
+    let is_failure = match outcome(nested.unwrap_or(&object)) {
+        Some(is_failure) => is_failure && has_words,
+        None => has_words && (says_why || is_bare_message(&object)),
+    };
+    is_failure.then(|| {
+        let status = words.status;
+        words.failure(status)
+    })
+}
+
+/// The object in which MiniMax, Spark and Tencent say how a request went.
+fn nested(object: &Value) -> Option<&Value> {
+    let has_message = |inner: &&Value| MESSAGE_KEYS.iter().any(|key| says_something(inner.get(key)));
+    ["base_resp", "header", "Error"].iter().find_map(|key| object.get(key)).filter(has_message)
+}
+
+/// The names under which a message is told.
+const MESSAGE_KEYS: [&str; 10] = [
+    "message",
+    "Error",
+    "msg",
+    "Message",
+    "error_message",
+    "error_msg",
+    "errorMessage",
+    "status_msg",
+    "errmsg",
+    "err",
+];
+
+/// Whether a member has a value that says something.
+fn says_something(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(Value::Object(members)) => !members.is_empty(),
+        Some(_) => true,
+    }
+}
+
+/// Whether an object says by a code, a status or a flag that something failed; `None` if it says nothing of it.
+fn outcome(object: &Value) -> Option<bool> {
+    let of_word = |word: &str| match word.to_ascii_lowercase().as_str() {
+        "" => None,
+        "error" | "fail" | "failed" | "failure" => Some(true),
+        "0" | "200" | "ok" | "success" | "succeeded" | "true" => Some(false),
+        word => word.parse::<i64>().is_ok().then_some(true),
+    };
+    let of = |key: &str| match object.get(key)? {
+        Value::Bool(flag) => Some(!flag),
+        Value::Number(number) => Some(!matches!(number.as_i64(), Some(0 | 200..=299))),
+        Value::String(word) if key == "code" && !word.is_empty() => Some(of_word(word).unwrap_or(true)),
+        Value::String(word) => of_word(word),
+        _ => None,
+    };
+    let keys = [
+        "success",
+        "ok",
+        "code",
+        "error_code",
+        "errorCode",
+        "errcode",
+        "ret",
+        "status_code",
+        "statusCode",
+        "status",
+    ];
+    keys.into_iter().chain(["type", "object"]).find_map(of)
+}
+
+/// Whether an object is a message and what may stand beside one in an error, and nothing else.
+fn is_bare_message(object: &Value) -> bool {
+    let beside = |key: &str| {
+        let key = key.to_ascii_lowercase().replace(['_', '-'], "");
+        matches!(&*key, "requestid" | "traceid" | "logid" | "id" | "timestamp" | "time" | "path" | "param")
+    };
+    object
+        .as_object()
+        .is_some_and(|members| members.keys().all(|key| MESSAGE_KEYS.contains(&key.as_str()) || beside(key)))
+}
+
+/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's, Z.ai's, llama.cpp's,
+/// Copilot's, and words that gateways use.
+const TOO_LONG_CODES: [&str; 7] = [
+    "context_length_exceeded",
+    "model_context_window_exceeded",
+    "exceed_context_size_error",
+    "model_max_prompt_tokens_exceeded",
+    "context_window_exceeded",
+    "prompt_too_long",
+    "input_too_long",
+];
+
+/// What servers without such codes say, in lower case: all parts of one entry.
+const TOO_LONG: [&[&str]; 28] = [
+    // OpenAI, vLLM, Mistral, OpenRouter, DeepSeek
+    &["maximum context length"],
+    &["context window"],
+    // OpenAI, Groq, Cerebras
+    &["reduce the length of the"],
+    // Anthropic
+    &["prompt is too long"],
+    &["exceed context limit"],
+    // vLLM
+    &["maximum model length"],
+    // SGLang, Together
+    &["model's context length"],
+    // TGI
+    &["`inputs` tokens + `max_new_tokens` must be"],
+    &["`inputs` must have less than"],
+    // llama.cpp
+    &["available context size"],
+    &["context size", "exceeded"],
+    // Ollama
+    &["max context length"],
+    &["exceeds the context length"],
+    &["input length", "exceed"],
+    // LM Studio
+    &["greater than the context length"],
+    &["loaded with context length"],
+    // Gemini
+    &["input token count"],
+    // xAI
+    &["maximum prompt length"],
+    // Bedrock
+    &["input is too long"],
+    &["too many input tokens", "max"],
+    // Moonshot
+    &["exceeded model token limit"],
+    // Z.ai
+    &["prompt exceeds max length"],
+    // Copilot
+    &["prompt token count", "exceeds"],
+    // Qwen
+    &["range of input length should be"],
+    // Cohere
+    &["number of tokens in the prompt cannot exceed"],
+    // SiliconFlow
+    &["prompt_tokens", "max_seq_len"],
+    // Volcengine
+    &["exceed max message tokens"],
+    // MiniMax
+    &["tokens exceed", "context"],
+];
+
+/// Groq's code for a call that the model wrote and Groq could not read: docs/protocols/chat.md#upstream-deviations.
+const UNREAD_CALL: &str = "tool_use_failed";
+
+/// Words of a limit on rates, which may name tokens, too.
+const RATES: [&str; 6] = ["per minute", "per day", "per hour", "per second", "rate limit", "quota"];
+
+/// The parts of an upstream's error; each may be missing.
+#[derive(Debug, Default)]
+struct Words {
+    message: Option<String>,
+    code: Option<String>,
+    kind: Option<String>,
+    param: Option<String>,
+    status: Option<u16>,
+    /// The model's text, if the server could not read a call in it.
+    generation: Option<String>,
+    /// A code that is a number says that the prompt is too long.
+    is_too_long: bool,
+}
+
+impl Words {
+    fn of_body(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) => Self::of_response(&value),
+            Err(_) => Self { message: first_words(body), ..Self::default() },
+        }
+    }
+
+    /// The bodies in use: `{"error": …}`, the same in an array (Gemini's layer), the error's fields at the
+    /// top (vLLM), `{"detail": …}` (FastAPI).
+    fn of_response(response: &Value) -> Self {
+        let response = response.get(0).unwrap_or(response);
+        let error = ["error", "errors", "detail"].iter().map(|key| response.get(key));
+        match error.flatten().find(|error| says_something(Some(error))) {
+            Some(Value::String(text)) => Self { message: Some(text.clone()), ..Self::of_error(response) },
+            Some(Value::Bool(_)) => Self::of_error(response),
+            Some(error) => Self::of_error(error.get(0).unwrap_or(error)),
+            None => Self::of_error(nested(response).unwrap_or(response)),
+        }
+    }
+
+    fn of_error(error: &Value) -> Self {
+        let text = |key: &str| Some(error.get(key)?.as_str()?.to_owned()).filter(|text| !text.is_empty());
+        let message = match error {
+            Value::String(text) => Some(text.clone()),
+            Value::Object(_) => MESSAGE_KEYS.iter().find_map(|key| text(key)),
+            Value::Null => None,
+            other => Some(other.to_string()),
+        };
+        let number = |key: &str| match error.get(key)? {
+            Value::String(digits) => digits.parse().ok(),
+            number => u16::try_from(number.as_u64()?).ok(),
+        };
+        // Groq's: what the model wrote and Groq could not read as a call.
+        let generation = text("failed_generation");
+        let message = match (message, &generation) {
+            (Some(message), Some(text)) => Some(format!("{message} (failed_generation: {text})")),
+            (message, _) => message,
+        };
+        let code = text("code").filter(|code| code.parse::<u16>().is_err());
+        // Z.ai's, as a number or as text.
+        let is_too_long = error.get("code").is_some_and(|code| code == "1261" || code.as_u64() == Some(1261));
+        Self {
+            message,
+            is_too_long,
+            generation: generation.filter(|_| code.as_deref() == Some(UNREAD_CALL)),
+            code,
+            // Gemini's word is in `status`.
+            kind: text("type").or_else(|| text("status")),
+            param: text("param"),
+            status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
+        }
+    }
+
+    fn is_model_missing(&self) -> bool {
+        // Anthropic's: `{"type": "not_found_error", "message": "model: NAME"}`.
+        let names_model = || self.message.as_deref().is_some_and(|message| message.starts_with("model: "));
+        self.code.as_deref() == Some("model_not_found")
+            || (self.kind.as_deref() == Some("not_found_error") && names_model())
+    }
+
+    /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
+    /// without codes. llama.cpp's code and Ollama's sentence have come with status 500, too.
+    fn is_context_length(&self, status: Option<u16>) -> bool {
+        let is_code =
+            |word: &Option<String>| word.as_deref().is_some_and(|word| TOO_LONG_CODES.contains(&word));
+        let says_so = |message: &String| {
+            let message = message.to_ascii_lowercase();
+            TOO_LONG.iter().any(|parts| parts.iter().all(|words| message.contains(words)))
+                && !RATES.iter().any(|words| message.contains(words))
+        };
+        let may_say_so = status.is_none_or(|status| status <= 500 && !matches!(status, 401 | 429));
+        self.is_too_long
+            || is_code(&self.code)
+            || is_code(&self.kind)
+            || (may_say_so && self.message.as_ref().is_some_and(says_so))
+    }
+
+    /// `lead`, followed by the upstream's own message.
+    fn sentence(&self, lead: &str) -> String {
+        match &self.message {
+            Some(message) => format!("{lead}: {message}"),
+            None => lead.to_owned(),
+        }
+    }
+
+    fn failure(self, status: Option<u16>) -> Failure {
+        let kind = self.kind(status);
+        let message = match (&self.message, status) {
+            (Some(message), _) if kind != Kind::Unauthorized => message.clone(),
+            (Some(_), _) => self.sentence("the upstream refused the key it was given"),
+            (None, Some(status)) => format!("the upstream responded with status {status} and no message"),
+            (None, None) => "the upstream reported an error without a message".to_owned(),
+        };
+        let mut failure = Failure::new(kind, message);
+        if let Some(status) = status.filter(|_| keeps_status(kind)) {
+            failure = failure.with_status(status);
+        }
+        if let Some(code) = self.code.filter(|_| kind != Kind::ContextLength) {
+            failure = failure.with_code(code);
+        }
+        if let Some(param) = self.param {
+            failure = failure.with_param(param);
+        }
+        if let Some(text) = self.generation {
+            failure = failure.with_generation(text);
+        }
+        failure
+    }
+
+    fn kind(&self, status: Option<u16>) -> Kind {
+        if self.is_context_length(status) {
+            return Kind::ContextLength;
+        }
+        if let Some(status) = status {
+            return status::kind_of(status);
+        }
+        let word = |word: &Option<String>| word.as_deref().and_then(kind_of_word);
+        word(&self.code).or_else(|| word(&self.kind)).unwrap_or(Kind::Upstream)
+    }
+}
+
+/// Statuses of the same kind that clients may distinguish.
+fn keeps_status(kind: Kind) -> bool {
+    matches!(kind, Kind::Request | Kind::Forbidden | Kind::Upstream)
+}
+
+/// The values of `code` and `type` that upstreams use inside a stream, where there is no status.
+fn kind_of_word(word: &str) -> Option<Kind> {
+    Some(match word {
+        "rate_limit_exceeded"
+        | "rate_limit_error"
+        | "insufficient_quota"
+        | "too_many_requests"
+        | "RESOURCE_EXHAUSTED" => Kind::RateLimit,
+        "invalid_request_error" | "invalid_request" | "BadRequestError" | "INVALID_ARGUMENT" => Kind::Request,
+        "invalid_api_key" | "authentication_error" | "UNAUTHENTICATED" => Kind::Unauthorized,
+        "permission_error" | "permission_denied" | "billing_error" | "PERMISSION_DENIED" => Kind::Forbidden,
+        "request_too_large" => Kind::TooLarge,
+        "model_not_found" | "not_found_error" | "NOT_FOUND" => Kind::NotFound,
+        "overloaded" | "overloaded_error" | "service_unavailable" | "UNAVAILABLE" => Kind::Overloaded,
+        "timeout" | "timeout_error" | "DEADLINE_EXCEEDED" => Kind::Timeout,
+        _ => return None,
+    })
+}
+
+/// The first words of an unexpected body: the title if it is HTML, otherwise its beginning. `None` if it has
+/// no text.
+pub(crate) fn first_words(body: &[u8]) -> Option<String> {
+    /// Characters quoted: a line of a log, not a page.
+    const LONGEST: usize = 120;
+    let text = match std::str::from_utf8(body) {
+        Ok(text) => text,
+        Err(error) => body.get(..error.valid_up_to()).and_then(|valid| std::str::from_utf8(valid).ok())?,
+    };
+    let text = title(text).unwrap_or(text);
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if words.chars().count() + word.chars().count() > LONGEST {
+            words.extend(word.chars().take(LONGEST.saturating_sub(words.chars().count())));
+            words.push('…');
+            break;
+        }
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    Some(words).filter(|words| !words.is_empty())
+}
+
+fn title(page: &str) -> Option<&str> {
+    let (_, behind) = page.split_once("<title>")?;
+    let (title, _) = behind.split_once("</title>")?;
+    Some(title).filter(|title| !title.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_that_are_too_long_are_recognised_in_the_words_of_every_server() {
+        let openai =
+            r#"{"error":{"message":"m","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+        let llama = r#"{"error":{"code":400,"message":"m","type":"exceed_context_size_error","n_ctx":256}}"#;
+        for (status, body) in [(400, openai), (413, openai), (400, llama), (500, llama)] {
+            assert_eq!(refusal(status, None, body.as_bytes()).kind(), Kind::ContextLength, "{status} {body}");
+        }
+        let sentences = [
+            "Invalid request: Your request exceeded model token limit: 262144 (requested: 268000)",
+            "Prompt exceeds max length",
+            "prompt token count of 150000 exceeds the limit of 128000",
+            "Trying to keep the first 12000 tokens when context the overflows. However, the model is loaded with context \
+             length of only 4096 tokens, which is not enough.",
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]",
+            "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens",
+            "Context size has been exceeded.",
+            "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 5000.",
+            "Too many input tokens. Max input tokens: 300000, request input token count: 400000",
+            "length of prompt_tokens (99000) must be less than max_seq_len (32768).",
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+            "The decoder prompt (length 88049) is longer than the maximum model length of 32768.",
+            "The input (5163 tokens) is longer than the model's context length (2621 tokens).",
+            "prompt is too long: 208310 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 199000 + 9000 > 200000",
+            "Your input exceeds the context window of this model.",
+            "the request exceeds the available context size, try increasing it",
+            "prompt too long; exceeded max context length by 42 tokens",
+            "the input length exceeds the context length",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        ];
+        for sentence in sentences {
+            let body = serde_json::json!({ "error": { "message": sentence } }).to_string();
+            let failure = refusal(400, None, body.as_bytes());
+            assert_eq!((failure.kind(), failure.status()), (Kind::ContextLength, 400), "{sentence}");
+            assert_ne!(refusal(503, None, body.as_bytes()).kind(), Kind::ContextLength, "{sentence}");
+        }
+        for other in [
+            "max_tokens must be positive",
+            "Request too large on tokens per minute",
+            "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 12000, please reduce the \
+             length of the prompt",
+            "Too many tokens, please wait before trying again.",
+            "'user' exceeds the maximum length of 512",
+        ] {
+            let body = serde_json::json!({ "error": other }).to_string();
+            for status in [400, 413, 429] {
+                assert_ne!(refusal(status, None, body.as_bytes()).kind(), Kind::ContextLength, "{other}");
+            }
+        }
+        let coded =
+            |code: Value| serde_json::json!({ "error": { "message": "m", "code": code } }).to_string();
+        for code in ["1261".into(), 1261.into(), "model_max_prompt_tokens_exceeded".into()] {
+            assert_eq!(refusal(400, None, coded(code).as_bytes()).kind(), Kind::ContextLength);
+        }
+    }
+
+    #[test]
+    fn objects_that_report_a_failure_are_told_from_others() {
+        for (frame, message) in [
+            (r#"{"code":1113,"msg":"Insufficient balance","success":false}"#, "Insufficient balance"),
+            (r#"{"error":"overloaded"}"#, "overloaded"),
+            (r#"{"error":true,"message":"m"}"#, "m"),
+            (r#"{"errors":[{"message":"m","code":3}]}"#, "m"),
+            (r#"{"errors":["m"]}"#, "m"),
+            (r#"{"detail":"m"}"#, "m"),
+            (r#"{"detail":[{"loc":["body"],"msg":"m"}]}"#, "m"),
+            (r#"{"message":"Internal server error"}"#, "Internal server error"),
+            (r#"{"status":"error","message":"m"}"#, "m"),
+            (r#"{"base_resp":{},"status_code":2013,"status_msg":"m"}"#, "m"),
+            (r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"m"}}"#, "m"),
+            (r#"{"header":{"code":11200,"message":"m","sid":"x"}}"#, "m"),
+            (r#"{"Error":{"Message":"m","Code":"x"},"RequestId":"y"}"#, "m"),
+            (r#"{"ret":-1,"errmsg":"m"}"#, "m"),
+            (r#"{"err":"m"}"#, "m"),
+            (r#"{"object":"error","message":"m","type":"BadRequestError","code":400}"#, "m"),
+        ] {
+            let failure = told(frame).unwrap_or_else(|| panic!("{frame}"));
+            assert_eq!(failure.message(), message, "{frame}");
+        }
+        for other in [
+            "{}",
+            "[]",
+            r#"{"error":null}"#,
+            r#"{"error":false,"message":""}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"code":0,"msg":"ok"}"#,
+            r#"{"code":200,"message":"success"}"#,
+            r#"{"status":"processing","message":"Loading the model"}"#,
+            r#"{"message":"queued","position":3}"#,
+            r#"{"success":true,"message":"m"}"#,
+            r#"{"details":[]}"#,
+            r#"{"base_resp":{"status_code":0,"status_msg":"success"}}"#,
+        ] {
+            assert_eq!(told(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn quoted_text_is_short_and_on_one_line() {
+        assert_eq!(first_words(b" \n"), None);
+        assert_eq!(first_words(b"a\n  b\tc").unwrap(), "a b c");
+        assert_eq!(first_words(b"<html><title> 502 Bad\nGateway </title>x").unwrap(), "502 Bad Gateway");
+        assert_eq!(first_words("é".as_bytes().get(..1).unwrap()), None);
+        assert_eq!(first_words(b"ok \xff").unwrap(), "ok");
+        let long = first_words("wörd ".repeat(100).as_bytes()).unwrap();
+        assert!(long.ends_with('…') && long.chars().count() <= 125, "{long}");
+        let one = first_words("ö".repeat(500).as_bytes()).unwrap();
+        assert_eq!(one.chars().count(), 121);
+    }
+}

@@ -1,0 +1,71 @@
+//! [`Client`]: the client's side of this dialect.
+
+use bytes::Bytes;
+
+use super::{error_body, history, request};
+use crate::{
+    Answering, ClientSide, Dialect, Record, References, Writer,
+    conversation::Conversation,
+    failure::{Failure, Kind},
+};
+
+/// The client's side of Responses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client;
+
+impl ClientSide for Client {
+    fn dialect(&self) -> Dialect {
+        Dialect::Responses
+    }
+
+    fn read(&self, body: &Bytes) -> Result<Conversation, Failure> {
+        request::read(body)
+    }
+
+    fn writer(&self, answering: &Answering) -> Writer {
+        crate::Writer::Responses(super::Writer::new(answering))
+    }
+
+    fn error_body(&self, failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+
+    fn shows_generated_images(&self) -> bool {
+        true
+    }
+
+    fn unknown_model(&self, name: &str) -> Failure {
+        Failure::new(Kind::NotFound, format!("there is no model `{name}`; GET /v1/models lists them"))
+            .with_code("model_not_found")
+            .with_param("model")
+    }
+
+    fn references(&self, body: &[u8]) -> References {
+        history::references(body)
+    }
+
+    fn with_history(
+        &self,
+        body: &[u8],
+        references: &References,
+        records: &[Option<Bytes>],
+    ) -> Result<Bytes, Failure> {
+        history::with_history(body, references, records)
+    }
+
+    fn record_input(&self, body: &Bytes) -> Option<Bytes> {
+        history::input(body)
+    }
+
+    fn record(&self, input: &[u8], response: &str) -> Option<Record> {
+        history::record(input, response)
+    }
+
+    fn stored_response(&self, record: &[u8]) -> Option<Bytes> {
+        history::response(record)
+    }
+
+    fn stored_input(&self, record: &[u8]) -> Option<Bytes> {
+        history::input_items(record)
+    }
+}

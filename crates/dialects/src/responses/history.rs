@@ -1,0 +1,250 @@
+//! Stored responses: what of them is stored, and how a request that continues one becomes a whole request.
+//!
+//! A record is `{"input": […], "response": {…}}`, with all input that the response answers: that of the requests before it
+//! and their output as well. So no record depends on another one.
+//!
+//! ```text
+//! {"previous_response_id": "resp_1", "input": [new]}  ─▶  {"input": [record's input, record's output, new], …}
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+
+use super::request::{CONTINUED, PREVIOUS, unknown_item, unknown_response};
+use crate::{
+    Record, References,
+    failure::Failure,
+    wire::json::{Encoder, Index, Json, Kind as JsonKind, span},
+};
+
+/// The stored responses that a request refers to. A body that is not a request refers to none: decoding it fails.
+pub(super) fn references(body: &[u8]) -> References {
+    let read = |body: Json<'_>| {
+        let previous = body.get(PREVIOUS).and_then(|id| id.as_str()).map(Into::into);
+        let input = body.get("input").filter(|input| input.kind() == JsonKind::Array);
+        let items = input.into_iter().flat_map(|input| input.elements());
+        let ids = items.filter_map(|item| response_of(&referenced(item)?));
+        let mut seen = HashSet::new();
+        let others = ids.filter(|id| previous.as_ref() != Some(id) && seen.insert(id.clone())).collect();
+        References { previous, others }
+    };
+    parsed(body, read).unwrap_or_default()
+}
+
+/// The id of the item that an `item_reference` stands for.
+fn referenced(item: Json<'_>) -> Option<String> {
+    // Clients may leave out the type.
+    let kind = item.get("type").and_then(|kind| kind.as_str());
+    let is_reference = match kind.as_deref() {
+        Some(kind) => kind == "item_reference",
+        None => item.members().all(|(key, _)| key == "id" || key == "type"),
+    };
+    item.get("id").filter(|_| is_reference)?.as_str().map(Into::into)
+}
+
+/// The id of the response with the item `id`: see `Assembly::next_place`.
+fn response_of(id: &str) -> Option<String> {
+    let (_, rest) = id.split_once('_')?;
+    let (suffix, _) = rest.rsplit_once('_')?;
+    Some(format!("resp_{suffix}"))
+}
+
+fn parsed<T>(text: &[u8], read: impl FnOnce(Json<'_>) -> T) -> Option<T> {
+    let text = str::from_utf8(text).ok()?;
+    let mut index = Index::default();
+    let json = index.parse(text).ok()?;
+    (json.kind() == JsonKind::Object).then(|| read(json))
+}
+
+/// The request with the history that it refers to in its `input`. `records` are those of `references`, `None` where the
+/// store has no such record.
+///
+/// # Errors
+/// A record is missing: without it a part of the history would be lost.
+pub(super) fn with_history(
+    body: &[u8],
+    references: &References,
+    records: &[Option<Bytes>],
+) -> Result<Bytes, Failure> {
+    let texts: Vec<_> =
+        records.iter().map(|record| str::from_utf8(record.as_deref().unwrap_or_default())).collect();
+    let mut indices: Vec<_> = texts.iter().map(|_| Index::default()).collect();
+    let mut parsed_records = Vec::with_capacity(texts.len());
+    for (text, index) in texts.iter().zip(&mut indices) {
+        parsed_records.push(text.as_ref().ok().and_then(|text| index.parse(text).ok()));
+    }
+    let mut records = parsed_records.into_iter();
+    let previous = match &references.previous {
+        Some(id) => Some(records.next().flatten().ok_or_else(|| unknown_response(id))?),
+        None => None,
+    };
+    let others: Vec<_> = references.others.iter().map(String::as_str).zip(records).collect();
+    let written = parsed(body, |body| write(body, (references.previous.as_deref(), previous), &others));
+    written.unwrap_or_else(|| Ok(Bytes::copy_from_slice(body)))
+}
+
+fn write(
+    body: Json<'_>,
+    (id, previous): (Option<&str>, Option<Json<'_>>),
+    others: &[(&str, Option<Json<'_>>)],
+) -> Result<Bytes, Failure> {
+    let mut items: Vec<Json<'_>> = Vec::new();
+    let input = body.get("input");
+    let answered = answered(input);
+    if let Some(record) = previous {
+        items.extend(list(record.get("input")));
+        items.extend(output(record).filter(|item| is_usable(*item, &answered)));
+    }
+    let known: Vec<_> = previous.into_iter().chain(others.iter().filter_map(|(_, record)| *record)).collect();
+    let found = Found::new(&known);
+    for item in list(input) {
+        match referenced(item) {
+            Some(id) => items.push(found.item(&id).ok_or_else(|| unknown_item(&id))?),
+            None => items.push(item),
+        }
+    }
+    let mut request = Encoder::with_capacity(body.raw().len());
+    request.object(|request| {
+        for (key, value) in
+            body.members().filter(|(key, _)| !matches!(&**key, "input" | PREVIOUS | CONTINUED))
+        {
+            request.key(&key).raw(value);
+        }
+        if let Some(id) = id {
+            request.key(CONTINUED).string(id);
+        }
+        request.key("input").array(|request| {
+            items.iter().for_each(|item| request.raw(*item));
+            if let Some(text) = input.and_then(|input| input.as_str()) {
+                message(request, &text);
+            }
+        });
+    });
+    Ok(request.finish())
+}
+
+/// The items of stored responses, by their ids.
+struct Found<'a>(HashMap<String, Json<'a>>);
+
+impl<'a> Found<'a> {
+    fn new(records: &[Json<'a>]) -> Self {
+        let items = records.iter().flat_map(|record| output(*record));
+        Self(items.filter_map(|item| Some((item.get("id")?.as_str()?.into_owned(), item))).collect())
+    }
+
+    fn item(&self, id: &str) -> Option<Json<'a>> {
+        self.0.get(id).copied()
+    }
+}
+
+fn list(value: Option<Json<'_>>) -> impl Iterator<Item = Json<'_>> {
+    value.filter(|value| value.kind() == JsonKind::Array).into_iter().flat_map(|list| list.elements())
+}
+
+fn output(record: Json<'_>) -> impl Iterator<Item = Json<'_>> {
+    list(record.get("response").and_then(|response| response.get("output")))
+}
+
+/// The calls whose results are in `input`.
+fn answered(input: Option<Json<'_>>) -> HashSet<String> {
+    let is_result = |item: &Json<'_>| {
+        item.get("type").and_then(|kind| kind.as_str()).is_some_and(|kind| kind.ends_with("_output"))
+    };
+    let results = list(input).filter(is_result);
+    results.filter_map(|item| Some(item.get("call_id")?.as_str()?.into_owned())).collect()
+}
+
+/// Whether an item of the history makes sense to an upstream: a call that was cut off does only with a result.
+fn is_usable(item: Json<'_>, answered: &HashSet<String>) -> bool {
+    let text = |key: &str| item.get(key).and_then(|value| value.as_str());
+    let is_cut = text("status").as_deref() == Some("incomplete");
+    match text("call_id") {
+        Some(id) => !is_cut || answered.contains(&*id),
+        None => true,
+    }
+}
+
+fn message(items: &mut Encoder, text: &str) {
+    items.object(|item| {
+        item.key("type").string("message");
+        item.key("role").string("user");
+        item.key("content").string(text);
+    });
+}
+
+/// The input of the request `body`, with its history, as a list of items. A list shares the body.
+pub(super) fn input(body: &Bytes) -> Option<Bytes> {
+    let text = str::from_utf8(body).ok()?;
+    parsed(body, |json| {
+        let input = json.get("input");
+        if let Some(list) = input.filter(|input| input.kind() == JsonKind::Array) {
+            return Some(body.slice(span(text, list.raw())?));
+        }
+        let mut items = Encoder::default();
+        items.array(|items| {
+            if let Some(text) = input.and_then(|input| input.as_str()) {
+                message(items, &text);
+            }
+        });
+        Some(items.finish())
+    })?
+}
+
+/// The record of a response to a request with this input, and its id.
+pub(super) fn record(input: &[u8], response: &str) -> Option<Record> {
+    let id = parsed(response.as_bytes(), |response| Some(response.get("id")?.as_str()?.into_owned()))??;
+    let input = str::from_utf8(input).ok()?;
+    let mut record = Encoder::with_capacity(input.len() + response.len() + 32);
+    record.object(|record| {
+        record.key("input").written(input);
+        record.key("response").written(response);
+    });
+    Some(Record { id, value: record.finish() })
+}
+
+/// The response in a record.
+pub(super) fn response(record: &[u8]) -> Option<Bytes> {
+    parsed(record, |record| Some(Bytes::copy_from_slice(record.get("response")?.raw().as_bytes())))?
+}
+
+/// The input in a record, as a list of the API.
+pub(super) fn input_items(record: &[u8]) -> Option<Bytes> {
+    parsed(record, |record| {
+        let mut page = Encoder::default();
+        let ids: Vec<_> =
+            list(record.get("input")).map(|item| item.get("id").and_then(|id| id.as_str())).collect();
+        page.object(|page| {
+            page.key("object").string("list");
+            page.key("data").array(|data| list(record.get("input")).for_each(|item| data.raw(item)));
+            page.key("first_id").value(&ids.first());
+            page.key("last_id").value(&ids.last());
+            page.key("has_more").value(&false);
+        });
+        page.finish()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_has_the_input_of_every_form() {
+        for (input_written, kept) in [
+            (r#","input":[ {"a":1} , 2 ]"#, r#"[ {"a":1} , 2 ]"#),
+            (r#","input":[]"#, "[]"),
+            (r#","input":"a\"b""#, r#"[{"type":"message","role":"user","content":"a\"b"}]"#),
+            (r#","input":null"#, "[]"),
+            ("", "[]"),
+        ] {
+            let body = Bytes::from(format!(r#" {{"model":"m"{input_written}}}"#));
+            let input = input(&body).unwrap();
+            let record = record(&input, r#"{"id":"resp_1"}"#).unwrap();
+            assert_eq!(record.id, "resp_1");
+            assert_eq!(record.value, format!(r#"{{"input":{kept},"response":{{"id":"resp_1"}}}}"#));
+        }
+        assert_eq!(input(&Bytes::from_static(b"[")), None);
+        assert_eq!(input(&Bytes::from_static(b"[]")), None);
+    }
+}

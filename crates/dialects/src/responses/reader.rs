@@ -1,0 +1,37 @@
+//! The reader: an upstream's bytes decoded to events.
+//!
+//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of one of them. Deltas are passed on
+//! as they arrive. The end of each item repeats it whole: what its deltas lacked is taken from there. A response that is
+//! not streamed is read as if it had only these ends.
+
+mod event;
+mod items;
+mod response;
+
+use crate::BodyReader;
+use response::ResponseReader;
+
+/// How an upstream's responses are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderSettings {
+    /// Bytes of one frame, and of a body that is JSON instead of a stream.
+    pub max_frame: usize,
+    /// A body that ends without an end mark is complete.
+    pub tolerate_truncation: bool,
+}
+
+impl Default for ReaderSettings {
+    fn default() -> Self {
+        Self { max_frame: 8 << 20, tolerate_truncation: false }
+    }
+}
+
+/// Reads one response of an upstream that speaks Responses.
+pub type Reader = BodyReader<ResponseReader>;
+
+impl Reader {
+    /// A reader for one response.
+    pub fn new(settings: ReaderSettings) -> Self {
+        Self::with_state(ResponseReader::new(settings), settings.max_frame)
+    }
+}

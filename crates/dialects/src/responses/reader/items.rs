@@ -1,0 +1,520 @@
+//! Items: their parts as they arrive, and what their ends add to these.
+
+use std::borrow::Cow;
+
+use super::{
+    event::{StreamEvent, text},
+    response::ResponseReader,
+};
+use crate::{
+    Dialect, Skip,
+    digest::Digest,
+    event::{Annotation, CallStart, Event, Media, Opaque, Reasoning, Runner, ServerCall, Sink, Source},
+    failure::{Failure, Kind},
+    tool_calls::Streamed,
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// An item that has not ended.
+#[derive(Debug)]
+pub(super) struct OpenItem {
+    /// Its number among the items of the response, as they began.
+    output: u64,
+    name: ItemName,
+    /// The phase that has been told.
+    phase: Digest,
+    parts: Vec<(PartKey, Streamed)>,
+    /// How many annotations have been passed on.
+    annotations: usize,
+}
+
+/// What an upstream calls an item.
+#[derive(Debug)]
+pub(super) struct ItemName {
+    /// `output_index`, which some servers use twice.
+    index: Option<u64>,
+    /// Of the empty text if it has none. Upstreams choose how long it is.
+    id: Digest,
+    /// Of a call that has ended: its own id.
+    call: Digest,
+}
+
+impl ItemName {
+    /// Whether an event with this index and id may be about it.
+    fn is(&self, index: Option<u64>, id: Digest) -> bool {
+        let same_id = self.id == id;
+        match index {
+            Some(_) => self.index == index && (same_id || self.id.is_empty() || id.is_empty()),
+            None => same_id && !id.is_empty(),
+        }
+    }
+}
+
+/// The id of an item; a call without one has that of the call.
+pub(super) fn item_id(item: Json<'_>) -> Digest {
+    let id = match text(item, "id") {
+        id if id.is_empty() => text(item, "call_id"),
+        id => id,
+    };
+    Digest::of(&id)
+}
+
+/// A part of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PartKey {
+    section: Section,
+    index: u64,
+}
+
+/// The kinds of parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Text,
+    Refusal,
+    /// A part of the summary of reasoning.
+    Summary,
+    /// The text of reasoning.
+    Thought,
+}
+
+/// Items of one response, and parts of one item: far more than any response has.
+const MAX_ITEMS: usize = 4096;
+
+impl PartKey {
+    pub(super) fn of(section: Section, event: &StreamEvent<'_>) -> Self {
+        Self { section, index: event.part_index() }
+    }
+}
+
+impl ResponseReader {
+    /// The open item that an event is about, which may begin with it: that with its `output_index` and `item_id`, otherwise the last
+    /// one with its index, without an index that with its id, and without both the last one. `None`: there is none, or it has ended.
+    pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {
+        let (index, id) = (event.output_index(), event.item_id());
+        let has_ended = self.ended.iter().any(|ended| ended.is(index, id));
+        let open = self.open_item(index, id).filter(|open| !has_ended || open.name.id == id);
+        if let Some(item) = open {
+            return Ok(Some(item.output));
+        }
+        if self.progress.is_finished || has_ended {
+            self.skipped.add(Skip::LateContent);
+            return Ok(None);
+        }
+        if index.is_none() {
+            self.skipped.add(Skip::NotAChunk);
+            return Ok(None);
+        }
+        self.begin_item(index, id).map(Some)
+    }
+
+    fn open_item(&self, index: Option<u64>, id: Digest) -> Option<&OpenItem> {
+        let last = |wanted: &dyn Fn(&ItemName) -> bool| self.open.iter().rfind(|item| wanted(&item.name));
+        let has_id = |name: &ItemName| !id.is_empty() && name.id == id;
+        match index {
+            Some(_) => last(&|name| name.index == index && has_id(name))
+                .or_else(|| last(&|name| name.index == index)),
+            None => last(&has_id).or_else(|| self.open.last()),
+        }
+    }
+
+    pub(super) fn item_added(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(item) = event.item else { return self.not_a_chunk() };
+        self.progress.has_choice = true;
+        let index = event.output_index().or_else(|| u64::try_from(self.begun()).ok());
+        let id = event.item_id();
+        let call = Digest::of(&text(item, "call_id"));
+        let is_late = !id.is_empty()
+            && self.ended.iter().any(|ended| {
+                ended.index == index && ended.id == id && (call.is_empty() || ended.call == call)
+            });
+        if self.progress.is_finished || is_late {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        self.calls.settle(out);
+        let is_again = |name: &ItemName| name.index == index;
+        let known = self.open.iter().rfind(|open| is_again(&open.name) && open.name.id == id);
+        let output = match known.filter(|open| !id.is_empty() || open.parts.is_empty()) {
+            Some(open) => open.output,
+            None => {
+                if self.open.iter().map(|open| &open.name).chain(&self.ended).any(is_again) {
+                    // Deltas without an id would go to the item before.
+                    self.forget_template();
+                    self.has_index_twice = true;
+                }
+                self.begin_item(index, id)?
+            }
+        };
+        self.phase(output, item, out)?;
+        if self.begin_call(output, item, out)? {
+            self.calls.give(output, &arguments(item))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the phase of a message, unless that has been told.
+    fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let phase = text(item, "phase");
+        if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
+            return Ok(());
+        }
+        self.has_phases = true;
+        let item = self.item(output)?;
+        let told = Digest::of(&phase);
+        if item.phase != told || (phase.is_empty() && item.parts.is_empty()) {
+            item.phase = told;
+            let begins = item.parts.is_empty();
+            out.event(Event::Phase { phase, begins });
+        }
+        Ok(())
+    }
+
+    pub(super) fn item_done(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(item) = event.item else { return self.not_a_chunk() };
+        self.progress.has_choice = true;
+        match self.addressed(event)? {
+            Some(output) => self.end_item(output, item, out),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the items of the whole response that have not ended yet.
+    pub(super) fn end_items(&mut self, output: Option<Json<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
+        let items = || output.into_iter().flat_map(|output| output.elements());
+        let ended = self.ended.len();
+        // Some servers give the items of the whole response other ids, or all items one.
+        let has = |ended: &[ItemName], id: Digest| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
+        let are_unique = (1..ended).all(|place| {
+            let (before, name) = (self.ended.get(..place), self.ended.get(place));
+            !before.zip(name).is_some_and(|(before, name)| has(before, name.id))
+        });
+        let has_known_ids = are_unique && items().any(|item| has(&self.ended, item_id(item)));
+        for (place, item) in (0_u64..).zip(items()) {
+            let id = item_id(item);
+            let before = self.ended.get(..ended).unwrap_or_default();
+            let is_known = match (has_known_ids && !id.is_empty(), self.has_index_twice) {
+                (true, _) => has(before, id),
+                (false, true) => usize::try_from(place).is_ok_and(|place| place < ended),
+                (false, false) => before.iter().any(|ended| ended.index == Some(place)),
+            };
+            if is_known {
+                continue;
+            }
+            let has_id = |open: &&OpenItem| !id.is_empty() && open.name.id == id;
+            let is_unique = self.open.iter().filter(has_id).nth(1).is_none();
+            let by_id = || self.open.iter().find(has_id).filter(|_| is_unique);
+            let by_order = || self.open.iter().find(|open| self.has_index_twice && open.output == place);
+            let by_index = || self.open_item(Some(place), id);
+            let open = by_id().or_else(by_order).or_else(by_index).map(|open| open.output);
+            let output = match open {
+                Some(output) => output,
+                None => self.begin_item(Some(place), id)?,
+            };
+            self.end_item(output, item, out)?;
+        }
+        Ok(())
+    }
+
+    /// How many items there have been.
+    fn begun(&self) -> usize {
+        self.open.len() + self.ended.len()
+    }
+
+    /// Begins an item. Returns its number.
+    fn begin_item(&mut self, index: Option<u64>, id: Digest) -> Result<u64, Failure> {
+        if self.begun() >= MAX_ITEMS {
+            let message = format!("the upstream's response has more than {MAX_ITEMS} items");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        let output = u64::try_from(self.begun()).unwrap_or(u64::MAX);
+        let name = ItemName { index, id, call: Digest::of("") };
+        self.open.push(OpenItem { output, name, phase: Digest::of(""), parts: Vec::new(), annotations: 0 });
+        Ok(output)
+    }
+
+    fn not_a_chunk(&mut self) -> Result<(), Failure> {
+        self.skipped.add(Skip::NotAChunk);
+        Ok(())
+    }
+
+    /// The state of an open item.
+    fn item(&mut self, output: u64) -> Result<&mut OpenItem, Failure> {
+        let gone = || Failure::new(Kind::Internal, "an open item is missing");
+        self.open.iter_mut().rfind(|item| item.output == output).ok_or_else(gone)
+    }
+
+    /// Begins the call that `item` is, unless it has begun. Returns whether it is a call.
+    fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
+        let source = match &*text(item, "type") {
+            "function_call" => Source::Native,
+            "custom_tool_call" => Source::NativeCustom,
+            _ => return Ok(false),
+        };
+        let name = text(item, "name");
+        if self.calls.index(output).is_some() || name.is_empty() {
+            return Ok(!name.is_empty());
+        }
+        self.progress.has_content = true;
+        let id = match text(item, "call_id") {
+            id if id.is_empty() => text(item, "id"),
+            id => id,
+        };
+        let start = CallStart { index: 0, id, name, runner: Runner::Client, source, signature: None };
+        self.calls.begin(output, start, out)?;
+        Ok(true)
+    }
+
+    /// A piece of a part: the body of a JSON string.
+    pub(super) fn part_piece(
+        &mut self,
+        output: u64,
+        key: PartKey,
+        body: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if !self.open.iter().any(|item| item.output == output) {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        let is_reasoning = matches!(key.section, Section::Summary | Section::Thought);
+        let mut channel = std::mem::take(if is_reasoning { &mut self.reasoning } else { &mut self.text });
+        let result = self.pass(output, key, channel.piece(body), out);
+        *(if is_reasoning { &mut self.reasoning } else { &mut self.text }) = channel;
+        result
+    }
+
+    /// Passes on the next text of a part.
+    fn pass(&mut self, output: u64, key: PartKey, piece: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let item = self.item(output)?;
+        let is_later_summary = key.section == Section::Summary && !item.parts.is_empty();
+        let parts = item.parts.len();
+        match item.parts.iter_mut().rfind(|(known, _)| *known == key) {
+            Some((_, streamed)) => streamed.push(piece),
+            None if parts >= MAX_ITEMS => {
+                let message = format!("an item of the upstream's response has more than {MAX_ITEMS} parts");
+                return Err(Failure::new(Kind::Protocol, message));
+            }
+            None => {
+                let mut streamed = Streamed::default();
+                streamed.push(piece);
+                item.parts.push((key, streamed));
+                if is_later_summary {
+                    // Parts of a summary are paragraphs.
+                    out.event(Event::Reasoning(Reasoning::text("\n\n")));
+                }
+            }
+        }
+        let is_reasoning = matches!(key.section, Section::Summary | Section::Thought);
+        self.progress.has_content |= !is_reasoning;
+        out.event(match key.section {
+            Section::Text => Event::Text(piece.into()),
+            Section::Refusal => Event::Refusal(piece.into()),
+            Section::Summary | Section::Thought => Event::Reasoning(Reasoning::text(piece)),
+        });
+        Ok(())
+    }
+
+    /// Takes the whole text of a part.
+    pub(super) fn part_done(
+        &mut self,
+        event: &StreamEvent<'_>,
+        section: Section,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let Some(whole) = event.whole.and_then(|whole| whole.as_str()) else { return Ok(()) };
+        if let (false, Some(output)) = (self.progress.is_finished, self.addressed(event)?) {
+            // The item's end says it again, and fails if that must fail.
+            let _ = self.complete(output, PartKey::of(section, event), &whole, out);
+        }
+        Ok(())
+    }
+
+    /// Passes on what the pieces of a part lacked of its whole text. Other text than the pieces is left out.
+    fn complete(
+        &mut self,
+        output: u64,
+        key: PartKey,
+        whole: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        if whole.is_empty() {
+            return Ok(());
+        }
+        // Half a character is in the whole text, too.
+        match key.section {
+            Section::Text | Section::Refusal => _ = self.text.finish(),
+            Section::Summary | Section::Thought => _ = self.reasoning.finish(),
+        }
+        let item = self.item(output)?;
+        let known = item.parts.iter().rfind(|(known, _)| *known == key);
+        let rest = match known {
+            Some((_, streamed)) => streamed.rest_of(whole),
+            None => Some(whole),
+        };
+        match rest {
+            Some(rest) => self.pass(output, key, rest, out),
+            None => {
+                self.skipped.add(Skip::UnknownPart);
+                Ok(())
+            }
+        }
+    }
+
+    /// An item has ended; `item` is all of it.
+    pub(super) fn end_item(
+        &mut self,
+        output: u64,
+        item: Json<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.calls.settle(out);
+        self.item(output)?;
+        match &*text(item, "type") {
+            "message" => self.end_message(output, item, out)?,
+            "function_call" | "custom_tool_call" => {
+                if self.begin_call(output, item, out)? {
+                    self.calls.complete(output, &arguments(item), out)?;
+                    self.calls.end(output, out);
+                } else {
+                    self.skipped.add(Skip::NamelessCall);
+                }
+            }
+            "reasoning" => self.end_reasoning(output, item, out)?,
+            "image_generation_call" => self.image(item, out),
+            kind if kind.ends_with("_call") => self.server_call(kind, item, out),
+            _ => self.skipped.add(Skip::UnknownPart),
+        }
+        if let Some(place) = self.open.iter().rposition(|open| open.output == output) {
+            let mut name = self.open.remove(place).name;
+            if name.id.is_empty() {
+                name.id = item_id(item);
+            }
+            name.call = Digest::of(&text(item, "call_id"));
+            self.ended.push(name);
+        }
+        Ok(())
+    }
+
+    fn end_message(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.phase(output, item, out)?;
+        let parts = item.get("content").into_iter().flat_map(|content| content.elements());
+        let mut annotations = Vec::new();
+        for (index, part) in (0..).zip(parts) {
+            let (section, key) = match &*text(part, "type") {
+                "output_text" | "text" => (Section::Text, "text"),
+                "refusal" => (Section::Refusal, "refusal"),
+                _ => {
+                    self.skipped.add(Skip::UnknownPart);
+                    continue;
+                }
+            };
+            self.complete(output, PartKey { section, index }, &text(part, key), out)?;
+            annotations.extend(part.get("annotations").into_iter().flat_map(|list| list.elements()));
+        }
+        let told = self.item(output)?.annotations;
+        annotations.iter().skip(told).for_each(|annotation| self.annotation(*annotation, out));
+        Ok(())
+    }
+
+    fn end_reasoning(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        for (section, key) in [(Section::Summary, "summary"), (Section::Thought, "content")] {
+            let parts = item.get(key).into_iter().flat_map(|list| list.elements());
+            for (index, part) in (0..).zip(parts) {
+                self.complete(output, PartKey { section, index }, &text(part, "text"), out)?;
+            }
+        }
+        let state = text(item, "encrypted_content");
+        if !state.is_empty() {
+            let redacted = self.item(output)?.parts.is_empty();
+            let signature = Some(Opaque::new(Dialect::Responses.name(), state));
+            out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(""), signature, redacted }));
+        }
+        Ok(())
+    }
+
+    pub(super) fn annotated(&mut self, event: &StreamEvent<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        let Some(annotation) = event.annotation else { return Ok(()) };
+        let Some(output) = self.addressed(event)? else { return Ok(()) };
+        self.item(output)?.annotations += 1;
+        self.annotation(annotation, out);
+        Ok(())
+    }
+
+    fn annotation(&mut self, annotation: Json<'_>, out: &mut impl Sink) {
+        let place = |key| annotation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
+        let (url, title) = (text(annotation, "url"), text(annotation, "title"));
+        if url.is_empty() {
+            return self.skipped.add(Skip::UnknownPart);
+        }
+        let span = (place("start_index"), place("end_index"));
+        out.event(Event::Annotation(Annotation { url, title, span }));
+    }
+
+    fn image(&mut self, item: Json<'_>, out: &mut impl Sink) {
+        let data = text(item, "result");
+        if data.is_empty() {
+            return self.skipped.add(Skip::UndispatchedCall);
+        }
+        self.progress.has_content = true;
+        let mime = match text(item, "output_format") {
+            format if format.is_empty() => "image/png".into(),
+            format => format!("image/{format}").into(),
+        };
+        out.event(Event::Media(Media { id: text(item, "id"), mime, data }));
+    }
+
+    /// A call that the upstream's servers ran.
+    fn server_call(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
+        self.progress.has_content = true;
+        let name = match text(item, "name") {
+            name if name.is_empty() => kind.trim_end_matches("_call").to_owned().into(),
+            name => name,
+        };
+        let given = |keys: &[&str]| {
+            let value = keys.iter().find_map(|key| item.get(key).filter(|value| !value.is_null()))?;
+            Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
+        };
+        let error = item.get("error").filter(|error| !error.is_null());
+        // A search's result is the list of its pages, if the request includes that.
+        let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
+        // Without a result, a call that has ended has an empty one.
+        let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
+        let none = || (!is_running).then_some(Cow::Borrowed(""));
+        let content = given(&["error", "output", "results", "outputs"]).or_else(pages).or_else(none);
+        out.event(Event::ServerCall(ServerCall {
+            id: text(item, "id"),
+            name,
+            runner: Runner::Upstream,
+            server: Cow::Borrowed(""),
+            arguments: given(&["arguments", "action", "queries", "code"]),
+            content,
+            is_error: error.is_some() || text(item, "status") == "failed",
+        }));
+    }
+
+    /// Halves of characters whose other halves did not come; they are nothing if the model was interrupted.
+    pub(super) fn flush(&mut self, cut: bool, out: &mut impl Sink) {
+        for (half, is_text) in [(self.reasoning.finish(), false), (self.text.finish(), true)] {
+            if let Some(half) = half.filter(|_| !cut) {
+                let half = half.to_string();
+                out.event(match is_text {
+                    true => Event::Text(half.into()),
+                    false => Event::Reasoning(Reasoning::text(half)),
+                });
+            }
+        }
+    }
+}
+
+/// The arguments of a call, or the input of a custom tool. Some servers send an object.
+fn arguments(item: Json<'_>) -> Cow<'_, str> {
+    let given = item.get("arguments").or_else(|| item.get("input")).filter(|given| !given.is_null());
+    match given {
+        Some(given) if given.kind() == JsonKind::Object => Cow::Borrowed(given.raw()),
+        Some(given) => given.as_str().unwrap_or_default(),
+        None => Cow::Borrowed(""),
+    }
+}

@@ -1,0 +1,325 @@
+//! One response: its events, in order, decoded.
+
+use super::{
+    ReaderSettings,
+    event::{StreamEvent, text},
+    items::{ItemName, OpenItem, PartKey, Section},
+};
+use crate::{
+    Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
+    channel::Channel,
+    event::{Event, Finish, Sink, Start},
+    failure::{Failure, Kind},
+    finish::{failure_of, finish_of},
+    learnt::Learnt,
+    objects::{Found, ReadObjects},
+    progress::truncated,
+    refusal::{reported_json, told},
+    tool_calls::NamedCalls,
+    usage::{raw_usage, usage_of},
+    wire::json::{FrameTemplate, Json, Kind as JsonKind},
+};
+
+/// The state of one response.
+#[derive(Debug)]
+pub struct ResponseReader {
+    settings: ReaderSettings,
+    has_started: bool,
+    /// The response came whole.
+    is_whole: bool,
+    pub(super) text: Channel,
+    pub(super) reasoning: Channel,
+    pub(super) calls: NamedCalls,
+    /// Items that have not ended.
+    pub(super) open: Vec<OpenItem>,
+    /// Those that have, in order.
+    pub(super) ended: Vec<ItemName>,
+    /// Two items had the same `output_index`.
+    pub(super) has_index_twice: bool,
+    /// A message had a phase.
+    pub(super) has_phases: bool,
+    plain: Learnt<Plain>,
+    pub(super) progress: Progress,
+    pub(super) skipped: Skipped,
+}
+
+/// The template of a delta.
+#[derive(Debug)]
+struct Plain {
+    template: FrameTemplate,
+    output: u64,
+    target: Target,
+}
+
+/// What a delta adds to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Part(PartKey),
+    Arguments,
+}
+
+impl ResponseState for ResponseReader {
+    const JSON: JsonBody = JsonBody::Value;
+    const RUNS_TOOLS: bool = true;
+
+    fn expect(&mut self, asked: Asked) {
+        self.calls.mend(asked.repair);
+        self.calls.expect(asked.tools, asked.limits);
+    }
+
+    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if let Some((plain, body)) = self.plain.find(|plain| plain.template.body(data)) {
+            let (output, target) = (plain.output, plain.target);
+            return self.piece(output, target, body, out);
+        }
+        self.read(data, false, is_last, out)
+    }
+
+    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        self.read(value, false, false, out)
+    }
+
+    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.is_done || (is_value && self.is_whole) {
+            return self.close(out);
+        }
+        if self.progress.ends_with_body(self.settings.tolerate_truncation) {
+            return self.close(out);
+        }
+        let malformed = self.skipped.malformed();
+        if !self.progress.has_choice && malformed > 0 {
+            let message = format!("none of the upstream's {malformed} events is one of a response");
+            return Err(Failure::new(Kind::Protocol, message));
+        }
+        Err(truncated())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn skipped(&self) -> Skipped {
+        let mut skipped = self.skipped.clone();
+        skipped.add_all(self.calls.skipped());
+        skipped
+    }
+}
+
+impl ReadObjects for ResponseReader {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        match StreamEvent::parse(text) {
+            Ok((event, json)) if json.kind() == JsonKind::Object => {
+                self.event(&event, json, text, out)?;
+                Ok(Found::Object)
+            }
+            Ok((_, json)) => Ok(Found::Other(json)),
+            Err(_) => Ok(Found::NotJson),
+        }
+    }
+
+    /// Some servers send it in addition.
+    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
+    }
+
+    fn notes(&mut self) -> (&Progress, &mut Skipped) {
+        (&self.progress, &mut self.skipped)
+    }
+}
+
+impl ResponseReader {
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        Self {
+            settings,
+            has_started: false,
+            is_whole: false,
+            text: Channel::default(),
+            reasoning: Channel::default(),
+            calls: NamedCalls::default(),
+            open: Vec::new(),
+            ended: Vec::new(),
+            has_index_twice: false,
+            has_phases: false,
+            plain: Learnt::default(),
+            progress: Progress::default(),
+            skipped: Skipped::default(),
+        }
+    }
+
+    fn event(
+        &mut self,
+        event: &StreamEvent<'_>,
+        json: Json<'_>,
+        frame: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let kind = event.kind.strip_prefix("response.").unwrap_or(&event.kind);
+        match kind {
+            "created" | "in_progress" | "queued" => self.start(event.response.unwrap_or_default(), out),
+            "completed" | "incomplete" | "failed" | "cancelled" if event.response.is_some() => {
+                return self.whole(event.response.unwrap_or_default(), out);
+            }
+            "output_item.added" => self.item_added(event, out)?,
+            "output_item.done" => self.item_done(event, out)?,
+            "output_text.delta" => {
+                self.delta(event, Target::Part(PartKey::of(Section::Text, event)), frame, out)?
+            }
+            "refusal.delta" => {
+                self.delta(event, Target::Part(PartKey::of(Section::Refusal, event)), frame, out)?
+            }
+            "reasoning_summary_text.delta" => {
+                self.delta(event, Target::Part(PartKey::of(Section::Summary, event)), frame, out)?;
+            }
+            "reasoning_text.delta" => {
+                self.delta(event, Target::Part(PartKey::of(Section::Thought, event)), frame, out)?;
+            }
+            "function_call_arguments.delta" | "custom_tool_call_input.delta" => {
+                self.delta(event, Target::Arguments, frame, out)?;
+            }
+            "output_text.done" => self.part_done(event, Section::Text, out)?,
+            "refusal.done" => self.part_done(event, Section::Refusal, out)?,
+            "reasoning_summary_text.done" => self.part_done(event, Section::Summary, out)?,
+            "reasoning_text.done" => self.part_done(event, Section::Thought, out)?,
+            "function_call_arguments.done" | "custom_tool_call_input.done" => {
+                if let (Some(whole), Some(output)) = (event.whole, self.addressed(event)?) {
+                    self.calls.complete(output, &whole.as_str().unwrap_or_default(), out)?;
+                }
+            }
+            "output_text.annotation.added" => self.annotated(event, out)?,
+            "error" => {
+                return Err(reported_json(event.error.filter(|error| !error.is_null()).unwrap_or(json)));
+            }
+            _ if event.object.and_then(|object| object.as_str()).as_deref() == Some("response") => {
+                self.is_whole = true;
+                return self.whole(json, out);
+            }
+            _ if event.error.is_some_and(|error| !error.is_null()) => {
+                return Err(reported_json(event.error.unwrap_or_default()));
+            }
+            // Steps of hosted tools, and whatever the API adds: the item's end says what came of them.
+            _ if event.kind.starts_with("response.") || kind == "keepalive" => {}
+            _ => {
+                self.skipped.add(Skip::NotAChunk);
+                return told(frame).map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+
+    /// The response's head precedes everything else.
+    fn start(&mut self, response: Json<'_>, out: &mut impl Sink) {
+        // After content it comes too late.
+        let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
+        if !std::mem::replace(&mut self.has_started, true) && is_first {
+            let created = response.get("created_at").and_then(|created| created.as_u64());
+            let (id, model) = (text(response, "id"), text(response, "model"));
+            out.event(Event::Start(Start { id, model, created }));
+        }
+    }
+
+    fn delta(
+        &mut self,
+        event: &StreamEvent<'_>,
+        target: Target,
+        frame: &str,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.progress.has_choice = true;
+        let Some(body) = event.delta.and_then(|delta| delta.string_body()) else {
+            self.skipped.add(Skip::NotAChunk);
+            return Ok(());
+        };
+        let Some(output) = self.addressed(event)? else { return Ok(()) };
+        if self.plain.may_learn() && event.output_index().is_some() {
+            let template = FrameTemplate::learn(frame, body, event.sequence);
+            self.plain.learn(template.map(|template| Plain { template, output, target }));
+        }
+        self.piece(output, target, body, out)
+    }
+
+    /// A piece of an item. The fast and the slow path both end here.
+    fn piece(&mut self, output: u64, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
+        if self.progress.is_finished {
+            self.skipped.add(Skip::LateContent);
+            return Ok(());
+        }
+        match target {
+            Target::Part(key) => self.part_piece(output, key, body, out),
+            Target::Arguments => {
+                self.calls.piece(output, body, None, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// A whole response: that of the last event, or the body.
+    fn whole(&mut self, response: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.start(response, out);
+        self.plain.forget();
+        if self.progress.is_finished {
+            return Ok(());
+        }
+        let error = response.get("error").filter(|error| !error.is_null());
+        let status = text(response, "status");
+        if let ("failed", Some(error)) | ("cancelled", Some(error)) = (&*status, error) {
+            return Err(reported_json(error));
+        }
+        if matches!(&*status, "failed" | "cancelled") {
+            let message = format!("the upstream reports that the response has {status}");
+            return Err(Failure::new(Kind::Upstream, message));
+        }
+        self.end_items(response.get("output"), out)?;
+        let finish = match &*status {
+            "incomplete" => self.incomplete(response)?,
+            _ => Finish::Stop,
+        };
+        self.finish(finish, out);
+        if let Some(usage) = response.get("usage").filter(|usage| usage.kind() == JsonKind::Object) {
+            let raw = raw_usage(usage, Dialect::Responses);
+            out.event(Event::Usage(crate::event::Usage { raw, ..usage_of(usage) }));
+        }
+        self.progress.is_marked = true;
+        self.progress.close()
+    }
+
+    fn incomplete(&mut self, response: Json<'_>) -> Result<Finish, Failure> {
+        let details = response.get("incomplete_details").unwrap_or_default();
+        let reason = text(details, "reason");
+        match (finish_of(&reason), failure_of(&reason)) {
+            (Some(finish @ (Finish::Length | Finish::Filter)), _) => Ok(finish),
+            (None, Some(failure)) => Err(failure),
+            _ => {
+                self.skipped.add(Skip::UnknownFinish);
+                Ok(Finish::Length)
+            }
+        }
+    }
+
+    /// Deltas of another item may look the same.
+    pub(super) fn forget_template(&mut self) {
+        self.plain.forget();
+    }
+
+    /// The response has its finish: whatever is open has ended.
+    fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
+        let cut = matches!(finish, Finish::Length | Finish::Filter);
+        self.flush(cut, out);
+        self.calls.finish(cut, out);
+        self.open.clear();
+        self.plain.forget();
+        self.progress.is_finished = true;
+        out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
+    }
+
+    /// The response has ended. Without a last event, its content implies how.
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.calls.finish(false, out);
+            let cut = self.calls.has_cut_call();
+            self.finish(if cut { Finish::Length } else { Finish::Stop }, out);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! The content of messages and results: a string, or a list of parts.
+
+use serde_json::Value;
+
+use super::{DIALECT, items::clip};
+use crate::{
+    Dialect,
+    conversation::{Part, Received, Text},
+    failure::Failure,
+    fields::{Fields, Path, wrong_type, wrong_value},
+    fit::adopted,
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// Parts, and whether they contain everything that was received.
+pub(super) struct Content {
+    pub(super) parts: Vec<Part>,
+    pub(super) has_more: bool,
+}
+
+/// Reads the `content` of a message; a string is one text.
+pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure> {
+    read_parts(path, content, &|path, kind, _| {
+        let why = format_args!("is of the type `{}`, which is no content of a message", clip(kind));
+        Err(wrong_value(path, why))
+    })
+}
+
+/// Reads the `output` of a call. What is no content of a message is shown as it is.
+pub(super) fn read_output(path: Path<'_>, output: Json<'_>) -> Result<Content, Failure> {
+    read_parts(path, output, &|_, _, element| Ok((Part::Text(element.raw().into()), true)))
+}
+
+/// What is made of a part whose type is not known.
+type Unknown<'f> = &'f dyn Fn(Path<'_>, &str, Json<'_>) -> Result<(Part, bool), Failure>;
+
+fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result<Content, Failure> {
+    if let Some(text) = Text::received(content) {
+        return Ok(Content { parts: vec![Part::Text(text)], has_more: false });
+    }
+    if content.kind() != JsonKind::Array {
+        return Err(wrong_type(path, "a string or an array of content parts", content));
+    }
+    let mut read = Content { parts: Vec::new(), has_more: false };
+    for (place, element) in content.elements().enumerate() {
+        let (part, has_more) = part(Path::Element(&path, place), element, unknown)?;
+        read.has_more |= has_more;
+        read.parts.push(part);
+    }
+    Ok(read)
+}
+
+/// One part, and whether it was received with more than it contains. Refusals are text: what the model said.
+fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part, bool), Failure> {
+    if let Some(text) = Text::received(element) {
+        return Ok((Part::Text(text), false));
+    }
+    let mut fields = Fields::new(path, element)?;
+    let kind = fields.needed_string("type")?;
+    let part = match &*kind {
+        "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
+            Part::Text(fields.needed_text("text")?)
+        }
+        "refusal" => return Ok((Part::Text(fields.needed_text("refusal")?), true)),
+        "input_image" => match image(&mut fields)? {
+            Some(image) => image,
+            None => return Ok((other(element), false)),
+        },
+        kind if kind.starts_with("input_") => return Ok((other(element), false)),
+        kind => {
+            return match adopted(Dialect::Responses, &element.to_value()) {
+                Some(part) => Ok((part, false)),
+                None => unknown(path, kind, element),
+            };
+        }
+    };
+    let has_more = fields.into_rest().into_iter().any(|(_, value)| !is_empty(&value));
+    Ok((part, has_more))
+}
+
+/// An image by its URL; `None` for one that only the API's servers have.
+fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
+    let Some(url) = fields.any("image_url") else { return Ok(None) };
+    // Some clients send the object of Chat Completions.
+    let given = url.as_str().or_else(|| url.get("url")?.as_str());
+    let Some(given) = given else { return Err(wrong_type(fields.at("image_url"), "a string", url)) };
+    let detail = fields.string("detail")?.map(Into::into);
+    Ok(Some(Part::Image { url: given.into_owned(), detail }))
+}
+
+/// What only this API can express.
+pub(super) fn other(element: Json<'_>) -> Part {
+    Part::Other(Received::new(DIALECT, element.to_value()))
+}
+
+/// Empty lists, such as those of annotations, mean nothing.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
+/// All texts of `content`.
+pub(super) fn texts(content: Option<Json<'_>>) -> Vec<String> {
+    let Some(content) = content else { return Vec::new() };
+    if let Some(text) = content.as_str() {
+        return vec![text.into_owned()];
+    }
+    let texts = content.elements().filter_map(|part| part.get("text")?.as_str());
+    texts.map(Into::into).collect()
+}

@@ -1,0 +1,244 @@
+//! Turns as items of `input`.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{DIALECT, tools};
+use crate::{
+    conversation::{Arguments, CUSTOM_INPUT, Call, CallOutput, Conversation, Part, Role, Turn},
+    responses::request::items::{ITEMS, meaning},
+    wire::json::{Encoder, Json},
+};
+
+/// Writes the items of `turns`: as the client wrote them, if it speaks this dialect and the turn still means them.
+pub(super) fn put(
+    body: &mut Encoder,
+    turns: &[Turn],
+    conversation: &Conversation,
+    dropped: &mut Vec<String>,
+) {
+    let mut items = Items { customs: tools::customs(conversation), custom_calls: HashSet::new(), dropped };
+    for turn in turns {
+        items.note_customs(turn);
+        match originals(turn) {
+            Some(originals) => {
+                let mut ids = turn.parts.iter().filter_map(|part| match part {
+                    Part::Call(call) => Some(call.id.as_str()),
+                    Part::Result(output) => Some(output.id.as_str()),
+                    _ => None,
+                });
+                originals.iter().for_each(|original| put_original(body, original, &mut ids));
+            }
+            None => items.turn(body, turn),
+        }
+    }
+}
+
+/// The items of which the turn was made, if they still mean the same, except that calls may have got other ids.
+fn originals(turn: &Turn) -> Option<&Vec<Value>> {
+    let items = turn.rest.from_dialect(DIALECT)?.get(ITEMS)?.as_array()?;
+    let mut meant = meaning(items)?;
+    if meant.len() != turn.parts.len() {
+        return None;
+    }
+    for (meant, part) in meant.iter_mut().zip(&turn.parts) {
+        match (meant, part) {
+            (Part::Call(meant), Part::Call(call)) => meant.id.clone_from(&call.id),
+            (Part::Result(meant), Part::Result(output)) => meant.id.clone_from(&output.id),
+            _ => {}
+        }
+    }
+    (meant == turn.parts).then_some(items)
+}
+
+/// Writes an item as the client wrote it. Calls and results get the next of `ids`. Ids of items name those that the upstream has
+/// stored, which it does not.
+fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterator<Item = &'t str>) {
+    match original.as_object() {
+        Some(members) => body.object(|body| {
+            let is_call =
+                members.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("_call"));
+            let is_own = members.contains_key("call_id") || !is_call;
+            let id = members.get("type").and_then(Value::as_str).filter(|kind| is_call_or_result(kind));
+            let id = id.and_then(|_| ids.next());
+            for (key, value) in members.iter().filter(|(key, _)| *key != "id" || !is_own) {
+                match (value, id) {
+                    (_, Some(id)) if key == "call_id" => body.key(key).string(id),
+                    (Value::String(text), _) if is_call && key == "arguments" => {
+                        body.key(key).string(&Arguments::of(text).into_text(CUSTOM_INPUT));
+                    }
+                    _ => body.key(key).value(value),
+                }
+            }
+        }),
+        None => body.value(original),
+    }
+}
+
+/// Whether an item of this type is a call of a client's tool, or the result of one.
+fn is_call_or_result(kind: &str) -> bool {
+    matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
+}
+
+struct Items<'a> {
+    /// Names of custom tools.
+    customs: HashSet<&'a str>,
+    /// Ids of their calls.
+    custom_calls: HashSet<&'a str>,
+    dropped: &'a mut Vec<String>,
+}
+
+impl<'a> Items<'a> {
+    fn note_customs(&mut self, turn: &'a Turn) {
+        for part in &turn.parts {
+            if let Part::Call(call) = part
+                && self.customs.contains(&*call.name)
+            {
+                self.custom_calls.insert(&call.id);
+            }
+        }
+    }
+
+    fn turn(&mut self, body: &mut Encoder, turn: &Turn) {
+        if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
+            return self.result(body, output, media);
+        }
+        let mut rest = turn.parts.as_slice();
+        while let Some((first, behind)) = rest.split_first() {
+            let spoken = rest.iter().take_while(|part| is_spoken(part)).count();
+            if let Some((message, behind)) = rest.split_at_checked(spoken).filter(|_| spoken > 0) {
+                self.message(body, turn.role, message);
+                rest = behind;
+                continue;
+            }
+            self.item(body, first);
+            rest = behind;
+        }
+    }
+
+    fn item(&mut self, body: &mut Encoder, part: &Part) {
+        match part {
+            Part::Call(call) => self.call(body, call),
+            Part::Result(output) => self.result(body, output, &[]),
+            Part::Reasoning { text, signature, .. } => {
+                let state = signature.as_ref().and_then(|signature| signature.from_dialect(DIALECT));
+                match state.filter(|state| !state.is_empty()) {
+                    Some(state) => reasoning(body, text, state),
+                    // The API takes back only reasoning that it can decrypt.
+                    None => self.dropped.push("messages[].reasoning".to_owned()),
+                }
+            }
+            // An item of a server's tool.
+            Part::Other(other) => {
+                if let Some(item) = other.from_dialect(DIALECT) {
+                    body.value(item);
+                }
+            }
+            Part::Text(_) | Part::Image { .. } => {}
+        }
+    }
+
+    fn message(&mut self, body: &mut Encoder, role: Role, parts: &[Part]) {
+        let (role, text_kind) = match role {
+            Role::System => ("system", "input_text"),
+            Role::Developer => ("developer", "input_text"),
+            Role::User | Role::Tool => ("user", "input_text"),
+            Role::Assistant => ("assistant", "output_text"),
+        };
+        if parts.iter().all(|part| matches!(part, Part::Text(text) if text.is_empty())) {
+            return;
+        }
+        body.object(|body| {
+            body.key("type").string("message");
+            body.key("role").string(role);
+            body.key("content").array(|body| parts.iter().for_each(|part| content(body, part, text_kind)));
+        });
+    }
+
+    fn call(&self, body: &mut Encoder, call: &Call) {
+        let is_custom = self.custom_calls.contains(call.id.as_str());
+        body.object(|body| {
+            body.key("type").string(if is_custom { "custom_tool_call" } else { "function_call" });
+            body.key("call_id").string(&call.id);
+            body.key("name").string(&call.name);
+            if is_custom {
+                let input =
+                    Json::parse(&call.arguments).ok().and_then(|json| json.get(CUSTOM_INPUT)?.as_str());
+                body.key("input").string(input.as_deref().unwrap_or(&call.arguments));
+            } else {
+                body.key("arguments").string(&Arguments::of(&call.arguments).into_text(CUSTOM_INPUT));
+            }
+        });
+    }
+
+    fn result(&self, body: &mut Encoder, output: &CallOutput, media: &[Part]) {
+        let is_custom = self.custom_calls.contains(output.id.as_str());
+        let media: Vec<&Part> = media.iter().filter(|part| is_spoken(part)).collect();
+        body.object(|body| {
+            body.key("type").string(if is_custom {
+                "custom_tool_call_output"
+            } else {
+                "function_call_output"
+            });
+            body.key("call_id").string(&output.id);
+            if media.is_empty() {
+                body.key("output").string(&output.content);
+            } else {
+                body.key("output").array(|body| {
+                    content(body, &Part::Text(output.content.clone().into()), "input_text");
+                    media.iter().for_each(|part| content(body, part, "input_text"));
+                });
+            }
+        });
+    }
+}
+
+/// Whether a part is content of a message.
+fn is_spoken(part: &Part) -> bool {
+    match part {
+        Part::Text(_) | Part::Image { .. } => true,
+        Part::Other(other) => other
+            .from_dialect(DIALECT)
+            .and_then(|other| other.get("type")?.as_str())
+            .is_some_and(|kind| kind.starts_with("input_")),
+        Part::Call(_) | Part::Result(_) | Part::Reasoning { .. } => false,
+    }
+}
+
+fn content(body: &mut Encoder, part: &Part, text_kind: &str) {
+    match part {
+        Part::Text(text) => body.object(|body| {
+            body.key("type").string(text_kind);
+            text.put(body.key("text"));
+        }),
+        Part::Image { url, detail } => body.object(|body| {
+            body.key("type").string("input_image");
+            body.key("image_url").string(url);
+            if let Some(detail) = detail {
+                body.key("detail").string(detail);
+            }
+        }),
+        Part::Other(other) => {
+            if let Some(value) = other.from_dialect(DIALECT) {
+                body.value(value);
+            }
+        }
+        Part::Call(_) | Part::Result(_) | Part::Reasoning { .. } => {}
+    }
+}
+
+fn reasoning(body: &mut Encoder, text: &str, state: &str) {
+    body.object(|body| {
+        body.key("type").string("reasoning");
+        body.key("summary").array(|body| {
+            if !text.is_empty() {
+                body.object(|body| {
+                    body.key("type").string("summary_text");
+                    body.key("text").string(text);
+                });
+            }
+        });
+        body.key("encrypted_content").string(state);
+    });
+}

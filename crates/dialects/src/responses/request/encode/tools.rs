@@ -1,0 +1,119 @@
+//! The tools of a request, and the choice among them.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::DIALECT;
+use crate::{
+    conversation::{Conversation, Tool, ToolChoice},
+    schemas::{for_openai, without_parameters},
+    wire::json::{Encoder, Json, Kind as JsonKind},
+};
+
+/// Writes tools and choice. The upstream's own tools that the client requested are kept.
+pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
+    let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_in_input = |tool: &&Tool| conversation.late_tools.contains(&tool.name) && original(tool).is_some();
+    let mut declared = conversation.tools.iter().filter(|tool| !is_in_input(tool)).peekable();
+    if declared.peek().is_none() && own.is_empty() {
+        return;
+    }
+    body.key("tools").array(|body| {
+        declared.for_each(|tool| declaration(body, tool));
+        own.iter().for_each(|tool| body.value(tool));
+    });
+    put_choice(body, conversation, rest.get("tool_choice"));
+    if !conversation.parallel_calls {
+        body.key("parallel_tool_calls").value(&false);
+    }
+}
+
+/// The declaration as a client of this API wrote it.
+fn original(tool: &Tool) -> Option<Json<'_>> {
+    Some(tool.declared.as_ref()?.from_dialect(DIALECT)?.view())
+}
+
+/// The names of the tools that the upstream knows as custom tools, whose input is plain text.
+pub(super) fn customs(conversation: &Conversation) -> HashSet<&str> {
+    if conversation.custom_tools.is_empty() {
+        return HashSet::new();
+    }
+    let tools = conversation.tools.iter();
+    let customs = tools.filter(|tool| conversation.is_custom(&tool.name) && original(tool).is_some());
+    customs.map(|tool| tool.name.as_str()).collect()
+}
+
+fn declaration(body: &mut Encoder, tool: &Tool) {
+    if let Some(original) = original(tool) {
+        return match mended(tool, original) {
+            Some(mended) => body.value(&mended),
+            None => body.raw(original),
+        };
+    }
+    body.object(|body| {
+        body.key("type").string("function");
+        body.key("name").string(&tool.name);
+        if !tool.description.is_empty() {
+            body.key("description").string(&tool.description);
+        }
+        let schema = tool.parameters.as_ref().map(|schema| schema.view());
+        match schema.filter(|schema| schema.kind() == JsonKind::Object) {
+            Some(schema) => match for_openai(schema) {
+                Some(schema) => body.key("parameters").value(&schema),
+                None => body.key("parameters").raw(schema),
+            },
+            None => body.key("parameters").object(|body| {
+                body.key("type").string("object");
+                body.key("properties").object(|_| {});
+            }),
+        }
+        // This API's default is true.
+        body.key("strict").value(&tool.strict.unwrap_or(false));
+    });
+}
+
+/// The declaration that the client wrote, with another schema if OpenAI refuses that.
+fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
+    let is_function = original.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("function"));
+    let schema = match &tool.parameters {
+        Some(schema) => for_openai(schema.view())?,
+        None => original.get("parameters").filter(|_| is_function).map(|_| without_parameters())?,
+    };
+    let mut mended = original.to_value();
+    mended.as_object_mut()?.insert("parameters".to_owned(), schema);
+    Some(mended)
+}
+
+/// The choice; `written` is what only a client of this API can write, such as the choice of a server's tool.
+fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&Value>) {
+    let customs = customs(conversation);
+    let reference = |body: &mut Encoder, name: &str| {
+        let kind = if customs.contains(name) { "custom" } else { "function" };
+        body.object(|body| {
+            body.key("type").string(kind);
+            body.key("name").string(name);
+        });
+    };
+    match &conversation.tool_choice {
+        ToolChoice::Auto => {
+            if let Some(written) = written {
+                body.key("tool_choice").value(written);
+            }
+        }
+        ToolChoice::None => body.key("tool_choice").string("none"),
+        ToolChoice::Required => body.key("tool_choice").string("required"),
+        ToolChoice::Named(name) => reference(body.key("tool_choice"), name),
+        ToolChoice::Allowed { .. } if written.is_some() && conversation.namespaced.is_empty() => {
+            body.key("tool_choice").value(&written);
+        }
+        ToolChoice::Allowed { names, required } => body.key("tool_choice").object(|body| {
+            body.key("type").string("allowed_tools");
+            body.key("mode").string(if *required { "required" } else { "auto" });
+            body.key("tools").array(|body| {
+                names.iter().for_each(|name| reference(body, name));
+                conversation.server_choice.iter().for_each(|tool| body.value(tool));
+            });
+        }),
+    }
+}

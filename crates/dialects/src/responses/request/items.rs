@@ -1,0 +1,294 @@
+//! `input`: its items, and the turns made of them.
+
+use std::mem;
+
+use serde_json::{Map, Value};
+
+use super::{
+    DIALECT,
+    content::{self, Content},
+    no_input, own,
+    tools::Toolbox,
+};
+use crate::{
+    Dialect,
+    conversation::{Call, CallOutput, Part, Rest, Role, Turn},
+    custom_tools::input_arguments,
+    failure::{Failure, Kind},
+    fields::{Fields, Path, missing, wrong_type, wrong_value},
+    opaque::carried_back,
+    wire::{
+        json::{Json, Kind as JsonKind},
+        text::{boundary_upto, head},
+    },
+};
+
+/// The turns of an input, and the items that declare tools, with their places.
+type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
+
+/// Takes `input` out of the request.
+pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Result<Input<'a>, Failure> {
+    let Some(input) = request.any("input") else { return Err(no_input(request)) };
+    let path = request.at("input");
+    let mut history = History { toolbox, runs: Vec::new(), own_results: 0, declares: false };
+    let mut late = Vec::new();
+    match (input.as_str(), input.kind()) {
+        (Some(text), _) => return Ok((vec![Turn::text(Role::User, text)], late)),
+        (None, JsonKind::Array) => {
+            for (place, item) in input.elements().enumerate() {
+                history.item(Path::Element(&path, place), item)?;
+                if mem::take(&mut history.declares) {
+                    late.push((place, item));
+                }
+            }
+        }
+        (None, _) => return Err(wrong_type(path, "a string or an array of items", input)),
+    }
+    let turns: Vec<_> = history.runs.into_iter().map(Run::into_turn).collect();
+    if turns.is_empty() { Err(no_input(request)) } else { Ok((turns, late)) }
+}
+
+/// The turns so far.
+struct History<'a, 't> {
+    toolbox: &'t Toolbox,
+    runs: Vec<Run<'a>>,
+    /// The number of runs at the end that have only results of calls that toolwire ran.
+    own_results: usize,
+    /// The last item declares tools.
+    declares: bool,
+}
+
+/// A turn and the items of which it is made.
+struct Run<'a> {
+    turn: Turn,
+    items: Vec<Json<'a>>,
+    /// The items have members that the parts do not contain, such as `phase`.
+    has_more: bool,
+    has_text: bool,
+    has_call: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(role: Role) -> Self {
+        let turn = Turn::of(role, Vec::new());
+        Self { turn, items: Vec::new(), has_more: false, has_text: false, has_call: false }
+    }
+
+    fn add(&mut self, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
+        self.has_text |= parts.iter().any(|part| matches!(part, Part::Text(_)));
+        self.has_call |= parts.iter().any(|part| matches!(part, Part::Call(_)));
+        self.has_more |= has_more;
+        self.turn.parts.extend(parts);
+        self.items.push(item);
+    }
+
+    /// The turn. If its parts contain less than its items, all of these are kept.
+    fn into_turn(self) -> Turn {
+        let Self { turn, items, has_more, .. } = self;
+        let mut rest = Map::new();
+        if has_more {
+            rest.insert(ITEMS.to_owned(), items.into_iter().map(|item| item.to_value()).collect());
+        }
+        Turn { rest: Rest::new(DIALECT, rest), ..turn }
+    }
+}
+
+/// The field of a turn that has its items as they were received.
+pub(super) const ITEMS: &str = "items";
+
+/// The parts that `items`, the originals of a turn, mean. `None` if they belong to more than one turn, or if a call is one
+/// of a tool in a namespace, whose name differs for the upstream.
+pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
+    let toolbox = Toolbox::default();
+    let texts: Vec<String> = items.iter().map(Value::to_string).collect();
+    let mut history = History { toolbox: &toolbox, runs: Vec::new(), own_results: 0, declares: false };
+    for (item, text) in items.iter().zip(&texts) {
+        if item.get("namespace").is_some() {
+            return None;
+        }
+        history.item(Path::Body, Json::parse(text).ok()?).ok()?;
+    }
+    match history.runs.as_mut_slice() {
+        [run] => Some(std::mem::take(&mut run.turn.parts)),
+        _ => None,
+    }
+}
+
+impl<'a> History<'a, '_> {
+    /// Adds an item. It is checked field by field, so that an error names the field at fault.
+    fn item(&mut self, path: Path<'_>, item: Json<'a>) -> Result<(), Failure> {
+        let mut fields = Fields::new(path, item)?;
+        let kind = match fields.string("type")? {
+            Some(kind) => kind,
+            None if fields.peek("role").is_some() => "message".into(),
+            None => return Err(missing(fields.at("type"), "the type of an item")),
+        };
+        if let Some((call, output)) = own::call(&kind, item) {
+            self.own_call(call, output);
+            return Ok(());
+        }
+        match &*kind {
+            "message" => self.message(fields, item),
+            "function_call" | "custom_tool_call" => {
+                let call = self.call(&kind, &mut fields)?;
+                self.assistant(vec![Part::Call(call)], item, has_more(fields, &["id", "status"]));
+                Ok(())
+            }
+            "function_call_output" | "custom_tool_call_output" => self.output(fields, item),
+            "reasoning" => {
+                let part = reasoning(&mut fields)?;
+                self.assistant(vec![part], item, has_more(fields, &["id", "status"]));
+                Ok(())
+            }
+            // toolwire replaces those that it has stored before.
+            "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
+            // Calls of other tools, and whatever else the API adds. For another API they are translated, by `dialect::fit`.
+            _ => {
+                self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
+                self.assistant(vec![content::other(item)], item, false);
+                Ok(())
+            }
+        }
+    }
+
+    fn message(&mut self, mut message: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {
+        let role = message.needed_string("role")?;
+        let role = match &*role {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" => Role::System,
+            "developer" => Role::Developer,
+            other => {
+                let known = "`user`, `assistant`, `system` and `developer`";
+                return Err(wrong_value(message.at("role"), format_args!("is `{other}`; known are {known}")));
+            }
+        };
+        let Some(content) = message.any("content") else {
+            return Err(missing(message.at("content"), "a string or an array of content parts"));
+        };
+        let Content { parts, has_more: more_content } = content::read(message.at("content"), content)?;
+        let more = has_more(message, &["id", "status"]) || more_content;
+        match role {
+            Role::Assistant => self.assistant(parts, item, more),
+            role => self.begin(role, parts, item, more),
+        }
+        Ok(())
+    }
+
+    fn call(&self, kind: &str, fields: &mut Fields<'_, '_>) -> Result<Call, Failure> {
+        let id = fields.needed_string("call_id")?.into_owned();
+        let name = fields.needed_string("name")?;
+        let name = match fields.string("namespace")? {
+            Some(namespace) => self.toolbox.flattened(&namespace, &name),
+            None => name.into_owned(),
+        };
+        let arguments = match kind {
+            "custom_tool_call" => input_arguments(&fields.string("input")?.unwrap_or_default()),
+            _ => fields.string("arguments")?.unwrap_or_default().into_owned(),
+        };
+        Ok(Call::new(id, name, arguments))
+    }
+
+    /// A result: its texts, and its other parts behind it.
+    fn output(&mut self, mut fields: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {
+        let id = fields.needed_string("call_id")?.into_owned();
+        let (mut texts, mut parts, mut more_content) = (Vec::new(), Vec::new(), false);
+        if let Some(output) = fields.any("output") {
+            let read = match output.kind() {
+                JsonKind::String | JsonKind::Array => {
+                    let read = content::read_output(fields.at("output"), output)?;
+                    more_content = read.has_more;
+                    read.parts
+                }
+                _ => vec![Part::Text(output.raw().into())],
+            };
+            for part in read {
+                match part {
+                    Part::Text(text) => texts.push(String::from(text)),
+                    part => parts.push(part),
+                }
+            }
+        }
+        let output = CallOutput { id, name: String::new(), content: texts.join("\n"), is_error: false };
+        parts.insert(0, Part::Result(output));
+        let has_more = texts.len() > 1 || more_content || has_more(fields, &["id", "status"]);
+        self.begin(Role::Tool, parts, item, has_more);
+        Ok(())
+    }
+
+    /// Adds to the turn of the assistant at the end, or begins one. Two messages in a row are two turns, unless there is a
+    /// call between or before them: its result must follow the turn.
+    fn assistant(&mut self, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
+        let begins = parts.iter().any(|part| matches!(part, Part::Text(_)));
+        let takes = |run: &&mut Run<'_>| {
+            let is_over = run.has_text && !run.has_call;
+            run.turn.role == Role::Assistant && !(begins && is_over)
+        };
+        match self.runs.last_mut().filter(takes) {
+            Some(run) => run.add(parts, item, has_more),
+            None => self.begin(Role::Assistant, parts, item, has_more),
+        }
+    }
+
+    /// Adds a call that toolwire ran to the turn before, together with those that follow one another, and its result.
+    fn own_call(&mut self, call: Call, output: CallOutput) {
+        let before = self.runs.iter_mut().rev().nth(self.own_results);
+        match before.filter(|run| run.turn.role == Role::Assistant) {
+            Some(run) => {
+                run.turn.parts.push(Part::Call(call));
+                run.has_call = true;
+            }
+            None => {
+                let mut run = Run::new(Role::Assistant);
+                run.turn.parts.push(Part::Call(call));
+                run.has_call = true;
+                self.runs.push(run);
+                self.own_results = 0;
+            }
+        }
+        let mut run = Run::new(Role::Tool);
+        run.turn.parts.push(Part::Result(output));
+        self.runs.push(run);
+        self.own_results += 1;
+    }
+
+    fn begin(&mut self, role: Role, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
+        let mut run = Run::new(role);
+        run.add(parts, item, has_more);
+        self.own_results = if run.turn.is_own_result() { self.own_results + 1 } else { 0 };
+        self.runs.push(run);
+    }
+}
+
+/// An item of reasoning: its summary or its text, and what it carries of the upstream's state. Without either text, the
+/// upstream does not show it.
+fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
+    let (content, summary) = (fields.any("content"), fields.any("summary"));
+    let has_any = |list: &Json<'_>| list.elements().next().is_some();
+    let texts = content::texts(content.filter(has_any).or(summary));
+    let signature = fields.string("encrypted_content")?.filter(|state| !state.is_empty());
+    Ok(Part::Reasoning {
+        redacted: texts.is_empty() && signature.is_some(),
+        text: texts.join("\n\n"),
+        signature: signature.map(|state| carried_back(&state, Dialect::Responses)),
+    })
+}
+
+/// Whether members are left that mean something, beside those with these names.
+fn has_more(fields: Fields<'_, '_>, known: &[&str]) -> bool {
+    let is_known = |key: &String, value: &Value| known.contains(&key.as_str()) || value.is_null();
+    fields.into_rest().iter().any(|(key, value)| !is_known(key, value))
+}
+
+/// The failure of a reference to an item that is not stored.
+pub(in crate::responses) fn unknown_item(id: &str) -> Failure {
+    let id = clip(id);
+    let message = format!("there is no stored item `{id}`; send the item itself");
+    Failure::new(Kind::NotFound, message).with_param("input").with_code("item_not_found")
+}
+
+/// The beginning of an id, for a message.
+pub(super) fn clip(id: &str) -> &str {
+    const SHOWN: usize = 128;
+    head(id, boundary_upto(id, SHOWN))
+}

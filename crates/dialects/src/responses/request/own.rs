@@ -1,0 +1,59 @@
+//! Items of calls that toolwire ran, as the client sends them back.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    conversation::{Call, CallOutput, own_id},
+    responses::is_own_item,
+    wire::json::Json,
+};
+
+/// The call and its result, if an item of this `kind` shows a call that toolwire ran. What the item does not show of the result
+/// is left empty.
+pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
+    if !matches!(kind, "web_search_call" | "mcp_call" | "image_generation_call") {
+        return None;
+    }
+    let id = item.get("id").and_then(|id| id.as_str()).filter(|id| is_own_item(id))?;
+    let id = own_id("call", &id);
+    let text = |key: &str| item.get(key).and_then(|value| value.as_str());
+    let value = |key: &str| item.get(key).map(|value| value.to_value()).unwrap_or_default();
+    let mut is_error = false;
+    let (name, arguments, content) = match kind {
+        "web_search_call" => {
+            let action = value("action");
+            let known = ["query", "queries"]
+                .into_iter()
+                .filter_map(|key| Some((key.to_owned(), action.get(key)?.clone())));
+            let arguments = Value::from(known.collect::<Map<_, _>>()).to_string();
+            let sources =
+                action.get("sources").and_then(Value::as_array).filter(|sources| !sources.is_empty());
+            let pages = sources.map(|sources| {
+                let urls = sources.iter().filter_map(|source| source.get("url"));
+                urls.map(|url| json!({"url": url})).collect::<Value>().to_string()
+            });
+            ("web_search".into(), arguments.into(), pages.unwrap_or_default())
+        }
+        "mcp_call" => {
+            let error = error(&value("error"));
+            is_error = error.is_some();
+            let content = error.or_else(|| Some(text("output")?.into_owned()));
+            let arguments = text("arguments").filter(|arguments| !arguments.is_empty());
+            (text("name").unwrap_or_default(), arguments.unwrap_or("{}".into()), content.unwrap_or_default())
+        }
+        // The images are not the result that the model got.
+        _ => ("generate_images".into(), "{}".into(), String::new()),
+    };
+    let output = CallOutput { id: id.clone(), name: String::new(), content, is_error };
+    Some((Call::new(id, name, arguments), output))
+}
+
+/// The text of an `error`.
+fn error(error: &Value) -> Option<String> {
+    if let Some(text) = error.as_str().or_else(|| error.get("message")?.as_str()) {
+        return Some(text.to_owned());
+    }
+    let content = error.get("content")?.as_array()?;
+    let texts = content.iter().filter_map(|part| part.get("text")?.as_str());
+    Some(texts.collect::<Vec<_>>().join("\n"))
+}

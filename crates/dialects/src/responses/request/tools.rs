@@ -1,0 +1,286 @@
+//! `tools`, `tool_choice` and `parallel_tool_calls`.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::DIALECT;
+use crate::{
+    conversation::{Namespaced, Received, ServerTool, Tool, ToolChoice},
+    custom_tools::input_schema,
+    digest::Digest,
+    failure::Failure,
+    fields::{Fields, Path, check_name, check_names_differ, missing, wrong_type, wrong_value},
+    wire::json::{Json, Kind as JsonKind},
+};
+
+/// The most characters of a name that toolwire makes. Other APIs allow no more.
+const LONGEST_FLAT: usize = 64;
+
+/// The tools of a request and the choice among them.
+#[derive(Default)]
+pub(super) struct Toolbox {
+    pub(super) tools: Vec<Tool>,
+    pub(super) custom: HashSet<String>,
+    pub(super) namespaced: Vec<Namespaced>,
+    /// The names of `namespaced`, by [`key`].
+    flattened: HashMap<String, String>,
+    /// The tools that are not the client's.
+    pub(super) server: Vec<ServerTool>,
+    /// Those of them that the choice names, as the client wrote them there.
+    pub(super) server_choice: Vec<Value>,
+    pub(super) choice: ToolChoice,
+    pub(super) parallel: bool,
+}
+
+/// Takes all fields about tools out of the request.
+///
+/// Tools of the API's servers have no name to be called by. They are kept in `rest` under `tools`, as are choices that name
+/// one of them, for an upstream of this dialect.
+pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
+    let mut toolbox = Toolbox::default();
+    let (mut kept, mut namespaces): (Vec<Value>, _) = (Vec::new(), Vec::new());
+    for (place, declaration) in request.list("tools")?.enumerate() {
+        let path = request.at("tools");
+        let path = Path::Element(&path, place);
+        let mut fields = Fields::new(path, declaration)?;
+        match &*fields.needed_string("type")? {
+            "function" | "custom" => toolbox.add(path, declaration)?,
+            "namespace" => namespaces.push((place, declaration)),
+            server => {
+                toolbox.server.push(ServerTool::new(server, None));
+                kept.push(declaration.to_value());
+            }
+        }
+    }
+    // After the others, whose names are as they are.
+    let mut taken: HashSet<_> = toolbox.tools.iter().map(|tool| tool.name.clone()).collect();
+    for (place, namespace) in namespaces {
+        toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;
+    }
+    check_names_differ(request.at("tools"), &toolbox.tools)?;
+    let mut server_choice = Vec::new();
+    toolbox.choice = choice(request, &toolbox, &mut server_choice)?;
+    toolbox.server_choice = server_choice;
+    toolbox.parallel = request.boolean("parallel_tool_calls")?.unwrap_or(true);
+    if !kept.is_empty() {
+        request.keep("tools", kept);
+    }
+    Ok(toolbox)
+}
+
+impl Toolbox {
+    /// Adds the tools that items of `input` declare: found by a search for tools, or added later. Returns their names.
+    pub(super) fn add_late(
+        &mut self,
+        input: Path<'_>,
+        items: &[(usize, Json<'_>)],
+    ) -> Result<HashSet<String>, Failure> {
+        let mut late = HashSet::new();
+        if items.is_empty() {
+            return Ok(late);
+        }
+        let mut known: HashSet<_> = self.tools.iter().map(|tool| tool.name.clone()).collect();
+        let mut namespaces: HashSet<_> =
+            self.namespaced.iter().map(|known| known.namespace.clone()).collect();
+        for (place, item) in items {
+            let item_path = Path::Element(&input, *place);
+            let path = Path::Member(&item_path, "tools");
+            let declarations = item.get("tools").into_iter().flat_map(|tools| tools.elements());
+            for (place, declaration) in declarations.enumerate() {
+                let text = |key: &str| Some(declaration.get(key)?.as_str()?.into_owned());
+                let (kind, name) = (text("type").unwrap_or_default(), text("name").unwrap_or_default());
+                let path = Path::Element(&path, place);
+                match kind.as_str() {
+                    // One that was declared but not shown to the model before.
+                    "function" | "custom" if known.contains(&name) => {}
+                    "function" | "custom" => {
+                        self.add(path, declaration)?;
+                        known.insert(name.clone());
+                        late.insert(name);
+                    }
+                    "namespace" if !namespaces.contains(&name) => {
+                        let before = self.namespaced.len();
+                        self.add_namespace(path, declaration, &mut known)?;
+                        // One without tools may be declared again.
+                        if self.namespaced.len() > before {
+                            namespaces.insert(name);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(late)
+    }
+
+    fn add(&mut self, path: Path<'_>, declaration: Json<'_>) -> Result<(), Failure> {
+        let (tool, is_custom) = tool(path, declaration)?;
+        check_name(Path::Member(&path, "name"), &tool.name)?;
+        if is_custom {
+            self.custom.insert(tool.name.clone());
+        }
+        self.tools.push(tool);
+        Ok(())
+    }
+
+    /// Adds the tools of a namespace, each under a name of its own.
+    fn add_namespace(
+        &mut self,
+        path: Path<'_>,
+        declaration: Json<'_>,
+        taken: &mut HashSet<String>,
+    ) -> Result<(), Failure> {
+        let mut fields = Fields::new(path, declaration)?;
+        let namespace = fields.needed_string("name")?.into_owned();
+        for (place, declaration) in fields.list("tools")?.enumerate() {
+            let path = fields.at("tools");
+            let (tool, is_custom) = tool(Path::Element(&path, place), declaration)?;
+            let mut name = flat(&namespace, &tool.name);
+            if taken.contains(&name) {
+                name = marked(&namespace, &tool.name);
+            }
+            let known = self.flattened.insert(key(&namespace, &tool.name), name.clone());
+            if known.is_some() || !taken.insert(name.clone()) {
+                let why = format_args!("declares `{}` twice; names must differ", tool.name);
+                return Err(wrong_value(path, why));
+            }
+            if is_custom {
+                self.custom.insert(name.clone());
+            }
+            let entry = Namespaced { name: name.clone(), namespace: namespace.clone(), inner: tool.name };
+            self.namespaced.push(entry);
+            // Its declaration is one inside of a namespace, which is not sent on.
+            self.tools.push(Tool { name, declared: None, ..tool });
+        }
+        Ok(())
+    }
+
+    /// The name under which the upstream knows the tool `name` of `namespace`.
+    pub(super) fn flattened(&self, namespace: &str, name: &str) -> String {
+        let known = self.flattened.get(&key(namespace, name));
+        known.map_or_else(|| flat(namespace, name), String::clone)
+    }
+}
+
+fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}\0{name}")
+}
+
+/// One name for a tool in a namespace, legal in every API.
+fn flat(namespace: &str, name: &str) -> String {
+    let joined = format!("{namespace}__{name}");
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if joined.len() <= LONGEST_FLAT && joined.bytes().all(is_legal) {
+        return joined;
+    }
+    marked(namespace, name)
+}
+
+/// A name as like it as the APIs allow, with a mark that tells it from others that are as like.
+fn marked(namespace: &str, name: &str) -> String {
+    let joined = format!("{namespace}__{name}");
+    let mark = format!("_{:08x}", Digest::of(&key(namespace, name)).short());
+    let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let mut marked: String = joined.chars().map(legal).take(LONGEST_FLAT - mark.len()).collect();
+    marked.push_str(&mark);
+    marked
+}
+
+/// A function or custom tool, and whether it is a custom tool.
+fn tool(path: Path<'_>, declaration: Json<'_>) -> Result<(Tool, bool), Failure> {
+    let mut fields = Fields::new(path, declaration)?;
+    let is_custom = fields.string("type")?.as_deref() == Some("custom");
+    let Some(name) = fields.string("name")? else {
+        return Err(missing(fields.at("name"), "the name of the tool"));
+    };
+    let description = fields.string("description")?.unwrap_or_default().into_owned();
+    let parameters = match fields.any("parameters") {
+        _ if is_custom => input_schema(fields.any("format")),
+        Some(schema) if !matches!(schema.kind(), JsonKind::Object | JsonKind::Bool) => {
+            return Err(wrong_type(fields.at("parameters"), "a JSON Schema object", schema));
+        }
+        schema => schema.map(Into::into),
+    };
+    let strict = fields.boolean("strict")?;
+    let declared = Some(Received::new(DIALECT, declaration.into()));
+    Ok((Tool { name: name.into_owned(), description, parameters, strict, declared }, is_custom))
+}
+
+/// The choice. Tools of the API's servers that it names are added to `server`.
+fn choice(
+    request: &mut Fields<'_, '_>,
+    toolbox: &Toolbox,
+    server: &mut Vec<Value>,
+) -> Result<ToolChoice, Failure> {
+    let Some(value) = request.any("tool_choice") else { return Ok(ToolChoice::Auto) };
+    let path = request.at("tool_choice");
+    let choice = match (value.as_str().as_deref(), value.kind()) {
+        (Some("auto"), _) => return Ok(ToolChoice::Auto),
+        (Some("none"), _) => ToolChoice::None,
+        (Some("required"), _) => ToolChoice::Required,
+        (Some(other), _) => {
+            let known = "`none`, `auto`, `required` and an object that names a tool";
+            return Err(wrong_value(path, format_args!("is `{other}`; known are {known}")));
+        }
+        (None, JsonKind::Object) => {
+            let mut fields = Fields::new(path, value)?;
+            match &*fields.needed_string("type")? {
+                "function" | "custom" => ToolChoice::Named(named(&mut fields, toolbox)?),
+                "allowed_tools" => allowed(fields, toolbox, server)?,
+                // A tool of the API's servers.
+                _ => {
+                    server.push(value.to_value());
+                    request.keep("tool_choice", value.to_value());
+                    return Ok(ToolChoice::Auto);
+                }
+            }
+        }
+        (None, _) => return Err(wrong_type(path, "a string or an object", value)),
+    };
+    if let ToolChoice::Allowed { .. } = choice {
+        request.keep("tool_choice", value.to_value());
+    }
+    Ok(choice)
+}
+
+/// The tool that an object names. Some clients nest the name as in Chat Completions.
+fn named(choice: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<String, Failure> {
+    let nested =
+        choice.peek("function").and_then(|function| Some(function.get("name")?.as_str()?.into_owned()));
+    let name = match nested.filter(|_| choice.peek("name").is_none()) {
+        Some(name) => name,
+        None => choice.needed_string("name")?.into_owned(),
+    };
+    Ok(match choice.string("namespace")? {
+        Some(namespace) => toolbox.flattened(&namespace, &name),
+        None => name,
+    })
+}
+
+fn allowed(
+    mut choice: Fields<'_, '_>,
+    toolbox: &Toolbox,
+    server: &mut Vec<Value>,
+) -> Result<ToolChoice, Failure> {
+    let required = match &*choice.needed_string("mode")? {
+        "auto" => false,
+        "required" => true,
+        other => {
+            let why = format_args!("is `{other}`; known are `auto` and `required`");
+            return Err(wrong_value(choice.at("mode"), why));
+        }
+    };
+    let tools = choice.list("tools")?;
+    let path = choice.at("tools");
+    let mut names = Vec::new();
+    for (place, written) in tools.enumerate() {
+        let mut tool = Fields::new(Path::Element(&path, place), written)?;
+        match tool.string("type")?.as_deref() {
+            None | Some("function" | "custom") => names.push(named(&mut tool, toolbox)?),
+            Some(_) => server.push(written.to_value()),
+        }
+    }
+    // Only tools of servers are allowed: none of the client's.
+    Ok(if names.is_empty() { ToolChoice::None } else { ToolChoice::Allowed { names, required } })
+}

@@ -1,0 +1,118 @@
+//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+
+use serde_json::json;
+
+use super::{ReaderSettings, request};
+use crate::{
+    Dialect, File, Reader, ReaderRules, Source, UpstreamRequest, UpstreamSide,
+    conversation::{Conversation, Part, WantsBack},
+    failure::Failure,
+    fit::{is_http, part_of},
+    media::data_url,
+    refusal::refusal,
+    settings::{Field, Key, Settings},
+};
+
+/// How one upstream is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The upstream stores responses.
+    pub store: bool,
+    /// The encrypted state of reasoning is requested, so that it can go back to the upstream.
+    pub include_reasoning: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { store: false, include_reasoning: true }
+    }
+}
+
+impl UpstreamSide for Options {
+    fn dialect(&self) -> Dialect {
+        Dialect::Responses
+    }
+
+    fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "store",
+                "let the upstream store responses; toolwire sends the whole conversation anyway",
+            ),
+            Field::Switch(&mut self.store),
+        );
+        keys.key(
+            Key::new(
+                "include_reasoning",
+                "request `reasoning.encrypted_content`, the state of reasoning that goes back with the next \
+                 request; `false` for servers that reject it",
+            ),
+            Field::Switch(&mut self.include_reasoning),
+        );
+    }
+
+    fn path(&self) -> &'static str {
+        "responses"
+    }
+
+    fn file_part(&self, file: &File) -> Option<Part> {
+        let is_image = file.mime.starts_with("image/");
+        let value = match &file.source {
+            Source::Data(_) => file.recording().or_else(|| {
+                let data = file.data_url()?;
+                Some(json!({"type": "input_file", "filename": file.name_or_kind(), "file_data": data}))
+            })?,
+            Source::Url(_) => json!({"type": "input_file", "file_url": file.http_url()?}),
+            Source::Id { id, owner: Dialect::Chat | Dialect::Responses }
+                if is_image || file.mime.is_empty() =>
+            {
+                json!({"type": if is_image { "input_image" } else { "input_file" }, "file_id": id})
+            }
+            Source::Id { .. } => return None,
+        };
+        Some(part_of(Dialect::Responses, value))
+    }
+
+    fn takes_image(&self, url: &str) -> bool {
+        is_http(url) || data_url(url).is_some()
+    }
+
+    fn takes_reasoning_alone(&self) -> bool {
+        true
+    }
+
+    fn openai_base(&self) -> Option<&'static str> {
+        Some("")
+    }
+
+    fn models_path(&self) -> Option<&'static str> {
+        Some("models")
+    }
+
+    fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
+        request::encode(conversation, model, self)
+    }
+
+    fn reader(&self, rules: &ReaderRules) -> Reader {
+        Reader::Responses(super::Reader::new(ReaderSettings {
+            max_frame: rules.max_frame,
+            tolerate_truncation: rules.tolerate_truncation,
+        }))
+    }
+
+    fn enable_search(&mut self, conversation: &mut Conversation) {
+        conversation.rest.add_tool(Dialect::Responses.name(), json!({"type": "web_search"}));
+    }
+
+    fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
+        refusal(status, retry_after, body)
+    }
+
+    fn wants_back(&self) -> WantsBack {
+        WantsBack::Signatures
+    }
+
+    fn gives_choices(&self) -> bool {
+        false
+    }
+}

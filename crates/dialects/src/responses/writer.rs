@@ -1,0 +1,131 @@
+//! The writer: events encoded for a client of Responses, as a stream or as one object.
+//!
+//! ```text
+//! Text, Refusal ─▶ parts of a message that lasts until another kind of content begins
+//! Reasoning ─▶ an item that lasts until its signature, or another kind of content
+//! CallStart … CallEnd ─▶ an item of its own (in streams, `BlockOrder` keeps other content until it has ended)
+//! Finish, Usage ─▶ kept for the last event, which has the whole response
+//! ```
+//!
+//! The last event of a stream repeats the whole output, and so does the body of a response that is not streamed. So both
+//! are made by the same [`Assembly`](assembly::Assembly), which also writes the events if there is a stream.
+
+mod assembly;
+mod events;
+mod hosted;
+mod item;
+mod response;
+mod rope;
+
+use bytes::BytesMut;
+
+use self::{
+    assembly::Assembly,
+    events::Events,
+    rope::{Pending, Rope},
+};
+use super::error_body;
+use crate::{Answering, ResponseWriter, StreamForm, WholeForm, event::Event, failure::Failure};
+
+/// Writes one response to a client that speaks Responses.
+pub type Writer = ResponseWriter<Stream, Whole>;
+
+/// A response as a stream of events.
+#[derive(Debug)]
+pub struct Stream {
+    assembly: Assembly,
+    /// The number of the next event.
+    sequence: u64,
+    /// What is written later; `None`: all is written at once.
+    pending: Option<Pending>,
+    /// The whole response at its end, if it is to be stored.
+    response: Option<Rope>,
+}
+
+impl StreamForm for Stream {
+    const ONE_BLOCK_AT_A_TIME: bool = true;
+
+    fn new(answering: &Answering) -> Self {
+        Self { assembly: Assembly::new(answering), sequence: 0, pending: None, response: None }
+    }
+
+    fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+        let Self { assembly, sequence, pending, .. } = self;
+        assembly.event(event, &mut Events::written(out, sequence, pending.as_mut()));
+    }
+
+    fn finish(&mut self, out: &mut BytesMut) {
+        let Self { assembly, sequence, pending, .. } = self;
+        let response = assembly.finish(&mut Events::written(out, sequence, pending.as_mut()));
+        self.response = Some(response).filter(|_| self.assembly.is_stored());
+    }
+
+    fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+        let Self { assembly, sequence, pending, .. } = self;
+        assembly.fail(failure, &mut Events::written(out, sequence, pending.as_mut()));
+    }
+
+    fn write_in_pieces(&mut self) {
+        self.pending.get_or_insert_default();
+    }
+
+    fn has_more(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| !pending.is_empty())
+    }
+
+    fn pour(&mut self, out: &mut BytesMut, upto: usize) {
+        if let Some(pending) = &mut self.pending {
+            pending.pour(out, upto);
+        }
+    }
+
+    /// A comment: openai-node fails on events that it does not know.
+    fn keep_alive(&self, out: &mut BytesMut) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+
+    fn kept(&self) -> usize {
+        self.assembly.kept()
+    }
+
+    fn take_response(&mut self) -> Option<String> {
+        self.response.take().map(|response| response.to_text())
+    }
+}
+
+/// A response as one object.
+#[derive(Debug)]
+pub struct Whole {
+    assembly: Assembly,
+    /// The whole response at its end, if it is to be stored.
+    response: Option<Rope>,
+}
+
+impl WholeForm for Whole {
+    fn new(answering: &Answering) -> Self {
+        Self { assembly: Assembly::new(answering), response: None }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.assembly.event(event, &mut Events::Unwritten);
+    }
+
+    fn finish(&mut self, out: &mut BytesMut) {
+        let response = self.assembly.finish(&mut Events::Unwritten);
+        out.reserve(response.len());
+        response.pieces().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
+        self.response = Some(response).filter(|_| self.assembly.is_stored());
+    }
+
+    fn kept(&self) -> usize {
+        self.assembly.kept()
+    }
+
+    fn error_body(failure: &Failure) -> Vec<u8> {
+        error_body(failure)
+    }
+
+    fn take_response(&mut self) -> Option<String> {
+        self.response.take().map(|response| response.to_text())
+    }
+}

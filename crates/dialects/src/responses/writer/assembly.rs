@@ -1,0 +1,433 @@
+//! [`Assembly`]: a response as it grows, and the events that it is made of.
+
+use serde_json::{Value, json};
+
+use super::{
+    events::Events,
+    hosted::{Hosted, Key, Kind, Outcome},
+    item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
+    response::{Head, Status, code},
+    rope::Rope,
+};
+use crate::{
+    Answering, Dialect,
+    conversation::Namespaced,
+    custom_tools::Customs,
+    event::{self, Annotation, CallEnd, CallStart, Event, Finish, Media, Runner, ServerCall, Usage},
+    failure::Failure,
+    opaque::carried,
+    responses::own_item_id,
+};
+
+/// A response so far.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    head: Head,
+    begun: bool,
+    /// The items in order, as JSON texts; `None` while one is open.
+    items: Vec<Option<Rope>>,
+    /// The open message or reasoning.
+    open: Option<Open>,
+    /// The calls that have not ended.
+    calls: Vec<Call>,
+    /// The one of them that was cut off.
+    cut_call: Option<u32>,
+    customs: Customs,
+    namespaced: Vec<Namespaced>,
+    /// The calls of other tools that have no result yet.
+    hosted: Vec<Hosted>,
+    /// The ids of toolwire's calls that make images.
+    image_calls: Vec<String>,
+    /// Citations that wait for the text that they belong to.
+    citations: Vec<Annotation<'static>>,
+    /// The phase of the message that begins next.
+    phase: String,
+    /// Characters of text so far.
+    characters: u64,
+    finish: Option<Finish>,
+    usage: Option<Box<Usage>>,
+    /// Nearly no response has any.
+    warnings: Vec<Value>,
+    /// Approximate bytes of the items.
+    kept: usize,
+}
+
+#[derive(Debug)]
+enum Open {
+    Message(Message),
+    Reasoning(Reasoning),
+}
+
+impl Assembly {
+    pub(super) fn new(answering: &Answering) -> Self {
+        Self {
+            head: Head::new(answering),
+            begun: false,
+            items: Vec::new(),
+            open: None,
+            calls: Vec::new(),
+            cut_call: None,
+            customs: Customs::new(answering),
+            namespaced: answering.namespaced.clone(),
+            hosted: Vec::new(),
+            image_calls: Vec::new(),
+            citations: Vec::new(),
+            phase: String::new(),
+            characters: 0,
+            finish: None,
+            usage: None,
+            warnings: Vec::new(),
+            kept: 0,
+        }
+    }
+
+    /// Whether the response is to be stored.
+    pub(super) fn is_stored(&self) -> bool {
+        self.head.is_stored()
+    }
+
+    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    pub(super) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>, events: &mut Events<'_>) {
+        match event {
+            Event::Start(start) if !self.begun => self.head.take(start),
+            Event::Start(_) | Event::Ping(_) => {}
+            Event::Text(text) => self.text(PartKind::Text, text, events),
+            Event::Refusal(text) => self.text(PartKind::Refusal, text, events),
+            Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
+            Event::CallStart(start) => self.call_start(start, events),
+            Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
+            // It stays open until another item begins, or the response ends. If the response fails, no client may take the
+            // call for whole.
+            Event::CallEnd { index, end: CallEnd::Cut } => self.cut_call = Some(*index),
+            Event::CallEnd { index, end } => self.call_end(*index, *end, events),
+            Event::CallResult(result) => {
+                let outcome = Outcome::Result { content: &result.content, is_error: result.is_error };
+                self.result(&Key::Index(result.index), outcome, events);
+            }
+            Event::ServerCall(call) => self.server_call(call, events),
+            Event::Annotation(annotation) => self.annotation(annotation, events),
+            Event::Media(media) => self.media(media, events),
+            Event::Phase { phase, begins } => self.phase(phase, *begins, events),
+            Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
+            Event::Warning(warning) => {
+                self.warnings.push(json!({"code": warning.code, "message": warning.message}));
+            }
+            Event::Finish(finish) => {
+                self.begin(events);
+                self.finish = Some(*finish);
+                let is_whole = !matches!(finish, Finish::Length | Finish::Filter);
+                self.close_said(is_whole, events);
+                self.close_calls(events);
+                self.close_hosted(Outcome::Unshown, events);
+            }
+            Event::Verbatim { means: Some(event), .. } => self.event(event, events),
+            Event::Verbatim { means: None, .. } => {}
+        }
+    }
+
+    /// Ends the response, and writes its last event. Returns the whole response as JSON text.
+    pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
+        self.begin(events);
+        let status = Status::Ended(self.finish);
+        let response = self.response(status);
+        events.put_rope(&format!("response.{}", status.word()), &["\"response\":"], &response, "");
+        response
+    }
+
+    /// Ends a stream with the API's two forms of an error: all clients raise one of them. Calls that are open stay so:
+    /// no client may take them for whole.
+    pub(super) fn fail(&mut self, failure: &Failure, events: &mut Events<'_>) {
+        self.begin(events);
+        self.close_said(false, events);
+        self.close_hosted(Outcome::Cut, events);
+        let (code, message) = (quoted(code(failure)), quoted(failure.message()));
+        let param = failure.param().map_or_else(|| "null".to_owned(), quoted);
+        let members = format!("\"code\":{code},\"message\":{message},\"param\":{param}");
+        events.put("error", &[&members, ",\"error\":{\"type\":\"server_error\",", &members, "}"]);
+        let response = self.response(Status::Failed(failure));
+        events.put_rope("response.failed", &["\"response\":"], &response, "");
+    }
+
+    fn response(&self, status: Status<'_>) -> Rope {
+        let items = self.items.iter().filter_map(Option::as_ref);
+        self.head.object(status, items, self.usage.as_deref(), &self.warnings)
+    }
+
+    /// Writes the first events, once.
+    fn begin(&mut self, events: &mut Events<'_>) {
+        if std::mem::replace(&mut self.begun, true) || matches!(events, Events::Unwritten) {
+            return;
+        }
+        let response = self.response(Status::InProgress);
+        for kind in ["response.created", "response.in_progress"] {
+            events.put_rope(kind, &["\"response\":"], &response, "");
+        }
+    }
+
+    /// The place of the next item, whose id begins with `prefix`.
+    fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
+        self.begin(events);
+        self.close_cut_call(events);
+        let index = self.items.len();
+        self.items.push(None);
+        Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
+    }
+
+    /// The place of the next item, which is one of a call that `runner` runs.
+    fn hosted_place(&mut self, kind: Kind, runner: Runner, events: &mut Events<'_>) -> Place {
+        let place = self.next_place(kind.id(), events);
+        match runner {
+            Runner::Toolwire => {
+                Place { id: own_item_id(kind.id(), self.head.suffix(), place.index), ..place }
+            }
+            _ => place,
+        }
+    }
+
+    /// An item is done.
+    fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
+        place.put_item(DONE, &item, events);
+        // Its texts were counted when they came.
+        self.kept += ITEM;
+        if let Some(slot) = self.items.get_mut(place.index) {
+            *slot = Some(item);
+        }
+    }
+
+    /// Closes the open message or reasoning.
+    fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {
+        let done = match self.open.take() {
+            Some(Open::Message(message)) => message.end(is_whole, events),
+            Some(Open::Reasoning(reasoning)) => reasoning.end(None, events),
+            None => return,
+        };
+        self.done(done, events);
+    }
+
+    /// Closes the open message or reasoning, after the citations that still wait.
+    fn close_said(&mut self, is_whole: bool, events: &mut Events<'_>) {
+        if !self.citations.is_empty() {
+            self.text_part(PartKind::Text, "", events);
+        }
+        self.close(is_whole, events);
+    }
+
+    fn close_cut_call(&mut self, events: &mut Events<'_>) {
+        let Some(cut) = self.cut_call.take() else { return };
+        if let Some(place) = self.calls.iter().position(|call| call.index == cut) {
+            let done = self.calls.remove(place).end(CallEnd::Cut, events);
+            self.done(done, events);
+        }
+    }
+
+    fn close_calls(&mut self, events: &mut Events<'_>) {
+        for call in std::mem::take(&mut self.calls) {
+            let done = call.end(CallEnd::Cut, events);
+            self.done(done, events);
+        }
+    }
+
+    fn close_hosted(&mut self, outcome: Outcome<'_>, events: &mut Events<'_>) {
+        for hosted in std::mem::take(&mut self.hosted) {
+            let done = hosted.end(outcome, events);
+            self.done(done, events);
+        }
+    }
+
+    fn text(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
+        if !text.is_empty() {
+            self.text_part(kind, text, events);
+        }
+    }
+
+    /// Adds `text` to the open message, behind the citations that waited for text.
+    fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
+        if !matches!(self.open, Some(Open::Message(_))) {
+            self.close(true, events);
+            let place = self.next_place("msg", events);
+            let message = Message::begin(place, std::mem::take(&mut self.phase), events);
+            self.open = Some(Open::Message(message));
+        }
+        let Some(Open::Message(message)) = &mut self.open else { return };
+        let at = self.characters;
+        if kind == PartKind::Text {
+            for citation in std::mem::take(&mut self.citations) {
+                self.kept += message.cite(&citation, at, events);
+            }
+            self.characters += u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        }
+        if !text.is_empty() {
+            self.kept += message.push(kind, text, at, events);
+        }
+    }
+
+    /// A message of a phase begins, or the open one has turned out to be of that.
+    fn phase(&mut self, phase: &str, begins: bool, events: &mut Events<'_>) {
+        match &mut self.open {
+            Some(Open::Message(message)) if !begins => message.set_phase(phase),
+            Some(Open::Message(_)) => {
+                self.close_said(true, events);
+                phase.clone_into(&mut self.phase);
+            }
+            _ => phase.clone_into(&mut self.phase),
+        }
+    }
+
+    fn annotation(&mut self, annotation: &Annotation<'_>, events: &mut Events<'_>) {
+        match &mut self.open {
+            Some(Open::Message(message)) => {
+                self.kept += message.cite(annotation, self.characters, events);
+            }
+            // Results of searches come before the text that rests on them.
+            _ => {
+                self.kept += annotation.url.len() + annotation.title.len();
+                let Event::Annotation(annotation) = Event::Annotation(annotation.clone()).into_owned() else {
+                    return;
+                };
+                self.citations.push(annotation);
+            }
+        }
+    }
+
+    fn reasoning(&mut self, reasoning: &event::Reasoning<'_>, events: &mut Events<'_>) {
+        let event::Reasoning { text, signature, redacted } = reasoning;
+        if reasoning.is_end() {
+            if matches!(self.open, Some(Open::Reasoning(_))) {
+                self.close(true, events);
+            }
+            return;
+        }
+        if text.is_empty() && signature.is_none() {
+            return;
+        }
+        if !matches!(self.open, Some(Open::Reasoning(_))) {
+            self.close(true, events);
+            let item = Reasoning::begin(self.next_place("rs", events), events);
+            self.open = Some(Open::Reasoning(item));
+        }
+        if let Some(Open::Reasoning(item)) = self.open.as_mut().filter(|_| !redacted) {
+            self.kept += item.push(text, events);
+        }
+        if let Some(signature) = signature
+            && let Some(Open::Reasoning(item)) = self.open.take()
+        {
+            let state = carried(signature, Dialect::Responses);
+            self.kept += state.len();
+            let done = item.end(Some(&state), events);
+            self.done(done, events);
+        }
+    }
+
+    fn call_start(&mut self, start: &CallStart<'_>, events: &mut Events<'_>) {
+        self.close(true, events);
+        self.kept += start.id.len() + start.name.len();
+        if start.runner != Runner::Client {
+            let kind = Kind::of(&start.name, start.runner);
+            let call = (&*start.name, "upstream", kind);
+            return self.begin_hosted(Key::Index(start.index), call, start.runner, events);
+        }
+        let form = if self.customs.begin(start) { CUSTOM } else { FUNCTION };
+        let place = self.next_place(form.id, events);
+        let namespaced = self.namespaced.iter().find(|known| known.name == start.name);
+        self.calls.push(Call::begin((place, form), start, namespaced, events));
+    }
+
+    fn arguments(&mut self, index: u32, piece: &str, events: &mut Events<'_>) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.index == index) {
+            self.kept += match self.customs.get(index) {
+                Some(input) => call.push(&input.piece(piece), events),
+                None => call.push(piece, events),
+            };
+        } else if let Some(hosted) = self.hosted.iter_mut().find(|hosted| hosted.key == Key::Index(index)) {
+            self.kept += hosted.push(piece, events);
+        }
+    }
+
+    fn call_end(&mut self, index: u32, end: CallEnd, events: &mut Events<'_>) {
+        if let Some(place) = self.calls.iter().position(|call| call.index == index) {
+            let mut call = self.calls.remove(place);
+            if let Some(input) = self.customs.get(index) {
+                self.kept += call.push(&input.end(end), events);
+            }
+            let done = call.end(end, events);
+            self.done(done, events);
+        } else if let Some(hosted) = self.hosted.iter_mut().find(|hosted| hosted.key == Key::Index(index)) {
+            hosted.called(events);
+        }
+    }
+
+    fn begin_hosted(
+        &mut self,
+        key: Key,
+        (name, server, kind): (&str, &str, Kind),
+        runner: Runner,
+        events: &mut Events<'_>,
+    ) {
+        self.close(true, events);
+        let place = self.hosted_place(kind, runner, events);
+        self.hosted.push(Hosted::begin((key, place), (name, server, kind), events));
+    }
+
+    /// The result of a call that the client does not run.
+    fn result(&mut self, key: &Key, outcome: Outcome<'_>, events: &mut Events<'_>) {
+        if let Some(place) = self.hosted.iter().position(|hosted| hosted.key == *key) {
+            let done = self.hosted.remove(place).end(outcome, events);
+            self.done(done, events);
+        }
+    }
+
+    /// A call that is not one of the response's calls, or its result.
+    fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
+        let key = Key::Id(call.id.to_string(), call.name.to_string());
+        let kind = Kind::of(&call.name, call.runner);
+        let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
+        // The images of the call have been its result.
+        if !is_known && kind == Kind::Image && call.arguments.is_none() {
+            return;
+        }
+        if !is_known || call.arguments.is_some() {
+            self.kept += call.id.len() + call.name.len();
+            if kind == Kind::Image {
+                self.image_calls.push(call.id.to_string());
+            }
+            let names = (&*call.name, call.server_name(), kind);
+            self.begin_hosted(key.clone(), names, call.runner, events);
+        }
+        if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
+            self.kept += hosted.push(arguments, events);
+            hosted.called(events);
+        }
+        if let Some(content) = &call.content {
+            self.result(&key, Outcome::Result { content, is_error: call.is_error }, events);
+        }
+    }
+
+    /// An image. It ends the open item of the call that made it; a further one has an item of its own.
+    fn media(&mut self, media: &Media<'_>, events: &mut Events<'_>) {
+        // Only its id is known, and the client has no use for that.
+        if media.data.is_empty() {
+            return;
+        }
+        self.kept += media.data.len();
+        let hosted = match self.hosted.iter().position(|hosted| hosted.makes_images_as(&media.id)) {
+            Some(place) => self.hosted.remove(place),
+            None => {
+                self.close(true, events);
+                let key = Key::Id(String::new(), String::new());
+                let is_own = self.image_calls.iter().any(|id| *id == media.id);
+                let runner = if is_own { Runner::Toolwire } else { Runner::Upstream };
+                let place = self.hosted_place(Kind::Image, runner, events);
+                Hosted::begin((key, place), ("", "", Kind::Image), events)
+            }
+        };
+        let done = hosted.end(Outcome::Image(media), events);
+        self.done(done, events);
+    }
+}
+
+/// What each item takes beside its texts, in bytes.
+const ITEM: usize = 128;

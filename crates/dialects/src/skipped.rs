@@ -1,0 +1,164 @@
+//! [`Skipped`]: what a reader left out of an upstream's response, by reason.
+//!
+//! By law 3, everything received goes to the client, fails the response, or is left out for a reason that is
+//! counted here. The counts become the metric `toolwire_skipped` and one warning per response.
+
+use std::fmt;
+
+/// Why something was left out. The names are metric labels, so there is a fixed number of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Skip {
+    /// A frame that is not JSON, at a place where it cannot have carried a part of the response.
+    NotJson,
+    /// JSON that is not a chunk of a response.
+    NotAChunk,
+    /// A part of a message of a kind that toolwire does not know.
+    UnknownPart,
+    /// A choice that the client's form of response has no room for.
+    OtherChoice,
+    /// Content that came after the finish reason.
+    LateContent,
+    /// A call that never got a name.
+    NamelessCall,
+    /// Arguments of a call that was complete.
+    LateArguments,
+    /// A result whose call was never seen.
+    OrphanResult,
+    /// A call that the upstream announced and never dispatched.
+    UndispatchedCall,
+    /// Content for a target that is not known.
+    UnknownTarget,
+    /// Text after a call that was meant for the client and that the upstream tried to run itself: its
+    /// apology.
+    Apology,
+    /// A finish reason that is not known; it counts as `stop`.
+    UnknownFinish,
+}
+
+impl Skip {
+    /// All reasons.
+    pub const ALL: [Self; 12] = [
+        Self::NotJson,
+        Self::NotAChunk,
+        Self::UnknownPart,
+        Self::OtherChoice,
+        Self::LateContent,
+        Self::NamelessCall,
+        Self::LateArguments,
+        Self::OrphanResult,
+        Self::UndispatchedCall,
+        Self::UnknownTarget,
+        Self::Apology,
+        Self::UnknownFinish,
+    ];
+
+    /// What the documentation says about it.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::NotJson => {
+                "a frame that is not JSON, before the response begins, after its end, or truncated by the end. Inside a \
+                 response it is an error"
+            }
+            Self::NotAChunk => "JSON that is not part of a response",
+            Self::UnknownPart => "a part of a message of an unknown kind",
+            Self::OtherChoice => "a choice other than the first that cannot be forwarded",
+            Self::LateContent => "content after the finish reason",
+            Self::NamelessCall => "a call without a name",
+            Self::LateArguments => "arguments for a call that is already complete",
+            Self::OrphanResult => "a result without a call",
+            Self::UndispatchedCall => "a call that the upstream announced and never dispatched",
+            Self::UnknownTarget => "content for an unknown target",
+            Self::Apology => {
+                "text after a call that was meant for the client and that the upstream tried to run itself: its apology"
+            }
+            Self::UnknownFinish => "an unknown finish reason; it counts as `stop`",
+        }
+    }
+
+    /// The label in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotJson => "not_json",
+            Self::NotAChunk => "not_a_chunk",
+            Self::UnknownPart => "unknown_part",
+            Self::OtherChoice => "other_choice",
+            Self::LateContent => "late_content",
+            Self::NamelessCall => "nameless_call",
+            Self::LateArguments => "late_arguments",
+            Self::OrphanResult => "orphan_result",
+            Self::UndispatchedCall => "undispatched_call",
+            Self::UnknownTarget => "unknown_target",
+            Self::Apology => "apology",
+            Self::UnknownFinish => "unknown_finish",
+        }
+    }
+}
+
+/// Counts by reason. Empty, and without an allocation, for nearly every response.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped(Vec<(Skip, u64)>);
+
+impl Skipped {
+    /// Counts one more.
+    pub fn add(&mut self, why: Skip) {
+        self.add_many(why, 1);
+    }
+
+    /// Counts `count` more.
+    pub(crate) fn add_many(&mut self, why: Skip, count: u64) {
+        if count == 0 {
+            return;
+        }
+        match self.0.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, counted)) => *counted += count,
+            None => self.0.push((why, count)),
+        }
+    }
+
+    /// Adds all counts of `other`.
+    pub fn add_all(&mut self, other: &Self) {
+        other.iter().for_each(|(why, count)| self.add_many(why, count));
+    }
+
+    /// How often `why` was the reason.
+    pub fn count(&self, why: Skip) -> u64 {
+        self.iter().find(|(known, _)| *known == why).map_or(0, |(_, count)| count)
+    }
+
+    /// Everything that was left out, for whatever reason.
+    pub fn total(&self) -> u64 {
+        self.iter().map(|(_, count)| count).sum()
+    }
+
+    /// What was left out because it was malformed.
+    pub fn malformed(&self) -> u64 {
+        let malformed = [Skip::NotJson, Skip::NotAChunk, Skip::UnknownTarget, Skip::NamelessCall];
+        malformed.map(|why| self.count(why)).iter().sum()
+    }
+
+    /// Whether nothing was left out.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each reason that came up, with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> {
+        self.0.iter().copied()
+    }
+}
+
+/// For logs: `not_json=2 nameless_call=1`.
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (why, count)) in self.iter().enumerate() {
+            let space = if place == 0 { "" } else { " " };
+            write!(f, "{space}{}={count}", why.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a frame's data is a word that some servers send as keep-alive.
+pub(super) fn is_sign_of_life(data: &str) -> bool {
+    ["ping", "pong", "heartbeat", "keep-alive", "keepalive"].contains(&data)
+}

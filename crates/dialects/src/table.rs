@@ -1,0 +1,253 @@
+//! The table of dialects: one line makes a dialect known to everything that chooses among them.
+
+/// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one of the sides or
+/// both.
+///
+/// The name is the one in configurations and on command lines, the title is for people. The module of a
+/// client's side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module
+/// of an upstream's side has `Options`, the settings of one upstream, which implements
+/// [`UpstreamSide`](super::UpstreamSide), and `Reader`.
+///
+/// Readers and writers are enums, not trait objects: they are called for every token, and a reader's sink is
+/// a type parameter.
+macro_rules! dialects {
+    ($($variant:ident $name:literal $title:literal: $(client $client:ident)? $(,)? $(upstream $upstream:ident)?;)*) => {
+        /// An HTTP API, by the name that configuration and command line use.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Dialect {
+            $(#[doc = concat!($title, ".")] $variant,)*
+        }
+
+        impl Dialect {
+            /// All of them, in the order in which messages list them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name, as in configuration files.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The name of the API in prose.
+            pub const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $title,)*
+                }
+            }
+        }
+
+        /// A dialect that clients speak. The route of a request gives it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ClientDialect {
+            $($(#[doc = concat!($title, ", see [`", stringify!($client), "`].")] $variant,)?)*
+        }
+
+        impl ClientDialect {
+            const SIDES: &[(Self, &dyn ClientSide)] = &[$($((Self::$variant, &$client::Client),)?)*];
+
+            /// What the dialect's folder provides for clients.
+            pub fn side(self) -> &'static dyn ClientSide {
+                match self {
+                    $($(Self::$variant => &$client::Client,)?)*
+                }
+            }
+        }
+
+        /// The dialect of an upstream, with the settings that only this dialect has. The configuration gives
+        /// it.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum UpstreamDialect {
+            $($(#[doc = concat!($title, ".")] $variant($upstream::Options),)?)*
+        }
+
+        impl UpstreamDialect {
+            /// Every dialect that upstreams speak, with its default settings.
+            pub fn all() -> Vec<Self> {
+                vec![$($(Self::$variant($upstream::Options::default()),)?)*]
+            }
+
+            /// What the dialect's folder provides for upstreams.
+            pub fn side(&self) -> &dyn UpstreamSide {
+                match self {
+                    $($(Self::$variant(options) => { let options: &$upstream::Options = options; options },)?)*
+                }
+            }
+        }
+
+        impl UpstreamDialect {
+            /// The same with the upstream's own web search enabled for `conversation`.
+            pub fn searching(&self, conversation: &mut crate::conversation::Conversation) -> Self {
+                let mut searching = self.clone();
+                searching.side_mut().enable_search(conversation);
+                searching
+            }
+
+            fn side_mut(&mut self) -> &mut dyn UpstreamSide {
+                match self {
+                    $($(Self::$variant(options) => { let options: &mut $upstream::Options = options; options },)?)*
+                }
+            }
+        }
+
+        /// Reads one upstream response.
+        #[derive(Debug)]
+        pub enum Reader {
+            $($(#[doc = concat!($title, ".")] $variant($upstream::Reader),)?)*
+        }
+
+        impl Reader {
+            /// Says what was requested. Call it once, before the first bytes.
+            pub fn expect(&mut self, asked: Asked) {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::expect(reader, asked),)?)*
+                }
+            }
+
+            /// Whether the upstream may run tools itself and report that in its response.
+            pub fn runs_tools(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::runs_tools(reader),)?)*
+                }
+            }
+
+            /// Reads the next bytes of the body, cut anywhere.
+            ///
+            /// # Errors
+            /// What the upstream reported, or how its bytes violate the dialect. What was certain before that
+            /// has gone to `out`.
+            pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::push(reader, bytes, out),)?)*
+                }
+            }
+
+            /// The body has ended.
+            ///
+            /// # Errors
+            /// [`Kind::Truncated`](crate::failure::Kind::Truncated) if the response was not complete.
+            pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::finish(reader, out),)?)*
+                }
+            }
+
+            /// What was received and left out, by reason.
+            pub fn skipped(&self) -> Skipped {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::skipped(reader),)?)*
+                }
+            }
+
+            /// One of the finish reason and the end mark came without the other: a proper end of the body makes
+            /// the response complete.
+            pub fn awaits_end(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
+                }
+            }
+
+            /// The finish reason came without the end mark: the response is complete even if the body does not
+            /// end.
+            pub fn lacks_only_mark(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::lacks_only_mark(reader),)?)*
+                }
+            }
+
+            /// The response has content: text, a call, an image. Reasoning alone does not count.
+            pub fn has_content(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::has_content(reader),)?)*
+                }
+            }
+
+            /// The end mark has been read; whatever follows is ignored, so the rest of the body need not be
+            /// read.
+            pub fn is_done(&self) -> bool {
+                match self {
+                    $($(Self::$variant(reader) => $upstream::Reader::is_done(reader),)?)*
+                }
+            }
+        }
+
+        /// Writes one response to a client, as a stream or as a whole.
+        #[derive(Debug)]
+        #[allow(clippy::large_enum_variant, reason = "there is one for each response, and a box would be one allocation more")]
+        pub enum Writer {
+            $($(#[doc = concat!($title, ".")] $variant($client::Writer),)?)*
+        }
+
+        impl Writer {
+            /// The client's dialect.
+            pub fn dialect(&self) -> ClientDialect {
+                match self {
+                    $($(Self::$variant(writer) => { let _: &$client::Writer = writer; ClientDialect::$variant })?)*
+                }
+            }
+
+            /// Writes `event` in the client's dialect; nothing if the dialect cannot express it.
+            pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::event(writer, event, out),)?)*
+                }
+            }
+
+            /// Ends a successful response: writes the end mark of a stream, or the whole response.
+            pub fn finish(&mut self, out: &mut BytesMut) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::finish(writer, out),)?)*
+                }
+            }
+
+            /// Ends a stream that has begun with the dialect's in-stream error.
+            pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::fail(writer, failure, out),)?)*
+                }
+            }
+
+            /// After the end of a response: all of it, if it is to be stored.
+            pub fn take_response(&mut self) -> Option<String> {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::take_response(writer),)?)*
+                }
+            }
+
+            /// From now on, what is large is only written when `pour` asks for it.
+            pub fn write_in_pieces(&mut self) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::write_in_pieces(writer),)?)*
+                }
+            }
+
+            /// Whether something is to be written yet.
+            pub fn has_more(&self) -> bool {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::has_more(writer),)?)*
+                }
+            }
+
+            /// Writes as much of that as makes `out` `upto` bytes long.
+            pub fn pour(&mut self, out: &mut BytesMut, upto: usize) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::pour(writer, out, upto),)?)*
+                }
+            }
+
+            /// Bytes of the response that are kept until its end.
+            pub fn kept(&self) -> usize {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::kept(writer),)?)*
+                }
+            }
+
+            /// Writes a keep-alive comment or event into a silent stream; nothing for a whole response.
+            pub fn keep_alive(&mut self, out: &mut BytesMut) {
+                match self {
+                    $($(Self::$variant(writer) => $client::Writer::keep_alive(writer, out),)?)*
+                }
+            }
+        }
+    };
+}
