@@ -113,8 +113,6 @@ pub mod store;
 )]
 mod telemetry;
 #[cfg(feature = "proxy")]
-pub mod template;
-#[cfg(feature = "proxy")]
 mod tls;
 #[cfg(feature = "proxy")]
 #[cfg_attr(
@@ -128,6 +126,8 @@ pub use toolwire_dialects as dialect;
 pub use toolwire_engine::{conversation, enforce, event, failure, format, rules, settings, tools};
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;
+#[cfg(feature = "proxy")]
+pub use toolwire_template as template;
 pub use toolwire_wire as wire;
 use toolwire_wire::digest;
 #[cfg(feature = "proxy")]

@@ -1,10 +1,10 @@
-"""Chat templates: the stored results of tests/core/template are what Python's Jinja renders."""
+"""Chat templates: the stored results of crates/template/tests/template are what Python's Jinja renders."""
 
 import pathlib
 import subprocess
 import sys
 
-RENDER = pathlib.Path(__file__).parents[2] / "tests/core/template/render.py"
+RENDER = pathlib.Path(__file__).parents[2] / "crates/template/tests/template/render.py"
 
 
 def test_rendered_results_are_up_to_date():

@@ -40,5 +40,3 @@ mod responses;
 mod sse;
 #[path = "../support/mod.rs"]
 mod support;
-#[cfg(feature = "proxy")]
-mod template;

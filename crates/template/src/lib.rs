@@ -28,11 +28,13 @@ use std::{fmt, io};
 use minijinja::{Environment, ErrorKind, Value};
 
 use self::file::SpecialToken;
-pub(crate) use self::strftime::strftime;
-use crate::{
-    conversation::{Conversation, Prompt},
-    failure::{Failure, Kind},
+pub use self::strftime::strftime;
+use toolwire_dialects as dialect;
+use toolwire_engine::{
+    conversation::{self, Conversation, Prompt},
+    failure::{self, Failure, Kind},
 };
+use toolwire_wire as wire;
 
 /// A compiled chat template with the model's special tokens.
 pub struct ChatTemplate {

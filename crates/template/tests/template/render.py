@@ -4,7 +4,7 @@
     render.py            checks that rendered.json holds what Jinja renders
     render.py --write    writes it
 
-Each template is rendered for each request. tests/core/template compares toolwire with the result.
+Each template is rendered for each request. crates/template/tests/template compares toolwire with the result.
 """
 
 import datetime

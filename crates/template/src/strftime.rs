@@ -56,7 +56,7 @@ impl Moment {
 }
 
 /// The time `now` in `format`.
-pub(crate) fn strftime(format: &str, now: u64) -> Result<String, Error> {
+pub fn strftime(format: &str, now: u64) -> Result<String, Error> {
     let wrong = |message: String| Error::new(ErrorKind::InvalidOperation, message);
     if format.len() > MAX_FORMAT {
         return Err(wrong("the format of `strftime_now` is too long".to_owned()));

@@ -1,7 +1,7 @@
 //! Work and memory of a template are bounded, and grow with the conversation.
 
 use serde_json::json;
-use toolwire::failure::Kind;
+use toolwire_engine::failure::Kind;
 
 use super::{NOW, conversation, render, said, template};
 
