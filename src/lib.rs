@@ -3,36 +3,12 @@
 //! It reads an upstream's token stream as it arrives, finds the tool calls in it, native or written as text, and writes
 //! the stream in the dialect of the client. Each piece is sent as soon as it is certain.
 //!
-//! This crate is the program and a library. Without features (`default-features = false`) it is the sans-IO core: bytes
-//! in, bytes out, without sockets, clocks, randomness or an async runtime.
-//!
-//! # Embedding the pipeline
-//!
-//! ```
-#![doc = include_str!("../examples/embed.rs")]
-//! ```
-//!
-//! # Detecting calls in text
-//!
-//! ```
-#![doc = include_str!("../examples/detect.rs")]
-//! ```
-//!
-//! # Data path
-//!
-//! Data flows in one direction. Each stage knows the types it takes and the types it gives, never its neighbours.
-//!
-//! ```text
-//! client ─request─▶ proxy ─▶ dialect (decode) ─▶ Conversation ─▶ format (instruct) ─▶ dialect (encode) ─▶ upstream
-//! client ◀─bytes── dialect (write) ◀─Event── pipeline's rules ◀─Event── detect ◀─Event── dialect (read) ◀─ wire ◀─ upstream
-//! ```
+//! This crate is the program and its parts. The core, which embeds without the rest, is
+//! [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), and has examples.
 //!
 //! # Modules and features
 //!
-//! - The core, always built: [`wire`] splits bytes into frames, [`dialect`] implements the HTTP APIs, [`event`] and
-//!   [`conversation`] are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
-//!   [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] says what went wrong, and
-//!   [`pipeline`] connects the stages for one response.
+//! - The core, always built: [`dialect`], [`pipeline`] and the modules between them, which are those of `toolwire-pipeline`.
 //! - `proxy` adds [`http1`], the HTTP proxy, its configuration, models' chat templates ([`template`]), its logs and
 //!   metrics, and the redaction of secrets.
 //! - `bench` adds fixtures, the scripted upstream, the load generator, the calibration of models and the conformance
@@ -91,7 +67,6 @@ mod manifest;
     allow(dead_code, reason = "terminals and log formats are the command line's")
 )]
 mod observe;
-pub mod pipeline;
 #[cfg(feature = "proxy")]
 #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "recordings use more of it"))]
 mod private;
@@ -121,14 +96,12 @@ mod tls;
 )]
 mod untrusted;
 
-pub use toolwire_detect as detect;
-pub use toolwire_dialects as dialect;
-pub use toolwire_engine::{conversation, enforce, event, failure, format, rules, settings, tools};
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;
+pub use toolwire_pipeline::{
+    conversation, detect, dialect, enforce, event, failure, format, pipeline, rules, settings, tools, wire,
+};
 #[cfg(feature = "proxy")]
 pub use toolwire_template as template;
-pub use toolwire_wire as wire;
-use toolwire_wire::digest;
 #[cfg(feature = "proxy")]
-use toolwire_wire::suggest;
+use wire::{digest, suggest};

@@ -11,6 +11,8 @@
     reason = "a failing test panics, wherever its helpers live"
 )]
 
+extern crate toolwire_pipeline as toolwire;
+
 mod accepted;
 mod bodies;
 mod chat;
@@ -22,9 +24,7 @@ mod failed_generation;
 mod fit;
 mod formats;
 mod fuzz;
-#[cfg(feature = "bench")]
 mod gemini;
-mod golden;
 mod hostile;
 mod laws;
 mod layers;

@@ -1,16 +1,19 @@
 //! Slicing that cannot panic: offsets come from searches for ASCII bytes, which are character boundaries.
 
 /// `text[..at]`, empty if there is no such slice.
+#[inline]
 pub fn head(text: &str, at: usize) -> &str {
     text.get(..at).unwrap_or_default()
 }
 
 /// `text[at..]`, empty if there is no such slice.
+#[inline]
 pub fn tail(text: &str, at: usize) -> &str {
     text.get(at..).unwrap_or_default()
 }
 
 /// `text[from..to]`, empty if there is no such slice.
+#[inline]
 pub fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
@@ -21,6 +24,7 @@ pub fn is_blank(byte: u8) -> bool {
 }
 
 /// Appends to a buffer that may grow large. Capacity grows by an eighth more than needed instead of doubling.
+#[inline]
 pub fn append(kept: &mut String, text: &str) {
     if kept.capacity() - kept.len() < text.len() {
         kept.reserve_exact(text.len().max(kept.len() / 8).max(64));

@@ -15,9 +15,9 @@ const FOUND: &[&str] = &[
     include_str!("../../../Cargo.toml"),
     include_str!("../../../crates/wire/src/json/scanner.rs"),
     include_str!("../../../crates/wire/src/sse.rs"),
-    include_str!("../../../src/proxy/upstream/mod.rs"),
-    include_str!("../../../src/config/read.rs"),
-    include_str!("../../../src/pipeline/calls/mod.rs"),
+    include_str!("../../../crates/http1/src/response.rs"),
+    include_str!("../../../crates/dialects/src/fields.rs"),
+    include_str!("../../../crates/pipeline/src/pipeline/calls/mod.rs"),
 ];
 
 fn texts() -> Vec<&'static str> {

@@ -1,7 +1,6 @@
 //! Requests as upstreams get them: in the forms that each upstream accepts, with tools taught in the prompt or declared.
 
 mod case;
-#[cfg(feature = "bench")]
 mod custom;
 mod forms;
 mod replayed;

@@ -1,6 +1,6 @@
 //! Finds the tool calls that a model wrote as text, with the detector alone.
 
-use toolwire::{
+use toolwire_pipeline::{
     conversation::{Conversation, Tool},
     detect::Detector,
     event::Event,

@@ -1,7 +1,20 @@
 //! The golden matrix: what a client of each dialect receives for each fixture, streamed and whole.
 //!
-//! A snapshot is `tests/core/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are found by themselves.
-//! `TOOLWIRE_WRITE=1 cargo test --test core golden::` writes the snapshots; read the difference before you keep it.
+//! A snapshot is `tests/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are found by themselves.
+//! `TOOLWIRE_WRITE=1 cargo test --test golden` writes the snapshots; read the difference before you keep it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stdout,
+    reason = "a failing test panics, wherever its helpers live"
+)]
+
+#[path = "../support/repository.rs"]
+mod repository;
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +28,7 @@ use toolwire::{
     fixture::{Fixture, assemble},
 };
 
-use crate::support::repository::root;
+use self::repository::root;
 
 /// Lines of a body that are shown at its beginning, and as many at its end. Those between are counted and hashed.
 const SHOWN_LINES: usize = 30;
@@ -24,7 +37,7 @@ const SHOWN_LINES: usize = 30;
 const SHOWN_BYTES: usize = 400;
 
 fn folder() -> PathBuf {
-    root().join("tests/core/golden")
+    root().join("tests/golden")
 }
 
 #[test]
@@ -54,7 +67,7 @@ fn responses_in_every_client_dialect_equal_their_snapshots() {
             wrong.push(format!("{}: there is no such fixture or dialect", path.display()));
         }
     }
-    let hint = "read the differences after TOOLWIRE_WRITE=1 cargo test --test core golden::";
+    let hint = "read the differences after TOOLWIRE_WRITE=1 cargo test --test golden";
     assert!(wrong.is_empty(), "{} snapshots differ; {hint}\n{}", wrong.len(), wrong.join("\n"));
 }
 

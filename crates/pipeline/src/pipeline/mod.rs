@@ -28,12 +28,9 @@ mod reasoning;
 mod turn_state;
 mod withheld;
 
-#[cfg(feature = "proxy")]
-pub(crate) use backlog::SLICE;
+pub use backlog::SLICE;
 pub use calls::DeferredTurn;
-#[cfg(feature = "proxy")]
-pub(crate) use given::GivenEvent;
-pub use given::TextGiven;
+pub use given::{TextGiven, GivenEvent};
 pub use hops::{FollowUp, Reason};
 
 use std::sync::Arc;
@@ -345,14 +342,12 @@ impl Pipeline {
     }
 
     /// Keeps the events that the client is given from here on, for [`Pipeline::take_events`].
-    #[cfg(feature = "proxy")]
-    pub(crate) fn observe_events(&mut self) {
+    pub fn observe_events(&mut self) {
         self.stages.given.text = Some(Box::new(TextGiven::with_events()));
     }
 
     /// The events that the client has been given since this was called before.
-    #[cfg(feature = "proxy")]
-    pub(crate) fn take_events(&mut self) -> Vec<GivenEvent> {
+    pub fn take_events(&mut self) -> Vec<GivenEvent> {
         let events = self.stages.given.text.as_mut().and_then(|text| text.events.as_mut());
         events.map(std::mem::take).unwrap_or_default()
     }
@@ -368,8 +363,7 @@ impl Pipeline {
     }
 
     /// The finish reason of the response, as soon as it is known.
-    #[cfg(feature = "proxy")]
-    pub(crate) fn finish_given(&self) -> Option<Finish> {
+    pub fn finish_given(&self) -> Option<Finish> {
         self.stages.calls.tally.finish
     }
 
@@ -445,8 +439,7 @@ impl Pipeline {
     }
 
     /// After the end: the whole response in the client's dialect, if it is to be stored.
-    #[cfg(feature = "proxy")]
-    pub(crate) fn take_response(&mut self) -> Option<String> {
+    pub fn take_response(&mut self) -> Option<String> {
         self.stages.writer.take_response()
     }
 
@@ -457,8 +450,7 @@ impl Pipeline {
     }
 
     /// The field in which the reasoning of this hop came, in dialects with several.
-    #[cfg(feature = "proxy")]
-    pub(crate) fn reasoning_field(&self) -> Option<crate::dialect::ReasoningField> {
+    pub fn reasoning_field(&self) -> Option<crate::dialect::ReasoningField> {
         self.reader.reasoning_field()
     }
 

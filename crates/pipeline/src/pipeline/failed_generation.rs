@@ -18,7 +18,7 @@ const MAX_TEXT: usize = 256 << 10;
 impl Pipeline {
     /// Reads the text that came with `failure` as the hop's response, and ends the hop. `false`: there is none, or no complete call
     /// of a declared tool in it, and nothing has been done.
-    pub(crate) fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
+    pub fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
         let may_read = |text: &&str| self.state == State::Open && !self.is_behind() && text.len() <= MAX_TEXT;
         let Some(text) = failure.generation().filter(may_read) else { return false };
         let is_begun = self.reader.has_content();

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Bytes of text that are processed at once.
-pub(crate) const SLICE: usize = 4 << 10;
+pub const SLICE: usize = 4 << 10;
 
 /// A waiting event, with the frame in which it may be forwarded.
 #[derive(Debug)]

@@ -44,18 +44,17 @@ pub struct TextGiven {
 
 /// An event that a client has been given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(not(feature = "proxy"), allow(dead_code, reason = "only the proxy observes events"))]
-pub(crate) struct GivenEvent {
+pub struct GivenEvent {
     /// What it is.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The number of its call, from 0.
-    pub(crate) call: Option<u32>,
+    pub call: Option<u32>,
     /// The name of the tool, with which a call begins.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Bytes of its text.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// Bytes of output before it.
-    pub(crate) at: usize,
+    pub at: usize,
 }
 
 impl GivenEvent {
@@ -90,7 +89,6 @@ impl TextGiven {
     }
 
     /// The text is only counted, but the events are kept.
-    #[cfg(feature = "proxy")]
     pub(super) fn with_events() -> Self {
         Self { events: Some(Vec::new()), ..Self::default() }
     }

@@ -3,7 +3,7 @@
 use std::{error::Error, io::Write};
 
 use bytes::BytesMut;
-use toolwire::{
+use toolwire_pipeline::{
     dialect::{Answering, Reader, Stamp, Writer, chat},
     format::KnownFormats,
     pipeline::{Pipeline, State},
