@@ -107,6 +107,7 @@ impl BodyDecoder {
     }
 
     /// Whether the body has ended. Bytes that follow are not part of it.
+    #[inline]
     pub fn is_over(&self) -> bool {
         self.state == State::End
     }
@@ -116,6 +117,7 @@ impl BodyDecoder {
     ///
     /// # Errors
     /// If the framing is malformed.
+    #[inline]
     pub fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Result<Option<&'b [u8]>, BodyError> {
         loop {
             match self.state {

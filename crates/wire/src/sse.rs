@@ -93,6 +93,7 @@ impl Lines {
     }
 
     /// The part of `bytes` to be read: excludes anything after the end, and a byte order mark.
+    #[inline]
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = if self.closed { &[] } else { bytes };
         while let (Some(mark), Some((first, tail))) = (BOM.get(self.bom), rest.split_first()) {
@@ -108,6 +109,7 @@ impl Lines {
     }
 
     /// Removes the next line from `rest`. If there is none, `rest` is kept for the next input.
+    #[inline]
     fn next<'i>(&mut self, rest: &mut &'i [u8]) -> Result<Option<Found<'i>>, Oversized> {
         if mem::take(&mut self.spent) {
             self.partial.clear();
@@ -329,6 +331,7 @@ impl Block {
     }
 
     /// Copies a data line, because its event continues after this input, or has a second line.
+    #[inline]
     fn keep(&mut self, data: Option<&[u8]>) {
         let Some(data) = data else { return };
         if self.has_data {
