@@ -68,36 +68,17 @@ mod manifest;
 )]
 mod observe;
 #[cfg(feature = "proxy")]
-#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "recordings use more of it"))]
-mod private;
-#[cfg(feature = "proxy")]
-mod proxied;
-#[cfg(feature = "proxy")]
 pub mod proxy;
-#[cfg(feature = "proxy")]
-pub mod redact;
 #[cfg(all(test, feature = "proxy"))]
 #[path = "../tests/support/repository.rs"]
 mod repository;
-#[cfg(feature = "proxy")]
-pub mod store;
-#[cfg(feature = "proxy")]
-#[cfg_attr(
-    not(feature = "otel"),
-    allow(dead_code, unused_imports, reason = "without an exporter there is no tracer")
-)]
-mod telemetry;
-#[cfg(feature = "proxy")]
-mod tls;
-#[cfg(feature = "proxy")]
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(dead_code, reason = "terminals and log formats are the command line's")
-)]
-mod untrusted;
 
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;
+#[cfg(feature = "proxy")]
+use toolwire_net::{private, proxied, telemetry, tls, untrusted};
+#[cfg(feature = "proxy")]
+pub use toolwire_net::{redact, store};
 pub use toolwire_pipeline::{
     conversation, detect, dialect, enforce, event, failure, format, pipeline, rules, settings, tools, wire,
 };

@@ -1,0 +1,14 @@
+//! What the parts of toolwire that do I/O share: TLS, proxies, state, traces, and texts that may be shown.
+
+#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+
+pub mod private;
+pub mod proxied;
+pub mod redact;
+pub mod store;
+pub mod telemetry;
+pub mod tls;
+pub mod untrusted;
+
+use toolwire_engine::{failure, settings};
+use toolwire_wire as wire;

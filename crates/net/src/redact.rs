@@ -1,0 +1,455 @@
+//! [`Redactor`]: covers secrets in recordings, logs and forwarded errors.
+//!
+//! Two kinds of secrets are known: those of the configuration, by value, and anything that has the form of a
+//! key. A secret is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the
+//! timing of recorded pieces.
+
+mod pieces;
+mod spread;
+
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use regex::bytes::Regex;
+use serde_json::Value;
+
+pub use self::pieces::Pieces;
+use crate::failure::Redact;
+
+/// Patterns of secrets; the first group is covered. A key may follow an escape in a JSON string (`\nsk-…`),
+/// which looks like a letter before it. Members may be inside a string, so their quotes may be preceded by
+/// backslashes.
+const PATTERNS: [&str; 5] = [
+    r"(?i-u)\bbearer[ \t]+((?:[a-z0-9._~+/=-]|\\/){8,})",
+    concat!(
+        r"(?-u)(?:\A|\W|\\[bfnrt]|\\u[0-9A-Fa-f]{4})",
+        r"((?:sk-|(?:sk|pk|rk|gsk|hf|ghp|gho|ghs|xox[abp]|github_pat|glpat|nvapi|xai|pplx|r8)[-_][A-Za-z0-9_-]{4})",
+        r"[A-Za-z0-9_-]{8,})",
+    ),
+    r"(?-u)(?:\A|\W|\\[bfnrt]|\\u[0-9A-Fa-f]{4})((?:AIza|AKIA|eyJ)[A-Za-z0-9_.-]{16,})",
+    concat!(
+        r#"(?i-u)"[a-z0-9_-]*(?:api[_-]?key|authorization|access[_-]?token|refresh[_-]?token|password|passwd|"#,
+        r#"secret|cookie)"\s*:\s*"((?:[^"\\]|\\.)+)"#
+    ),
+    concat!(
+        r#"(?i-u)"[a-z0-9_-]*(?:api[_-]?key|authorization|access[_-]?token|refresh[_-]?token|password|passwd|"#,
+        r#"secret|cookie)\\+"\s*:\s*\\+"([^"\\]+)"#
+    ),
+];
+
+/// Length in bytes of the shortest configured secret that is covered. Shorter ones (`none`, `EMPTY`, `key`)
+/// are placeholders and ordinary words.
+const SHORTEST: usize = 6;
+
+/// Bytes of a line that are held until it ends. In a longer line, everything except the last [`WINDOW`] bytes
+/// is settled.
+const LONGEST_LINE: usize = 256 << 10;
+
+/// Bytes at the end of a long line that may be the beginning of a secret.
+const WINDOW: usize = 16 << 10;
+
+/// Finds and covers secrets. Its `Debug` output does not show them.
+#[derive(Clone)]
+pub struct Redactor {
+    patterns: Vec<Regex>,
+    /// How many of them are for configured secrets; they come first.
+    configured: usize,
+    /// The configured secrets themselves.
+    secrets: Arc<[Box<str>]>,
+    /// Length in bytes of the longest configured secret.
+    longest: usize,
+    /// Secrets that were learned later; the newest comes last. Clones share them.
+    learned: Arc<RwLock<VecDeque<Learned>>>,
+}
+
+/// A secret that was learned later.
+#[derive(Clone)]
+struct Learned {
+    secret: Box<str>,
+    pattern: Regex,
+}
+
+/// Secrets that are learned later and covered at the same time. Those before are no longer valid.
+const MAX_LEARNED: usize = 64;
+
+impl Redactor {
+    /// A redactor for keys of well-known forms, members whose name marks them as secret, and `secrets` in any
+    /// escaped form.
+    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
+        let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
+        // One pattern per secret: combined, they could exceed the size limit of a pattern.
+        // A text may have only some lines of a secret, and ends of lines have many forms.
+        let lines = secrets.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
+        let secrets: Vec<_> = lines.filter(|secret| secret.len() >= SHORTEST).collect();
+        let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
+        let own: Vec<_> = secrets.iter().filter_map(|secret| Regex::new(&pattern_of(secret)).ok()).collect();
+        let configured = own.len();
+        let patterns = own.into_iter().chain(patterns).collect();
+        let secrets = secrets.into_iter().map(Box::from).collect();
+        Self { patterns, configured, secrets, longest, learned: Arc::default() }
+    }
+
+    /// The same for configured secrets only. Texts that are not ours to change keep what merely looks like a key.
+    pub fn of_configured(&self) -> Self {
+        Self { patterns: self.patterns.iter().take(self.configured).cloned().collect(), ..self.clone() }
+    }
+
+    /// A redactor for other configured secrets, which shares with this one what is learned.
+    pub fn with_configured<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
+        Self { learned: Arc::clone(&self.learned), ..Self::new(secrets) }
+    }
+
+    /// Covers `secret` from now on, as if it were configured.
+    pub fn learn(&self, secret: &str) {
+        let is_known = |learned: &VecDeque<Learned>| learned.iter().any(|known| *known.secret == *secret);
+        if secret.len() < SHORTEST || is_known(&self.learned()) {
+            return;
+        }
+        let Ok(pattern) = Regex::new(&pattern_of(secret)) else { return };
+        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
+        if learned.len() == MAX_LEARNED {
+            learned.pop_front();
+        }
+        learned.push_back(Learned { secret: secret.into(), pattern });
+    }
+
+    fn learned(&self) -> RwLockReadGuard<'_, VecDeque<Learned>> {
+        self.learned.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes at the end of `text`, which goes on, may be the beginning of a configured secret as it is.
+    pub fn begun_in(&self, text: &str) -> usize {
+        let learned = self.learned();
+        let secrets = self.secrets.iter().chain(learned.iter().map(|learned| &learned.secret));
+        let begun = |secret: &str| {
+            let most = text.len().min(secret.len() - 1);
+            let is_end = |length: &usize| {
+                secret.as_bytes().get(..*length).is_some_and(|begin| text.as_bytes().ends_with(begin))
+            };
+            (1..=most).rev().find(is_end)
+        };
+        secrets.filter_map(|secret| begun(secret)).max().unwrap_or(0)
+    }
+
+    /// Length in bytes of the longest configured secret.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// `text` with its secrets covered; borrowed if there are none.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let found = self.find(text.as_bytes());
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut covered = text.as_bytes().to_vec();
+        found.into_iter().for_each(|range| cover_range(&mut covered, range));
+        // Whole characters are covered, by as many `x` as they have bytes.
+        String::from_utf8(covered).unwrap_or_else(|_| "x".repeat(text.len())).into()
+    }
+
+    /// Covers the secrets in `bytes`.
+    pub fn cover(&self, bytes: &mut [u8]) {
+        self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
+    }
+
+    /// Covers the secrets in the texts of `value`, which stays what it is otherwise.
+    pub fn cover_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(covered) = self.text(text) {
+                    *text = covered;
+                }
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.cover_json(element)),
+            Value::Object(members) => members.values_mut().for_each(|member| self.cover_json(member)),
+            _ => {}
+        }
+    }
+
+    /// How many of `bytes`, which more will follow, can be covered now: no secret that begins in them
+    /// continues after them. This is everything up to the end of a line, since no secret contains one; for a
+    /// very long line, everything except its end.
+    pub fn settled(&self, bytes: &[u8]) -> usize {
+        let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
+        if bytes.len() - lines <= LONGEST_LINE {
+            return lines;
+        }
+        let end = bytes.len() - WINDOW;
+        let across = self.find(bytes).into_iter().filter(|range| range.start < end && range.end > end);
+        // A match that long is not a secret, and part of it has to be released.
+        across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
+    }
+
+    /// The ranges of secrets. Ranges may overlap.
+    pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut found = self.find_written(bytes);
+        if let Some(unescaped) = Unescaped::of(bytes) {
+            let ranges = self.find_written(&unescaped.bytes);
+            found.extend(ranges.into_iter().map(|range| unescaped.original(range)));
+        }
+        found
+    }
+
+    fn find_written(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let matches = |pattern: &Regex| -> Vec<Range<usize>> {
+            let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
+            groups.map(|range| behind_escape(bytes, range)).collect()
+        };
+        let learned = self.learned();
+        let learned = learned.iter().map(|learned| &learned.pattern);
+        self.patterns.iter().chain(learned).flat_map(matches).collect()
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").finish_non_exhaustive()
+    }
+}
+
+/// A text with its `\u` escapes replaced by the characters that they stand for. Any character of a secret may be written as one, in
+/// JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.
+struct Unescaped {
+    bytes: Vec<u8>,
+    /// The escapes: where they are in `bytes`, and where in the text.
+    escapes: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Unescaped {
+    /// `None`: there are no escapes.
+    fn of(text: &[u8]) -> Option<Self> {
+        memchr::memmem::find(text, br"\u")?;
+        let mut unescaped = Self { bytes: Vec::with_capacity(text.len()), escapes: Vec::new() };
+        let mut at = 0;
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            let plain = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
+            unescaped.bytes.extend_from_slice(rest.get(..plain).unwrap_or_default());
+            let escape = rest.get(plain..).unwrap_or_default();
+            at += plain;
+            if let Some((char, length)) = escaped_char(escape) {
+                let start = unescaped.bytes.len();
+                unescaped.bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                unescaped.escapes.push((start..unescaped.bytes.len(), at..at + length));
+                at += length;
+            } else {
+                // All of them, so that each is looked at once.
+                let backslashes = escape.iter().take_while(|byte| **byte == b'\\').count();
+                unescaped.bytes.extend_from_slice(escape.get(..backslashes).unwrap_or_default());
+                at += backslashes;
+            }
+        }
+        (!unescaped.escapes.is_empty()).then_some(unescaped)
+    }
+
+    /// The part of the text that `range` was. Of an escape, it is all or nothing.
+    fn original(&self, range: Range<usize>) -> Range<usize> {
+        let place = |at: usize, is_end: bool| {
+            let before = self.escapes.partition_point(|(own, _)| own.start < at);
+            match before.checked_sub(1).and_then(|before| self.escapes.get(before)) {
+                None => at,
+                Some((own, written)) if at < own.end => {
+                    if is_end {
+                        written.end
+                    } else {
+                        written.start
+                    }
+                }
+                Some((own, written)) => written.end + (at - own.end),
+            }
+        };
+        place(range.start, false)..place(range.end, true)
+    }
+}
+
+/// The character that the escape at the beginning of `bytes` stands for, and the length of the escape.
+fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
+    let (first, length) = escaped_unit(bytes)?;
+    if let Some(char) = char::from_u32(first.into()) {
+        return Some((char, length));
+    }
+    let (second, more) = escaped_unit(bytes.get(length..)?)?;
+    let char = char::decode_utf16([first, second]).next()?.ok()?;
+    Some((char, length + more))
+}
+
+/// One unit of UTF-16 that is written as `\uXXXX`, with any number of backslashes.
+fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
+    let backslashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
+    let digits = bytes.get(backslashes..)?.strip_prefix(b"u")?.get(..4)?;
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| backslashes > 0 && digits.iter().all(u8::is_ascii_hexdigit))?;
+    Some((u16::from_str_radix(digits, 16).ok()?, backslashes + 5))
+}
+
+/// A pattern for a secret in every form it takes in JSON, in JSON inside a JSON string, and in a URL, but for `\u` escapes.
+fn pattern_of(secret: &str) -> String {
+    let byte = |byte: u8| {
+        let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
+        let written = match byte {
+            b'"' | b'/' => format!(r"\\*{plain}"),
+            b'\\' => r"\\+".to_owned(),
+            0x80.. => format!(r"\x{byte:02x}"),
+            _ => plain,
+        };
+        format!(r"(?:{written}|%(?i:{byte:02x}))")
+    };
+    format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
+}
+
+/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins
+/// with `n`), the match is moved to begin after it: covering the escape would make the JSON invalid.
+fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
+    let before = bytes.get(..range.start).unwrap_or_default();
+    let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+    let begins_with_escape = bytes.get(range.start).is_some_and(|byte| b"\\\"/".contains(byte));
+    match backslashes % 2 {
+        1 if !begins_with_escape => range.start + 1..range.end,
+        _ => range,
+    }
+}
+
+fn cover_range(bytes: &mut [u8], range: Range<usize>) {
+    if let Some(secret) = bytes.get_mut(range) {
+        secret.fill(b'x');
+    }
+}
+
+impl Redact for Redactor {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cover(text: &str) -> String {
+        Redactor::new([]).text(text).into_owned()
+    }
+
+    #[test]
+    fn every_line_of_a_secret_is_covered_alone() {
+        let redactor = Redactor::new(["-----BEGIN-----\nfirst-line\r\nsecond-line\n"]);
+        let text = r#"{"a":"first-line\nsecond-line"} second-line"#;
+        assert_eq!(redactor.text(text), r#"{"a":"xxxxxxxxxx\nxxxxxxxxxxx"} xxxxxxxxxxx"#);
+    }
+
+    #[test]
+    fn all_patterns_compile() {
+        assert_eq!(Redactor::new([]).patterns.len(), PATTERNS.len());
+        assert_eq!(Redactor::new(["secret", "none", r#"a"\/.*[é"#]).patterns.len(), PATTERNS.len() + 2);
+    }
+
+    #[test]
+    fn secrets_are_covered_and_lengths_kept() {
+        for (text, covered) in [
+            ("authorization: Bearer abcdef123456", "authorization: Bearer xxxxxxxxxxxx"),
+            ("key sk-proj-abcdefghijkl, sorry", "key xxxxxxxxxxxxxxxxxxxx, sorry"),
+            (r"key:\nsk-proj-abcdefghijkl", r"key:\nxxxxxxxxxxxxxxxxxxxx"),
+            (r"sk-abcdef12\nsk-abcdef34", r"xxxxxxxxxxx\nxxxxxxxxxxx"),
+            (r#"{"api_key": "hunter2", "a": 1}"#, r#"{"api_key": "xxxxxxx", "a": 1}"#),
+            (r#"{"password":"a\"bc\\","b":"c"}"#, r#"{"password":"xxxxxxx","b":"c"}"#),
+            (
+                r#"{"arguments":"{\"password\":\"hunter2\"}"}"#,
+                r#"{"arguments":"{\"password\":\"xxxxxxx\"}"}"#,
+            ),
+        ] {
+            assert_eq!(cover(text), covered);
+        }
+    }
+
+    #[test]
+    fn text_without_secrets_is_unchanged() {
+        for text in [
+            r#"{"max_tokens": 100, "model": "lumo-max"}"#,
+            r#"{"properties": {"password": {"type": "string"}}}"#,
+            "the bearer of this letter",
+            "naïve 日本 task-oriented risk-averse-person",
+        ] {
+            assert_eq!(cover(text), text);
+        }
+    }
+
+    #[test]
+    fn configured_secrets_are_covered_in_every_escaped_form() {
+        let secret = r#"p/a"s\s-w0rd"#;
+        let redactor = Redactor::new([secret]);
+        let json = serde_json::to_string(secret).unwrap();
+        let nested = serde_json::to_string(&json).unwrap();
+        for written in [
+            secret.to_owned(),
+            json.trim_matches('"').to_owned(),
+            nested.trim_matches('"').trim_matches('\\').trim_matches('"').trim_end_matches('\\').to_owned(),
+            json.trim_matches('"').replace('/', r"\/"),
+            secret.bytes().map(|byte| format!("\\u00{byte:02X}")).collect(),
+            secret.replace('/', "%2F").replace('"', "%22"),
+        ] {
+            let covered = redactor.text(&format!("<{written}>")).into_owned();
+            assert_eq!(covered, format!("<{}>", "x".repeat(written.len())), "{written}");
+        }
+    }
+
+    #[test]
+    fn beginning_of_a_secret_is_found_at_the_end_of_a_text() {
+        let redactor = Redactor::new(["sésame-open", "session-key"]);
+        redactor.learn("learned-later");
+        for (text, begun) in [
+            ("the key is sésa", 5),
+            ("the key is ses", 3),
+            ("sésame-open", 0),
+            ("sésame-open s", 1),
+            ("a learned-late", 12),
+            ("session-keys", 1),
+            ("plain", 0),
+            ("", 0),
+        ] {
+            assert_eq!(redactor.begun_in(text), begun, "{text}");
+        }
+    }
+
+    #[test]
+    fn secrets_with_unicode_escapes_are_covered() {
+        let redactor = Redactor::new(["pässword-😀-1", "plain-secret"]);
+        for (before, secret, behind) in [
+            (r#"{"a":""#, r"p\u00e4ssword-\uD83D\ude00-1", r#""}"#),
+            (r#"{"a":"{\"b\":\""#, r"p\\u00E4ssword-😀-1", r#"\"}"}"#),
+            (r"\u0041", r"plain\u002dsecret", r"\u0042"),
+            (r"é\u00e9 ", r"plain-secre\u0074", ""),
+            ("key ", r"s\u006b-proj-abcdefghijkl", "."),
+            (r#"{"pass\u0077ord":""#, "hunter2", r#""}"#),
+            // Not escapes of a character.
+            (r"\uD83D\u0041 \u00g1 \u00", "", ""),
+            (r"\\\", "", ""),
+        ] {
+            let covered = format!("{before}{}{behind}", "x".repeat(secret.len()));
+            assert_eq!(redactor.text(&format!("{before}{secret}{behind}")), covered);
+        }
+    }
+
+    #[test]
+    fn an_escape_before_a_covered_match_stays_valid_json() {
+        let covered = Redactor::new(["n0-secret-here"]).text(r#""line\n0-secret-here""#).into_owned();
+        assert!(serde_json::from_str::<String>(&covered).unwrap().starts_with("line\n"), "{covered}");
+        assert!(!covered.contains("secret"), "{covered}");
+    }
+
+    #[test]
+    fn bytes_are_settled_at_the_end_of_a_line_and_never_inside_a_secret() {
+        let redactor = Redactor::new(["configured-secret"]);
+        assert_eq!(redactor.settled(b"data: sk-abc"), 0);
+        assert_eq!(redactor.settled(b"data: 1\n\nda"), 9);
+        let mut line = vec![b'.'; LONGEST_LINE + WINDOW];
+        assert_eq!(redactor.settled(&line), LONGEST_LINE);
+        let secret = b"configured-secret";
+        line[LONGEST_LINE - 5..LONGEST_LINE - 5 + secret.len()].copy_from_slice(secret);
+        assert_eq!(redactor.settled(&line), LONGEST_LINE - 5);
+    }
+}

@@ -1,0 +1,147 @@
+//! [`Pieces`]: the pieces of a body without their secrets, each as soon as it can contain none.
+//!
+//! A piece waits until the line in which it ends is complete, since a secret may be cut into two pieces but not into two lines, and
+//! until the last word of a streamed text has ended, since a model writes a secret token by token.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use super::{LONGEST_LINE, Redactor, spread::Spread};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pieces {
+    redactor: Redactor,
+    /// Bytes that have not been passed on.
+    held: Vec<u8>,
+    /// How many of them have been covered.
+    covered: usize,
+    /// Bytes before them.
+    passed: usize,
+    spread: Spread,
+    /// The pieces in which they arrived.
+    waiting: VecDeque<(Duration, usize)>,
+}
+
+impl Pieces {
+    /// For a new body.
+    pub fn new(redactor: Redactor) -> Self {
+        Self {
+            redactor,
+            held: Vec::new(),
+            covered: 0,
+            passed: 0,
+            spread: Spread::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes a piece that arrived at `after`, and calls `pass` with those that are decided now.
+    ///
+    /// # Errors
+    /// Those of `pass`.
+    pub fn push<E>(
+        &mut self,
+        bytes: &[u8],
+        after: Duration,
+        pass: impl FnMut(&[u8], Duration) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.held.extend_from_slice(bytes);
+        self.waiting.push_back((after, bytes.len()));
+        let open = self.held.get(self.covered..).unwrap_or_default();
+        // No line ends in the open bytes before these.
+        if open.len() > LONGEST_LINE || memchr::memchr2(b'\n', b'\r', bytes).is_some() {
+            #[cfg(test)]
+            tests::LOOKED.set(tests::LOOKED.get() + open.len());
+            self.cover(self.redactor.settled(open));
+        }
+        let undecided = self.spread.undecided_from(&self.redactor);
+        let decided = undecided.map_or(self.covered, |at| at.saturating_sub(self.passed).min(self.covered));
+        self.pass(decided, pass)
+    }
+
+    /// The body has ended: calls `pass` with all that is left.
+    ///
+    /// # Errors
+    /// Those of `pass`.
+    pub fn finish<E>(&mut self, pass: impl FnMut(&[u8], Duration) -> Result<(), E>) -> Result<(), E> {
+        self.cover(self.held.len() - self.covered);
+        let mut found = Vec::new();
+        self.spread.end(&self.redactor, &mut found);
+        self.mask(found);
+        self.pass(self.covered, pass)
+    }
+
+    fn pass<E>(
+        &mut self,
+        decided: usize,
+        mut pass: impl FnMut(&[u8], Duration) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut len = 0;
+        while let Some((after, piece)) = self.waiting.front().copied()
+            && len + piece <= decided
+        {
+            pass(self.held.get(len..len + piece).unwrap_or_default(), after)?;
+            self.waiting.pop_front();
+            len += piece;
+        }
+        self.held.drain(..len);
+        self.covered -= len;
+        self.passed += len;
+        Ok(())
+    }
+
+    /// Covers secrets in the next `len` held bytes, and what turns out to be part of one in the bytes before them.
+    fn cover(&mut self, len: usize) {
+        let mut at = self.passed + self.covered;
+        let Some(open) = self.held.get_mut(self.covered..self.covered + len) else { return };
+        let mut found = Vec::new();
+        for line in open.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            found.append(&mut self.spread.line(line, at, &self.redactor));
+            at += line.len();
+        }
+        self.redactor.cover(open);
+        self.mask(found);
+        self.covered += len;
+    }
+
+    /// Covers these places of the body.
+    fn mask(&mut self, found: Vec<Range<usize>>) {
+        for place in found {
+            let place = place.start.saturating_sub(self.passed)..place.end.saturating_sub(self.passed);
+            if let Some(secret) = self.held.get_mut(place) {
+                secret.fill(b'x');
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, convert::Infallible};
+
+    use super::*;
+
+    thread_local! {
+        /// Bytes in which ends of lines were looked for, or the end of a long line.
+        pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A response that is not streamed is one line, and may arrive byte by byte.
+    #[test]
+    fn line_that_does_not_end_is_looked_at_a_bounded_number_of_times() {
+        let (mut pieces, mut passed) = (Pieces::new(Redactor::new([])), Vec::new());
+        let mut push = |pieces: &mut Pieces, bytes: &[u8]| {
+            let Ok(()) = pieces.push(bytes, Duration::ZERO, |bytes, _| {
+                passed.extend_from_slice(bytes);
+                Ok::<_, Infallible>(())
+            });
+        };
+        LOOKED.set(0);
+        let count = 3 * LONGEST_LINE / 2;
+        (0..count).for_each(|_| push(&mut pieces, b"x"));
+        assert!(LOOKED.get() <= 2 * count, "{}", LOOKED.get());
+        push(&mut pieces, b" sk-proj-abcdefghijkl\n");
+        assert_eq!(passed.len(), count + 22);
+        assert!(passed.ends_with(b"x xxxxxxxxxxxxxxxxxxxx\n"));
+    }
+}

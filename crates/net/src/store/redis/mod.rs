@@ -1,0 +1,166 @@
+//! [`RedisServer`]: values and limits on a Redis or Valkey server.
+//!
+//! ```text
+//! put ─▶ Memory ─▶ writer ─────────▶                ┌─▶ link for values ─┐
+//! get ─▶ Memory, else ─────────────▶ `Servers` ─▶ `Server`               ├─▶ server
+//! admit, settle ─▶ queue of settlements ─▶          └─▶ link for limits ─┘
+//! ```
+//!
+//! A server has two connections, so that large values do not delay limits. They are used on a thread of their own. After any failure the
+//! server counts as away: nothing waits for it until a write, which is tried every half second, succeeds. Values and settlements
+//! that could not be sent wait for that, up to a limit. Of a cluster, this holds for each server by itself, and for the keys that it has.
+//!
+//! A command whose connection broke may have run. Writes of values can be repeated; settlements recognise a repetition.
+
+mod command;
+mod limits;
+mod link;
+mod reach;
+mod server;
+mod servers;
+mod slots;
+mod text;
+mod values;
+
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use redis::{FromRedisValue, Value, from_redis_value};
+use tokio::{
+    runtime,
+    sync::{oneshot, watch},
+    time::timeout,
+};
+
+pub(crate) use self::reach::OnChange;
+pub use self::reach::Reach;
+pub(super) use self::text::Text;
+use self::{
+    limits::Settlements,
+    reach::Outage,
+    servers::Servers,
+    values::{Pending, Values},
+};
+use super::{OnFailure, Space, StoreAddress, StoreError, shared_limits::Asked};
+
+/// How long the end of the process waits for what has not been written.
+const LAST_WRITES: Duration = Duration::from_secs(3);
+
+/// See the module.
+pub struct RedisServer {
+    address: StoreAddress,
+    inner: Arc<Inner>,
+    handle: runtime::Handle,
+    thread: Mutex<Option<Running>>,
+}
+
+struct Running {
+    /// Dropping it ends the thread.
+    wanted: watch::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+/// What the tasks share.
+struct Inner {
+    servers: Servers,
+    outage: Arc<Outage>,
+    pending: Pending,
+    settlements: Settlements,
+}
+
+impl RedisServer {
+    /// A server or a cluster, which need not answer yet.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn new(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
+        if address.uses_tls() {
+            // redis-rs takes the process's provider. An error means that there is one.
+            let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        }
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let outage = Arc::new(Outage::new(on_change));
+        let servers = Servers::new(&address, Arc::clone(&outage), &handle)?;
+        let (pending, settlements) = (Pending::default(), Settlements::default());
+        let inner = Arc::new(Inner { servers, outage, pending, settlements });
+        let (wanted, stop) = watch::channel(());
+        let shared = Arc::clone(&inner);
+        let thread = thread::Builder::new().name("toolwire-redis".into()).spawn(move || {
+            runtime.block_on(serve(shared, stop));
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { address, inner, handle, thread: Mutex::new(Some(Running { wanted, thread })) })
+    }
+
+    /// The values of a kind of state.
+    pub(super) fn space(self: &Arc<Self>, space: Space, ttl: Duration, on_failure: OnFailure) -> Values {
+        Values::new(Arc::clone(self), space, ttl, on_failure)
+    }
+
+    /// What `work` gives on the thread of the server. It also ends if nobody waits for it any more.
+    fn asked<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Asked<Result<T, StoreError>> {
+        let (give, take) = oneshot::channel();
+        self.handle.spawn(async move {
+            // An error means that nobody waits.
+            let _ = give.send(work.await);
+        });
+        Box::pin(
+            async move { take.await.unwrap_or_else(|_| Err(StoreError::new("the store has been closed"))) },
+        )
+    }
+}
+
+/// Does what is done in the background until `stop`, and then writes what is left.
+async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
+    let work = async {
+        tokio::join!(inner.servers.watch(), values::write(&inner), limits::settle(&inner));
+    };
+    tokio::select! {
+        () = work => {}
+        // An error means that the store was dropped.
+        _ = stop.changed() => {}
+    }
+    let last = async { tokio::join!(values::write_rest(&inner), limits::settle_rest(&inner)) };
+    if timeout(LAST_WRITES, last).await.is_err() {
+        tracing::error!("the store did not take what was to be written before the end");
+    }
+}
+
+/// An answer as what it is expected to be.
+fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer).map_err(|error| StoreError::new(error.to_string()))
+}
+
+/// Bytes as text for keys, which people read.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Waits until what can be written is written.
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let running = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Running { wanted, thread }) = running {
+            drop(wanted);
+            // An error means that the thread panicked, and so has ended.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisServer").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Whether servers can be used: [`ReachState`] of each one, and [`Outage`] of them all.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{Notify, watch};
+
+/// Told of what happens to the servers, for metrics.
+pub(crate) type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
+
+/// Whether a server can be used, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It answers.
+    There,
+    /// It does not.
+    Away,
+}
+
+/// What servers have in common: whether one of them is away.
+pub(super) struct Outage {
+    /// How many are away.
+    away: Mutex<usize>,
+    on_change: OnChange,
+    /// One is away that was not.
+    pub(super) begun: Notify,
+    /// How often one came back.
+    ended: watch::Sender<u64>,
+}
+
+impl Outage {
+    pub(super) fn new(on_change: OnChange) -> Self {
+        Self { away: Mutex::default(), on_change, begun: Notify::new(), ended: watch::Sender::new(0) }
+    }
+
+    /// Whether a server is away.
+    pub(super) fn lasts(&self) -> bool {
+        *self.away.lock().unwrap_or_else(PoisonError::into_inner) > 0
+    }
+
+    /// Changes whenever a server is there again.
+    pub(super) fn ends(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
+    }
+
+    fn changed(&self, reach: Reach) {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *away;
+        *away = match reach {
+            Reach::Away => before.saturating_add(1),
+            Reach::There => before.saturating_sub(1),
+        };
+        if (before == 0) != (*away == 0) {
+            // The lock is held, so that changes are told in their order.
+            (self.on_change)(reach);
+        }
+        drop(away);
+        match reach {
+            Reach::Away => self.begun.notify_one(),
+            Reach::There => self.ended.send_modify(|count| *count = count.wrapping_add(1)),
+        }
+    }
+}
+
+/// Whether one server can be used, as all tasks know it.
+pub(super) struct ReachState {
+    /// What is shown of it in the log.
+    server: String,
+    state: Mutex<Reach>,
+    /// It has failed, or has not been asked yet.
+    pub(super) lost: Notify,
+    outage: Arc<Outage>,
+}
+
+impl ReachState {
+    /// A server that has not been asked yet.
+    pub(super) fn new(server: String, outage: Arc<Outage>) -> Self {
+        Self { server, state: Mutex::new(Reach::There), lost: Notify::new(), outage }
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) == Reach::Away
+    }
+
+    /// Something failed, which is `error`.
+    pub(super) fn failed(&self, error: &dyn fmt::Display) {
+        let server = &self.server;
+        // The log says why before the first request is refused for it.
+        let why = || tracing::error!(server, %error, "the store cannot be used; it is tried again until it answers");
+        self.becomes(Reach::Away, why);
+        self.lost.notify_one();
+    }
+
+    pub(super) fn answered(&self) {
+        let server = &self.server;
+        self.becomes(Reach::There, || tracing::info!(server, "the store can be used again"));
+    }
+
+    /// Calls `tell` if that is new, and only then lets others know.
+    fn becomes(&self, reach: Reach, tell: impl FnOnce()) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *state != reach {
+            tell();
+            *state = reach;
+            drop(state);
+            self.outage.changed(reach);
+        }
+    }
+}
+
+/// A server that is not asked any more is not missed.
+impl Drop for ReachState {
+    fn drop(&mut self) {
+        if self.is_away() {
+            self.outage.changed(Reach::There);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! [`Certificates`]: the chain and key of the listeners, read again when their files change.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
+use tokio::{task::spawn_blocking, time::sleep};
+use tokio_rustls::rustls::{
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+
+use super::{Identity, IdentityFiles, TlsSettings, identity::IdentityError};
+
+/// How often the files are compared with what is in use.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// After this pause, files that do not belong together are read once more: one of them may just have been replaced.
+const SECOND_TRY: Duration = Duration::from_secs(1);
+
+/// What `/metrics` says of the listeners' TLS.
+#[derive(Debug, Clone, Default)]
+pub struct CertificateMetrics {
+    /// When the certificate expires, in seconds since 1970. Absent if nothing is known of that.
+    pub expiry: Family<[(&'static str, &'static str); 0], Gauge>,
+    /// How often new files could not be used.
+    pub reload_failures: Counter,
+    /// Handshakes that failed, or took too long.
+    pub handshake_failures: Counter,
+}
+
+impl CertificateMetrics {
+    fn set_expiry(&self, identity: &Identity) {
+        let Some(expires) = identity.expires else {
+            self.expiry.clear();
+            return;
+        };
+        let seconds = expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.expiry.get_or_create(&[]).set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Certificates {
+    files: IdentityFiles,
+    current: RwLock<Identity>,
+    /// Why the files cannot be used now. Said once for as long as it stays so.
+    fault: Mutex<Option<String>>,
+    metrics: CertificateMetrics,
+}
+
+/// What reading the files again has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reloaded {
+    /// Nothing: they hold what is in use.
+    Unchanged,
+    /// New connections get the new certificate.
+    Exchanged,
+}
+
+impl Certificates {
+    /// Those that were found when the configuration was read.
+    pub fn new(settings: &TlsSettings, metrics: CertificateMetrics) -> Arc<Self> {
+        let (files, identity) = (settings.files.clone(), settings.identity.clone());
+        metrics.set_expiry(&identity);
+        Arc::new(Self { files, current: RwLock::new(identity), fault: Mutex::default(), metrics })
+    }
+
+    /// Reads the files now. If they cannot be used, what was in use stays, which is logged and counted.
+    ///
+    /// # Errors
+    /// Why they cannot be used, in words.
+    pub async fn reload(&self) -> Result<Reloaded, String> {
+        let mut found = self.read().await;
+        if found.is_err() {
+            sleep(SECOND_TRY).await;
+            found = self.read().await;
+        }
+        match found {
+            Ok(None) => {
+                *self.fault() = None;
+                Ok(Reloaded::Unchanged)
+            }
+            Ok(Some(identity)) => {
+                let expires = identity.expires.map(|expires| humantime::format_rfc3339(expires).to_string());
+                tracing::info!(cert = %self.files.cert.display(), expires, "the certificate was exchanged");
+                self.metrics.set_expiry(&identity);
+                *self.fault() = None;
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = identity;
+                Ok(Reloaded::Exchanged)
+            }
+            Err((_, reason)) => {
+                let before = self.fault().replace(reason.clone());
+                if before.as_ref() != Some(&reason) {
+                    tracing::warn!(reason, "the new certificate is not used, the old one stays");
+                    self.metrics.reload_failures.inc();
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// Reads the files again and again.
+    pub async fn watch(&self) -> Infallible {
+        loop {
+            sleep(INTERVAL).await;
+            // A failure was logged.
+            let _ = self.reload().await;
+        }
+    }
+
+    async fn read(&self) -> Result<Option<Identity>, IdentityError> {
+        let (files, current) = (self.files.clone(), self.current());
+        match spawn_blocking(move || files.read(Some(&current))).await {
+            Ok(read) => read,
+            // The runtime is shutting down.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn current(&self) -> Identity {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fault(&self) -> MutexGuard<'_, Option<String>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current().certified)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::tls::{ClientAuth, KeySource, MinVersion};
+
+    /// A certificate and its key, in PEM.
+    fn made() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn write(folder: &Path, (cert, key): &(String, String)) {
+        fs::write(folder.join("cert.pem"), cert).unwrap();
+        fs::write(folder.join("key.pem"), key).unwrap();
+    }
+
+    fn certificates(folder: &Path) -> Arc<Certificates> {
+        let key = KeySource::File(folder.join("key.pem"));
+        let files = IdentityFiles { cert: folder.join("cert.pem"), key };
+        let identity = files.read(None).unwrap().unwrap();
+        let settings = TlsSettings {
+            files,
+            identity,
+            client_ca: None,
+            client_auth: ClientAuth::Required,
+            min_version: MinVersion::Tls12,
+        };
+        Certificates::new(&settings, CertificateMetrics::default())
+    }
+
+    #[tokio::test]
+    async fn new_files_are_used_if_they_belong_together() {
+        let folder = TempDir::new().unwrap();
+        let (old, new) = (made(), made());
+        write(folder.path(), &old);
+        let certificates = certificates(folder.path());
+        let first = certificates.current();
+        assert_eq!(certificates.reload().await, Ok(Reloaded::Unchanged));
+
+        // Half of an exchange, twice looked at: it is said and counted once.
+        write(folder.path(), &(new.0.clone(), old.1.clone()));
+        for _ in 0..2 {
+            assert!(certificates.reload().await.unwrap_err().contains("does not belong"));
+            assert!(Arc::ptr_eq(&certificates.current().certified, &first.certified));
+            assert_eq!(certificates.metrics.reload_failures.get(), 1);
+        }
+
+        write(folder.path(), &new);
+        assert_eq!(certificates.reload().await, Ok(Reloaded::Exchanged));
+        assert!(!Arc::ptr_eq(&certificates.current().certified, &first.certified));
+        assert_eq!(certificates.reload().await, Ok(Reloaded::Unchanged));
+
+        fs::remove_file(folder.path().join("cert.pem")).unwrap();
+        assert!(certificates.reload().await.unwrap_err().contains("cannot read"));
+        assert_eq!(certificates.metrics.reload_failures.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn files_that_are_exchanged_one_after_the_other_are_read_twice() {
+        let folder = TempDir::new().unwrap();
+        let new = made();
+        write(folder.path(), &made());
+        let certificates = certificates(folder.path());
+        fs::write(folder.path().join("key.pem"), &new.1).unwrap();
+        let rest = async {
+            tokio::task::yield_now().await;
+            sleep(SECOND_TRY / 2).await;
+            fs::write(folder.path().join("cert.pem"), &new.0).unwrap();
+        };
+        let (reloaded, ()) = tokio::join!(certificates.reload(), rest);
+        assert_eq!(reloaded, Ok(Reloaded::Exchanged));
+        assert_eq!(certificates.metrics.reload_failures.get(), 0);
+    }
+
+    /// As a Kubernetes secret is mounted: the files are links through a folder that is exchanged.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn exchanged_folder_is_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (version, identity) in [("..1", made()), ("..2", made())] {
+            fs::create_dir(at(version)).unwrap();
+            write(&at(version), &identity);
+        }
+        symlink("..1", at("..data")).unwrap();
+        for name in ["cert.pem", "key.pem"] {
+            symlink(Path::new("..data").join(name), at(name)).unwrap();
+        }
+        let certificates = certificates(folder.path());
+        symlink("..2", at("..new")).unwrap();
+        fs::rename(at("..new"), at("..data")).unwrap();
+        fs::remove_dir_all(at("..1")).unwrap();
+        assert_eq!(certificates.reload().await, Ok(Reloaded::Exchanged));
+    }
+}

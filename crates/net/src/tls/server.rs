@@ -1,0 +1,83 @@
+//! [`TlsSettings`]: TLS on the listeners.
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio_rustls::rustls::{
+    Error, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    crypto::ring::Ticketer,
+    server::{ResolvesServerCert, WebPkiClientVerifier},
+    version::{TLS12, TLS13},
+};
+
+use super::{Identity, IdentityFiles, provider};
+
+/// `[tls]`
+#[derive(Debug, Clone)]
+pub struct TlsSettings {
+    /// Chain and key.
+    pub files: IdentityFiles,
+    /// What they held when the configuration was read.
+    pub identity: Identity,
+    /// The file of the authorities for clients' certificates, and these.
+    pub client_ca: Option<(PathBuf, Arc<RootCertStore>)>,
+    /// Whether clients need a certificate, if there are such authorities.
+    pub client_auth: ClientAuth,
+    /// The oldest version that is spoken.
+    pub min_version: MinVersion,
+}
+
+/// Whether clients need a certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClientAuth {
+    #[default]
+    Required,
+    Optional,
+}
+
+/// The oldest version of TLS that is spoken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MinVersion {
+    #[default]
+    Tls12,
+    Tls13,
+}
+
+impl MinVersion {
+    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        const ALL: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+        const NEW: &[&SupportedProtocolVersion] = &[&TLS13];
+        match self {
+            Self::Tls12 => ALL,
+            Self::Tls13 => NEW,
+        }
+    }
+}
+
+impl TlsSettings {
+    /// How connections are accepted. `certificates` has the chain and key, which may change.
+    ///
+    /// The tickets of resumed sessions do not depend on these: their keys live as long as what is returned here.
+    ///
+    /// # Errors
+    /// If there is no randomness, or the authorities cannot be used.
+    pub fn accepting(&self, certificates: Arc<dyn ResolvesServerCert>) -> Result<Arc<ServerConfig>, Error> {
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = builder.with_protocol_versions(self.min_version.versions())?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some((_, roots)) => {
+                let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), provider());
+                let clients = match self.client_auth {
+                    ClientAuth::Required => clients,
+                    ClientAuth::Optional => clients.allow_unauthenticated(),
+                };
+                let clients = clients.build().map_err(|error| Error::General(error.to_string()))?;
+                builder.with_client_cert_verifier(clients)
+            }
+        };
+        let mut config = builder.with_cert_resolver(certificates);
+        config.alpn_protocols = ["h2", "http/1.1"].map(Vec::from).to_vec();
+        config.ticketer = Ticketer::new()?;
+        Ok(Arc::new(config))
+    }
+}
