@@ -8,7 +8,7 @@ const MAX_NAME: usize = 64;
 /// Namespaces that models put before a tool's name, as the prompts that they were trained with do.
 const NAMESPACES: [&str; 3] = ["functions", "tools", "default_api"];
 
-/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most [`MAX_NAME`] bytes. Names that would lose
+/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes. Names that would lose
 /// more than the case and separators end with a hash, so that different names remain different.
 pub fn normalized(name: &str) -> String {
     let legal = |character: char| match character.to_ascii_lowercase() {

@@ -63,7 +63,7 @@ impl Index {
         Ok(())
     }
 
-    /// As [`Index::view`]. Strings of the view that are kept share `source`, of which `text` is a part.
+    /// As `view`. Strings of the view that are kept share `source`, of which `text` is a part.
     pub fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
         Json { source: Some(source), ..self.view(text) }
     }
