@@ -24,7 +24,7 @@ impl Digest {
     }
 
     /// Whether the text is empty.
-    pub(crate) fn is_empty(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
