@@ -36,8 +36,6 @@ pub mod calibrate;
 pub mod cli;
 #[cfg(feature = "bench")]
 mod clock;
-#[cfg(feature = "proxy")]
-pub mod config;
 #[cfg(feature = "bench")]
 #[cfg_attr(
     not(feature = "cli"),
@@ -46,8 +44,6 @@ pub mod config;
 pub mod conform;
 #[cfg(feature = "proxy")]
 mod console;
-#[cfg(feature = "proxy")]
-mod execute;
 #[cfg(feature = "bench")]
 #[cfg_attr(
     not(feature = "cli"),
@@ -73,6 +69,10 @@ pub mod proxy;
 #[path = "../tests/support/repository.rs"]
 mod repository;
 
+#[cfg(feature = "proxy")]
+pub use toolwire_config as config;
+#[cfg(feature = "proxy")]
+use toolwire_execution as execute;
 #[cfg(feature = "proxy")]
 pub use toolwire_http1 as http1;
 #[cfg(feature = "proxy")]

@@ -47,6 +47,9 @@ pub use self::{
 };
 use self::{disk::Disk, memory::Memory};
 
+/// Whether this build can keep state on a Redis or Valkey server.
+pub const HAS_REDIS: bool = cfg!(feature = "redis");
+
 /// Keeps values. Another implementation can keep them on another machine.
 pub trait Store: fmt::Debug + Send + Sync {
     /// The value under `key`, if it was put before and has not expired at `now`, in seconds of Unix time.

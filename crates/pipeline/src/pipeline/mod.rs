@@ -30,7 +30,7 @@ mod withheld;
 
 pub use backlog::SLICE;
 pub use calls::DeferredTurn;
-pub use given::{TextGiven, GivenEvent};
+pub use given::{GivenEvent, TextGiven};
 pub use hops::{FollowUp, Reason};
 
 use std::sync::Arc;

@@ -1,0 +1,112 @@
+//! `[admin]`: the admin API.
+
+use std::{sync::Arc, time::Duration};
+
+use secrecy::SecretString;
+
+use super::{
+    keys::{Reading, table_of},
+    table::Table,
+};
+use toolwire_pipeline::settings::{Field, Key, OneOf, Settings};
+
+/// The most exchanges that can be kept. A record of one takes some kilobytes.
+const MAX_EXCHANGES: usize = 10_000;
+
+/// `[admin]`
+#[derive(Debug, Clone)]
+pub struct AdminSettings {
+    /// Keys of which one is needed. Empty: only this machine is served.
+    pub api_keys: Vec<SecretString>,
+    /// Names by which browsers may reach toolwire, beside those of this machine.
+    pub hosts: Vec<String>,
+    /// What events and exchanges show of contents.
+    pub capture: Capture,
+    /// How long a session lasts without a request.
+    pub session_ttl: Duration,
+    /// How many exchanges are kept for those who look at them.
+    pub keep_exchanges: usize,
+}
+
+/// What events and exchanges show of contents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Capture {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Everything but secrets.
+    Redacted,
+}
+
+const CAPTURES: [(&str, Capture); 2] = [("off", Capture::Off), ("redacted", Capture::Redacted)];
+
+impl Default for AdminSettings {
+    fn default() -> Self {
+        Self {
+            api_keys: Vec::new(),
+            hosts: Vec::new(),
+            capture: Capture::Off,
+            session_ttl: Duration::from_secs(12 * 60 * 60),
+            keep_exchanges: 2000,
+        }
+    }
+}
+
+impl Capture {
+    /// The word of the setting.
+    pub fn word(self) -> &'static str {
+        CAPTURES.iter().find(|(_, capture)| *capture == self).map_or("off", |(word, _)| word)
+    }
+}
+
+/// The keys.
+pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
+    keys.key(
+        Key::new(
+            "api_keys",
+            "secrets, one of which is needed. If empty, no key is needed, and only requests from this machine are served",
+        ),
+        Field::SecretList(&mut admin.api_keys),
+    );
+    keys.key(
+        Key::new(
+            "hosts",
+            "names in the browser's address bar by which toolwire is reached, if not `localhost`: `[\"tools.example\"]`",
+        ),
+        Field::Texts(&mut admin.hosts),
+    );
+    keys.key(
+        Key::new(
+            "capture",
+            "what the [admin API](admin.md) shows of texts, arguments and results in its events and exchanges: `off`, nothing; \
+             `redacted`, everything but secrets",
+        ),
+        Field::Word(&mut OneOf(&mut admin.capture, &CAPTURES)),
+    );
+    keys.key(
+        Key::new("session_ttl", "how long a sign-in lasts without a request; at most seven days in all"),
+        Field::Duration(&mut admin.session_ttl),
+    );
+    keys.key(
+        Key::new(
+            "keep_exchanges",
+            "how many of the last [exchanges](admin.md) are kept, in memory; 0 to 10,000",
+        ),
+        Field::CountIn(&mut admin.keep_exchanges, 0..=MAX_EXCHANGES),
+    );
+}
+
+/// Reads the table. `None`: it is not there.
+pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<AdminSettings>> {
+    let mut admin = AdminSettings::default();
+    table.cell("admin")?.table(|table| {
+        keys(&mut Reading(table), &mut admin);
+        Some(())
+    });
+    Some(Arc::new(admin))
+}
+
+/// The table as it resolved, secrets masked.
+pub(super) fn shown(admin: &AdminSettings) -> toml::Table {
+    table_of(|visitor| keys(visitor, &mut admin.clone()))
+}

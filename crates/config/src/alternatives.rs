@@ -1,0 +1,282 @@
+//! [`Alternatives`]: other models that may answer in place of one.
+//!
+//! ```toml
+//! [[models]]
+//! name = "qwen"
+//! targets = { qwen-a = 3, qwen-b = 1 }    # by weight; ["qwen-a", "qwen-b"]: in this order
+//! fallback = ["small"]                    # when all targets fail
+//! ```
+//!
+//! An entry with `targets` is the entry of its first one under another name, wherever one model has to be known.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use toml::{Value, de::DeValue};
+
+use super::{
+    Model,
+    keys::{Keys, Reading, count_value, string, strings},
+    model::WILDCARD,
+    table::{Cell, Table},
+    value::{count_in, list, text},
+};
+use toolwire_pipeline::{
+    settings::{Field, Key},
+    wire::suggest::suggest,
+};
+
+/// The keys that name other entries.
+pub(super) const TARGETS: &str = "targets";
+pub(super) const FALLBACK: &str = "fallback";
+
+/// The largest weight.
+const MAX_WEIGHT: usize = 1000;
+
+/// The models that may answer a request, in parts: one of the targets, else one of the fallbacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Alternatives {
+    /// The models that answer. Empty: the model itself.
+    pub targets: Targets,
+    /// The models that answer if all targets fail, in this order.
+    pub fallback: Vec<String>,
+    /// How often all of them are tried again.
+    pub retries: usize,
+}
+
+/// Several models behind one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// The models.
+    pub all: Vec<Target>,
+    /// Conversations are divided among them by weight. Otherwise the first one that works answers.
+    pub are_weighted: bool,
+}
+
+/// One of several models behind a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The name of its entry.
+    pub model: String,
+    /// Its share of the conversations.
+    pub weight: u32,
+}
+
+impl Alternatives {
+    /// Whether a request has only one way.
+    pub fn is_empty(&self) -> bool {
+        self.targets.all.is_empty() && self.fallback.is_empty() && self.retries == 0
+    }
+}
+
+/// The keys of a model's entry.
+pub(super) fn keys(keys: &mut impl Keys, alternatives: &mut Alternatives) {
+    let Alternatives { targets, fallback, retries } = alternatives;
+    keys.special(
+        Key::new(
+            TARGETS,
+            "other entries that [answer](#when-an-upstream-fails) under this name: `[\"a\", \"b\"]` in this \
+             order, `{ a = 3, b = 1 }` by weight. Such an entry has no other keys than `name`, `fallback` \
+             and `retries`",
+        )
+        .or("none"),
+        targets,
+        read_targets,
+        |targets| (!targets.all.is_empty()).then(|| shown(targets)),
+    );
+    keys.special(
+        Key::new(
+            FALLBACK,
+            "the entries of `[[models]]` that answer, in this order, if this one (or all its targets) cannot",
+        )
+        .or("none"),
+        fallback,
+        |cell| list(text)(cell),
+        |fallback| (!fallback.is_empty()).then(|| strings(fallback.iter().map(String::as_str))),
+    );
+    keys.key(
+        Key::new("retries", "how often all of these are tried again, after a growing pause"),
+        Field::CountIn(retries, 0..=10),
+    );
+}
+
+fn read_targets(cell: Cell<'_>) -> Option<Targets> {
+    let all: Vec<Target> = match cell.value {
+        DeValue::Table(_) => {
+            let weighted = cell.entries().into_iter().map(|(name, _, weight)| {
+                let weight = count_in(1..=MAX_WEIGHT)(weight)?;
+                Some(Target { model: name.to_owned(), weight: u32::try_from(weight).ok()? })
+            });
+            weighted.collect::<Option<_>>()?
+        }
+        DeValue::Array(_) => {
+            list(text)(cell.clone())?.into_iter().map(|model| Target { model, weight: 1 }).collect()
+        }
+        _ => return cell.expected("names in an array, or a table of names and weights"),
+    };
+    if all.is_empty() {
+        return cell.wrong("no target: which models may answer?");
+    }
+    Some(Targets { all, are_weighted: matches!(cell.value, DeValue::Table(_)) })
+}
+
+fn shown(Targets { all, are_weighted }: &Targets) -> Value {
+    let names = || all.iter().map(|target| target.model.as_str());
+    match are_weighted {
+        false => strings(names()),
+        true => {
+            let weights = all.iter().map(|target| count_value(target.weight as usize));
+            Value::Table(names().map(str::to_owned).zip(weights).collect())
+        }
+    }
+}
+
+/// An entry whose requests are answered by other entries.
+pub(super) struct Router<'a> {
+    name: Option<(String, Cell<'a>)>,
+    alternatives: Alternatives,
+}
+
+impl<'a> Router<'a> {
+    /// Reads an entry if it has `targets`.
+    pub(super) fn read(table: &mut Table<'a>) -> Option<Self> {
+        table.cell(TARGETS)?;
+        let mut alternatives = Alternatives::default();
+        let name = table.cell("name");
+        if name.is_none() {
+            table.report_missing("name");
+        }
+        keys(&mut Reading(table), &mut alternatives);
+        let name = name.and_then(|cell| Some((text(cell.clone())?, cell)));
+        Some(Self { name, alternatives })
+    }
+
+    /// The name, with its place.
+    pub(super) fn name(&self) -> Option<(String, Cell<'a>)> {
+        self.name.clone()
+    }
+
+    /// The entry: that of the first target under this name. `None` only if a mistake has been reported.
+    pub(super) fn resolve(&self, models: &[Model]) -> Option<Model> {
+        let (name, _) = self.name.as_ref()?;
+        let first = self.alternatives.targets.all.first()?;
+        let first = models.iter().find(|model| model.name == first.model)?;
+        let upstream_name = first.upstream_name.clone().or_else(|| Some(first.name.clone()));
+        let alternatives = Some(Arc::new(self.alternatives.clone()));
+        Some(Model { name: name.clone(), upstream_name, alternatives, ..first.clone() })
+    }
+}
+
+/// Reports names in the value of `key` that no entry has, or that lead on. `routers`: the entries that have targets.
+pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers: &HashSet<String>) {
+    let mut seen = HashSet::new();
+    for (name, cell) in named(cell) {
+        if name == WILDCARD {
+            cell.wrong::<()>("`\"*\"` is no model of its own; name an entry");
+        } else if !names.contains(name) {
+            let names: Vec<_> = names.iter().map(String::as_str).filter(|name| *name != WILDCARD).collect();
+            cell.wrong::<()>(format!("no model `{name}`; {}", suggest(name, &names, None)));
+        } else if key == TARGETS && routers.contains(name) {
+            cell.wrong::<()>(format!("the model `{name}` has targets itself"));
+        } else if !seen.insert(name) {
+            cell.wrong::<()>(format!("`{name}` stands here twice"));
+        }
+    }
+}
+
+/// The names in an array, or the keys of a table, each with its place.
+fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
+    match cell.value {
+        DeValue::Array(elements) => {
+            let elements = elements.iter().map(|element| Cell::new(element, cell.context));
+            elements.filter_map(|cell| Some((cell.value.as_str()?, cell))).collect()
+        }
+        DeValue::Table(_) => {
+            let entries = cell.entries().into_iter();
+            entries.map(|(name, span, cell)| (name, Cell { span, ..cell })).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The settings of `[failover]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failover {
+    /// After this time no further attempt is made.
+    pub deadline: Duration,
+    /// How long a target may take to the first content of a stream, if another one can be asked. `None`: as long as its own
+    /// timeouts allow.
+    pub first_content: Option<Duration>,
+    /// The pause before a model is asked again, doubled each time.
+    pub backoff: Duration,
+    /// Failures in a row after which a target is not asked for a while.
+    pub eject_after: usize,
+    /// How long it is not asked, doubled each time.
+    pub eject_for: Duration,
+    /// The longest such time.
+    pub max_ejection: Duration,
+}
+
+impl Default for Failover {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            // Later than the default timeouts, so that one that says nothing is not the end.
+            deadline: seconds(300),
+            first_content: Some(seconds(180)),
+            backoff: Duration::from_millis(500),
+            eject_after: 3,
+            eject_for: seconds(10),
+            max_ejection: seconds(300),
+        }
+    }
+}
+
+/// The keys of `[failover]`.
+pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
+    keys.key(
+        Key::new("deadline", "how long after a request further attempts may begin"),
+        Field::Duration(&mut failover.deadline),
+    );
+    keys.key(
+        Key::new(
+            "first_content",
+            "how long a target may take to the first content of a stream while another one can be asked; or \
+             `\"off\"`",
+        ),
+        Field::DurationOrOff(&mut failover.first_content),
+    );
+    keys.key(
+        Key::new(
+            "backoff",
+            "the pause before a retry, ±25 %; it doubles each time, and is at least the upstream's \
+             `Retry-After`",
+        ),
+        Field::Duration(&mut failover.backoff),
+    );
+    keys.key(
+        Key::new(
+            "eject_after",
+            "after this many failures in a row, a target is not asked for a while, if there is another",
+        ),
+        Field::Count(&mut failover.eject_after, 1),
+    );
+    keys.key(
+        Key::new(
+            "eject_for",
+            "how long it is not asked. Then one request tries it; if that fails, the time doubles",
+        ),
+        Field::Duration(&mut failover.eject_for),
+    );
+    keys.key(
+        Key::new("max_ejection", "the longest time that a target is not asked"),
+        Field::Duration(&mut failover.max_ejection),
+    );
+}
+
+/// The keys of an entry with targets.
+pub(super) fn shown_router(name: &str, alternatives: &Alternatives) -> toml::Table {
+    let mut alternatives = alternatives.clone();
+    let mut table = super::keys::table_of(|shown| keys(shown, &mut alternatives));
+    table.insert("name".to_owned(), string(name));
+    table
+}

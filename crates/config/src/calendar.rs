@@ -1,0 +1,126 @@
+//! Times of the configuration in seconds of Unix time, and back; and the months of UTC.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use toml::value::{Date, Datetime, Offset};
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// The year after which no time is written.
+const MAX_YEAR: u16 = 9999;
+
+/// The seconds of Unix time until `written`: a date (its beginning in UTC), or a time with its offset. `None` for others, and before
+/// 1970.
+pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
+    let Date { year, month, day } = written.date?;
+    let days = days_until(i64::from(year), i64::from(month), i64::from(day));
+    let seconds = match (&written.time, &written.offset) {
+        (None, None) => 0,
+        (Some(time), Some(offset)) => {
+            let minutes = match offset {
+                Offset::Z => 0,
+                Offset::Custom { minutes } => i64::from(*minutes),
+            };
+            let second = i64::from(time.second.unwrap_or(0));
+            i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + second - minutes * 60
+        }
+        _ => return None,
+    };
+    u64::try_from(days * DAY + seconds).ok()
+}
+
+/// The same of a text.
+pub fn parse(written: &str) -> Option<u64> {
+    unix_time(&written.parse().ok()?)
+}
+
+/// A time in seconds of Unix time, in UTC, as RFC 3339, section 5.6 writes it. One that is too late for that is the last one.
+pub fn rfc3339(time: u64) -> String {
+    let last = u64::try_from(days_until(i64::from(MAX_YEAR), 12, 31) * DAY).unwrap_or_default();
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
+}
+
+/// A calendar month of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Month {
+    year: i64,
+    /// From 1.
+    month: i64,
+}
+
+impl Month {
+    /// The month of a time in seconds of Unix time. Days become dates as in Howard Hinnant's `civil_from_days`.
+    pub fn of(time: u64) -> Self {
+        let shifted = i64::try_from(time).unwrap_or(i64::MAX) / DAY + 719_468;
+        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let from_march = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let index = (5 * from_march + 2) / 153;
+        let month = if index < 10 { index + 3 } else { index - 9 };
+        Self { year: year_of_era + era * 400 + i64::from(month <= 2), month }
+    }
+
+    /// When the next month begins, in seconds of Unix time.
+    pub fn end(self) -> u64 {
+        let (year, month) = if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
+        u64::try_from(days_until(year, month, 1).saturating_mul(DAY)).unwrap_or_default()
+    }
+
+    /// The month as `2026-11`.
+    pub fn name(self) -> String {
+        format!("{:04}-{:02}", self.year, self.month)
+    }
+}
+
+/// The days from the beginning of 1970 to a date, as in Howard Hinnant's `days_from_civil`.
+fn days_until(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let from_march = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + from_march;
+    era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(written: &str) -> Option<u64> {
+        unix_time(&written.parse().unwrap())
+    }
+
+    #[test]
+    fn dates_and_times_become_unix_time() {
+        assert_eq!(time("1970-01-01"), Some(0));
+        assert_eq!(time("2000-03-01"), Some(951_868_800));
+        assert_eq!(time("2027-01-31T18:00:00+01:00"), Some(1_801_414_800));
+        assert_eq!(time("2027-01-31T18:00:00+01:00"), time("2027-01-31T17:00:00Z"));
+        for other in ["1969-12-31", "18:00:00", "2027-01-31T18:00:00"] {
+            assert_eq!(time(other), None, "{other}");
+        }
+        for written in
+            ["1970-01-01T00:00:00Z", "2024-02-29T23:59:59Z", "2100-03-01T00:00:00Z", "9999-12-31T00:00:00Z"]
+        {
+            assert_eq!(rfc3339(time(written).unwrap()), written);
+        }
+        assert_eq!(rfc3339(u64::MAX), "9999-12-31T00:00:00Z");
+    }
+
+    #[test]
+    fn months_begin_where_the_last_one_ends() {
+        for (written, month, end) in [
+            ("2026-11-23T12:00:00Z", "2026-11", "2026-12-01"),
+            ("2026-12-31T23:59:59Z", "2026-12", "2027-01-01"),
+            ("2028-02-29T00:00:00Z", "2028-02", "2028-03-01"),
+            ("1970-01-01T00:00:00Z", "1970-01", "1970-02-01"),
+        ] {
+            let own = Month::of(time(written).unwrap());
+            assert_eq!((own.name().as_str(), own.end()), (month, time(end).unwrap()));
+            assert_eq!(Month::of(own.end() - 1), own);
+            assert!(Month::of(own.end()) > own);
+        }
+        assert!(Month::of(u64::MAX).end() > 0);
+    }
+}

@@ -1,0 +1,383 @@
+//! `[[keys]]`: clients by name, and what each of them may do.
+//!
+//! Several entries may have the same name, so that a key can be replaced without a moment in which no key is valid. They share
+//! everything that belongs to the name: what it may do, its limits, what it has used, its stored conversations.
+
+use std::{collections::HashMap, fmt};
+
+use ring::digest::{SHA256, digest};
+use secrecy::{ExposeSecret, SecretString};
+use toml::{Value, de::DeValue, value::Datetime};
+
+use super::{
+    calendar,
+    keys::{Keys, Reading, string, strings, table_of},
+    mask::masked,
+    table::{Cell, Table, entries},
+    value::{count, list, secret, text},
+};
+use toolwire_net::store::Owner;
+use toolwire_pipeline::{format::glob_matches, settings::Key};
+
+/// The most bytes of a name.
+const MAX_NAME: usize = 64;
+
+/// How a digest is written.
+const HASH_PREFIX: &str = "sha256:";
+
+/// The SHA-256 digest of a key. Its `Debug` output does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// The digest of a key as a client shows it.
+    pub fn of(key: &[u8]) -> Self {
+        Self(digest(&SHA256, key).as_ref().try_into().unwrap_or_default())
+    }
+
+    /// Whose values are those of this key, if it has no name.
+    pub fn owner(self) -> Owner {
+        Owner(self.0)
+    }
+
+    /// Reads `sha256:` with 64 hexadecimal digits.
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(HASH_PREFIX)?.as_bytes();
+        let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let bytes = digits.chunks(2).map(|pair| match pair {
+            [high, low] => Some((nibble(*high)? << 4) | nibble(*low)?),
+            _ => None,
+        });
+        bytes.collect::<Option<Vec<_>>>()?.try_into().ok().map(Self)
+    }
+
+    /// The digest as a file has it.
+    pub(crate) fn written(self) -> String {
+        self.0.iter().fold(HASH_PREFIX.to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest")
+    }
+}
+
+/// An entry of `[[keys]]`.
+#[derive(Debug, Clone)]
+pub struct ClientKey {
+    /// The client's name.
+    pub name: String,
+    /// The digest of the key.
+    pub digest: KeyDigest,
+    /// The key itself, if the configuration has it.
+    secret: Option<SecretString>,
+    /// What the client may do.
+    pub grant: Grant,
+    /// When the key expires, in seconds of Unix time.
+    pub expires: Option<u64>,
+    /// What only keys have that `toolwire keys add` has made.
+    pub made: Option<Made>,
+}
+
+/// What a client may do. Belongs to the name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Patterns of the models that it may request. Empty: all.
+    pub models: Vec<String>,
+    /// How much of them.
+    pub limits: KeyLimits,
+}
+
+/// How much a client may use. `None`: as much as it likes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyLimits {
+    /// Requests in a minute.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens of requests and responses in a minute.
+    pub tokens_per_minute: Option<u64>,
+    /// Responses in progress.
+    pub streams: Option<u64>,
+    /// Tokens of requests and responses in a calendar month of UTC.
+    pub tokens_per_month: Option<u64>,
+}
+
+/// What is known of a key that `toolwire keys add` has made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Made {
+    /// The part of the key that is no secret.
+    pub id: String,
+    /// In seconds of Unix time.
+    pub created: Option<u64>,
+    /// Since when it is not valid any more, in seconds of Unix time.
+    pub revoked: Option<u64>,
+}
+
+impl Grant {
+    /// Whether the client may request `model`.
+    pub fn allows(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|pattern| glob_matches(pattern, model))
+    }
+}
+
+impl ClientKey {
+    /// A key that has just been made.
+    pub fn new(name: &str, key: &str, grant: Grant, expires: Option<u64>, made: Made) -> Self {
+        let digest = KeyDigest::of(key.as_bytes());
+        Self { name: name.to_owned(), digest, secret: None, grant, expires, made: Some(made) }
+    }
+
+    /// The key itself, if the configuration has it.
+    pub(super) fn secret(&self) -> Option<&SecretString> {
+        self.secret.as_ref()
+    }
+
+    /// Whether it was revoked.
+    pub fn is_revoked(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.revoked.is_some())
+    }
+
+    /// Whose values are those of the client.
+    pub fn owner(&self) -> Owner {
+        owner_of_name(&self.name)
+    }
+
+    /// The entry as the configuration shows it, without the key.
+    pub(super) fn shown(&self) -> toml::Table {
+        table_of(|visitor| declare(visitor, &mut Draft::of(self)))
+    }
+
+    /// The entry as a file of keys has it.
+    pub(super) fn written(&self) -> toml::Table {
+        let mut table = self.shown();
+        table.remove("key");
+        table.insert("hash".to_owned(), string(&self.digest.written()));
+        if let Some(made) = &self.made {
+            let mut made = made.clone();
+            table.extend(table_of(|visitor| declare_made(visitor, &mut made)));
+        }
+        table
+    }
+}
+
+/// Whose values are those of the client `name`. No key has this digest: headers contain no NUL.
+pub fn owner_of_name(name: &str) -> Owner {
+    Owner::of_key(format!("\0name\0{name}").as_bytes())
+}
+
+/// Whether `name` can be the name of a client: it stands in logs and metrics.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// What [`is_name`] accepts, in words.
+pub const NAME_EXPECTED: &str = "a name of at most 64 letters, digits, `-`, `_`, `.` and `@`";
+
+/// An entry whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    name: Option<String>,
+    secret: Option<SecretString>,
+    digest: Option<KeyDigest>,
+    grant: Grant,
+    expires: Option<u64>,
+}
+
+impl Draft {
+    fn of(key: &ClientKey) -> Self {
+        let ClientKey { name, digest, secret, grant, expires, .. } = key.clone();
+        Self { name: Some(name), secret, digest: Some(digest), grant, expires }
+    }
+}
+
+/// The keys of `[[keys]]`.
+pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
+    keys.special(
+        Key::new(
+            "name",
+            "the client's name in logs, metrics and events: letters, digits, `-`, `_`, `.` and `@`. Entries with the same name are \
+             keys of the same client",
+        )
+        .or(Key::REQUIRED),
+        &mut draft.name,
+        |cell| name(cell).map(Some),
+        |name| name.as_deref().map(string),
+    );
+    let masked = draft.digest.as_ref().map(|digest| masked(digest.written()));
+    keys.special(
+        Key::new("key", "the key, a secret"),
+        &mut draft.secret,
+        |cell| secret(cell).map(Some),
+        |_| masked.as_deref().map(string),
+    );
+    keys.special(
+        Key::new(
+            "hash",
+            "in place of `key`: `sha256:` and the SHA-256 digest of the key in hexadecimal digits",
+        ),
+        &mut draft.digest,
+        |cell| hash(cell).map(Some),
+        |_| None,
+    );
+    keys.special(
+        Key::new("models", "the models that it may request; `*` matches any characters, and case is ignored")
+            .or("all"),
+        &mut draft.grant.models,
+        models,
+        |models| (!models.is_empty()).then(|| strings(models.iter().map(String::as_str))),
+    );
+    let limits = &mut draft.grant.limits;
+    let limits = [
+        (
+            "requests_per_minute",
+            "requests in a minute; all of them may come at once",
+            &mut limits.requests_per_minute,
+        ),
+        (
+            "tokens_per_minute",
+            "tokens in a minute, of requests and responses together",
+            &mut limits.tokens_per_minute,
+        ),
+        ("streams", "responses in progress, streamed or not", &mut limits.streams),
+        ("tokens_per_month", "tokens in a calendar month (UTC)", &mut limits.tokens_per_month),
+    ];
+    for (name, about, value) in limits {
+        keys.special(Key::new(name, about).or("no limit"), value, limit, |limit| {
+            limit.map(|limit| Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)))
+        });
+    }
+    time(
+        keys,
+        Key::new(
+            "expires",
+            "when it expires, such as `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`",
+        )
+        .or("never"),
+        &mut draft.expires,
+    );
+}
+
+/// The keys that only a file of keys has.
+fn declare_made(keys: &mut impl Keys, made: &mut Made) {
+    keys.special(Key::new("id", "").or(Key::REQUIRED), &mut made.id, text, |id| Some(string(id)));
+    time(keys, Key::new("created", ""), &mut made.created);
+    time(keys, Key::new("revoked", ""), &mut made.revoked);
+}
+
+fn time(keys: &mut impl Keys, key: Key, value: &mut Option<u64>) {
+    keys.special(
+        key,
+        value,
+        |cell| moment(cell).map(Some),
+        |time| time.map(|time| string(&calendar::rfc3339(time))),
+    );
+}
+
+fn name(cell: Cell<'_>) -> Option<String> {
+    match text(cell.clone())? {
+        name if is_name(&name) => Some(name),
+        _ => cell.wrong(format!("expected {NAME_EXPECTED}")),
+    }
+}
+
+fn hash(cell: Cell<'_>) -> Option<KeyDigest> {
+    match KeyDigest::parse(&text(cell.clone())?) {
+        Some(digest) => Some(digest),
+        None => cell
+            .wrong("expected `sha256:` and 64 hexadecimal digits; `printf %s KEY | sha256sum` computes them"),
+    }
+}
+
+fn models(cell: Cell<'_>) -> Option<Vec<String>> {
+    let models = list(text)(cell.clone())?;
+    match cell.is_empty_array() {
+        true => cell.wrong("the key could use no model; leave `models` out if it may use all"),
+        false => Some(models),
+    }
+}
+
+fn limit(cell: Cell<'_>) -> Option<Option<u64>> {
+    count(1)(cell).map(|limit| u64::try_from(limit).ok())
+}
+
+/// A date or a time as RFC 3339, section 5.6 writes it, as TOML's own value or as a string; in seconds of Unix time.
+fn moment(cell: Cell<'_>) -> Option<u64> {
+    const EXPECTED: &str =
+        "a date such as `2027-01-31`, or a time with its offset such as `2027-01-31T18:00:00Z`";
+    let written: Option<Datetime> = match cell.value {
+        DeValue::Datetime(written) => Some(*written),
+        DeValue::String(text) => text.parse().ok(),
+        _ => return cell.expected(EXPECTED),
+    };
+    match written.as_ref().and_then(calendar::unix_time) {
+        Some(time) => Some(time),
+        None => cell.wrong(format!("expected {EXPECTED}")),
+    }
+}
+
+/// Reads an entry. `is_own`: it stands in a file that `toolwire keys` writes.
+fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
+    let mut draft = Draft::default();
+    declare(&mut Reading(table), &mut draft);
+    let mut made = is_own.then(Made::default);
+    if let Some(made) = &mut made {
+        declare_made(&mut Reading(table), made);
+    }
+    let has = |table: &mut Table<'_>, key| table.cell(key).is_some();
+    match (has(table, "key"), has(table, "hash")) {
+        (false, false) => table.report_fault("key", "the entry has neither `key` nor `hash`"),
+        (true, true) => {
+            table.report_fault("hash", "the entry has both `key` and `hash`; one of them is enough")
+        }
+        _ => {}
+    }
+    let Draft { name, secret, digest, grant, expires } = draft;
+    let digest = secret.as_ref().map(|key| KeyDigest::of(key.expose_secret().as_bytes())).or(digest);
+    Some(ClientKey { name: name?, digest: digest?, secret, grant, expires, made })
+}
+
+/// Reads `[[keys]]`. `is_own`: of a file that `toolwire keys` writes.
+pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
+    let mut cells = Vec::new();
+    let mut keys = Vec::new();
+    for cell in entries(table, "keys") {
+        if let Some(key) = cell.clone().table(|table| entry(table, is_own)) {
+            keys.push(key);
+            cells.push(cell);
+        }
+    }
+    let (keys, faults) = settled(keys);
+    for (at, fault) in faults {
+        if let Some(cell) = cells.get(at) {
+            cell.wrong::<()>(fault);
+        }
+    }
+    keys
+}
+
+/// `keys` with what each name may do in all its entries, and the faults by the entries' numbers: a key that another entry has, too,
+/// and entries of one name that disagree. Of these, the first holds.
+pub fn settled(mut keys: Vec<ClientKey>) -> (Vec<ClientKey>, Vec<(usize, String)>) {
+    let mut grants: HashMap<String, Grant> = HashMap::new();
+    for key in keys.iter().filter(|key| key.grant != Grant::default()) {
+        grants.entry(key.name.clone()).or_insert_with(|| key.grant.clone());
+    }
+    let mut faults = Vec::new();
+    let mut digests = HashMap::new();
+    for (at, key) in keys.iter_mut().enumerate() {
+        if let Some(other) = digests.insert(key.digest, key.name.clone()) {
+            faults.push((at, format!("an entry before it (`{other}`) has the same key")));
+        }
+        let Some(grant) = grants.get(&key.name) else { continue };
+        if key.grant != Grant::default() && key.grant != *grant {
+            let message = format!(
+                "`{}` has other models or limits in an entry before it; they belong to the name",
+                key.name
+            );
+            faults.push((at, message));
+        }
+        key.grant = grant.clone();
+    }
+    (keys, faults)
+}

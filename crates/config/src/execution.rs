@@ -1,0 +1,856 @@
+//! `[execution]`, `[[providers]]`, `[[tools]]` and `[[permissions]]`: the stage that runs hosted tools.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use secrecy::{ExposeSecret, SecretString};
+use toml::Value;
+
+use super::{
+    ClientKey, Model,
+    keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
+    mask::masked,
+    proxies,
+    table::{Cell, Table, entries},
+    value::{choice, count, count_in, duration, list, secret, size, text},
+};
+use toolwire_execution::{
+    CacheRule, Clash, Domain, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
+    ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
+};
+use toolwire_net::{proxied::Proxies, store::Owner};
+use toolwire_pipeline::{
+    rules::MixedTurns,
+    settings::{Field, Key, OneOf, Settings, TableText},
+    wire::suggest::suggest,
+};
+
+/// The most hops of one turn that may run tools, whatever the configuration says.
+const MAX_ROUNDS: usize = 20;
+
+/// The most retries of a call, whatever the configuration says.
+const MAX_RETRIES: usize = 10;
+
+const VISIBILITIES: [(&str, Visibility); 3] =
+    [("off", Visibility::Off), ("reasoning", Visibility::Reasoning), ("items", Visibility::Items)];
+
+const MIXED_TURNS: [(&str, MixedTurns); 3] = [
+    ("defer", MixedTurns::Defer),
+    ("server_first", MixedTurns::ServerFirst),
+    ("client_only", MixedTurns::ClientOnly),
+];
+
+const INJECTIONS: [(&str, Injection); 3] =
+    [("force", Injection::Force), ("selective", Injection::Selective), ("off", Injection::Off)];
+
+const PERMISSIONS: [(&str, Permission); 3] =
+    [("allow", Permission::Allow), ("ask", Permission::Ask), ("deny", Permission::Deny)];
+
+const CLASHES: [(&str, Clash); 3] =
+    [("client_wins", Clash::ClientWins), ("server_wins", Clash::ServerWins), ("prefix", Clash::Prefix)];
+
+const UNATTENDED: [(&str, Unattended); 3] =
+    [("deny", Unattended::Deny), ("allow", Unattended::Allow), ("wait", Unattended::Wait)];
+
+/// The keys of `[execution]`.
+pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    limits(keys, settings);
+    behaviour(keys, settings);
+    permissions(keys, settings);
+}
+
+/// How much may happen.
+fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    keys.key(
+        Key::new(
+            "max_rounds",
+            "how often the model may call hosted tools in one response; then it must answer. At most 20",
+        ),
+        Field::CountIn(&mut settings.max_rounds, 1..=MAX_ROUNDS),
+    );
+    keys.key(Key::new("max_calls", "hosted calls in one response"), Field::Count(&mut settings.max_calls, 1));
+    keys.key(
+        Key::new("max_parallel", "hosted calls of one response that run at the same time"),
+        Field::Count(&mut settings.max_parallel, 1),
+    );
+    keys.key(
+        Key::new("max_running", "hosted calls of all responses that run at the same time"),
+        Field::Count(&mut settings.max_running, 1),
+    );
+    keys.key(
+        Key::new("deadline", "for a whole response with its tools. Clients usually wait ten minutes"),
+        Field::Duration(&mut settings.deadline),
+    );
+    keys.key(
+        Key::new("max_result", "of one result, in characters; longer ones are shortened"),
+        Field::Size(&mut settings.max_result),
+    );
+    keys.key(
+        Key::new("max_results", "of all results of one response; beyond, calls have no result"),
+        Field::Size(&mut settings.max_results),
+    );
+    keys.key(
+        Key::new(
+            "retries",
+            "how often a call is tried again after 1, 2, 4, … seconds, if its tool may be called twice or nothing was sent. \
+             At most 10",
+        ),
+        Field::CountIn(&mut settings.retries, 0..=MAX_RETRIES),
+    );
+    rate_key(
+        keys,
+        Key::new("rate_limit", "hosted calls of one client: `\"60/1m\"` is 60 in each minute")
+            .or("`\"off\"`"),
+        &mut settings.rate_limit,
+    );
+    keys.key(
+        Key::new("rate_wait", "how long a call may wait because of a rate limit; beyond, it fails"),
+        Field::Duration(&mut settings.rate_wait),
+    );
+    keys.key(
+        Key::new("cache_size", "of all results that are kept for equal calls"),
+        Field::Size(&mut settings.cache_size),
+    );
+}
+
+/// What clients and the model see.
+fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    keys.key(
+        Key::new(
+            "visibility",
+            "what clients see of hosted calls: `off`, nothing; `reasoning`, a line of reasoning for each; `items`, calls that \
+             the server ran, as their dialect has them",
+        ),
+        Field::Word(&mut OneOf(&mut settings.visibility, &VISIBILITIES)),
+    );
+    keys.key(
+        Key::new(
+            "mixed_turns",
+            "when the model calls [hosted tools and the client's](tools.md) in one turn: `defer`, the \
+             client gets its calls, and the hosted results are added later; `server_first`, only the hosted \
+             calls run; `client_only`, the hosted ones are dropped",
+        ),
+        Field::Word(&mut OneOf(&mut settings.mixed_turns, &MIXED_TURNS)),
+    );
+    keys.key(
+        Key::new("separator", "between the texts that the model writes before and after hosted calls")
+            .or("a blank line"),
+        Field::AnyText(&mut settings.separator),
+    );
+    keys.key(
+        Key::new(
+            "clash",
+            "when a client declares a tool that has the name of a hosted one: `client_wins`, the model gets the client's; \
+             `server_wins`, the hosted one; `prefix`, both, the hosted one as `hosted__NAME`",
+        ),
+        Field::Word(&mut OneOf(&mut settings.clash, &CLASHES)),
+    );
+    keys.special(
+        Key::new(
+            "proxy",
+            "the HTTP proxy that the requests of all providers go through, as `proxy` of an upstream; \
+             see [TLS and proxies](tls.md)",
+        )
+        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say")
+        .file_only(),
+        &mut settings.proxies,
+        |cell| proxies::read(cell).map(Proxies::One),
+        |proxies| match proxies {
+            Proxies::One(proxy) => Some(proxies::shown(proxy.as_ref())),
+            Proxies::Environment(_) => None,
+        },
+    );
+    keys.special(
+        Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
+            .or("none")
+            .file_only(),
+        &mut settings.audit,
+        |cell| text(cell).map(|path| Some(path.into())),
+        |path| path.as_deref().and_then(|path| path.to_str()).map(string),
+    );
+    images(keys, settings);
+}
+
+/// Generated images.
+fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    settings.images.keys(keys);
+    let off = || "off".to_owned();
+    let mut command = settings.image_command.take().unwrap_or_else(off);
+    keys.key(
+        Key::new(
+            "image_command",
+            "a user's message that begins with this asks for an image, without a model: `/generate-image a \
+             red fox`; or `off`",
+        ),
+        Field::Text(&mut command),
+    );
+    settings.image_command = Some(command).filter(|command| *command != off());
+}
+
+/// Whether calls may run.
+fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
+    let settings = &mut settings.permissions;
+    keys.key(
+        Key::new(
+            "permission",
+            "for calls that no rule of `[[tools]]` and `[[permissions]]` matches: `allow`, `ask` (a person, \
+             over the admin API) or `deny`",
+        ),
+        Field::Word(&mut OneOf(&mut settings.default, &PERMISSIONS)),
+    );
+    keys.key(
+        Key::new("ask_timeout", "how long a question waits for an answer; then the call is denied"),
+        Field::Duration(&mut settings.ask_timeout),
+    );
+    keys.key(
+        Key::new(
+            "unattended",
+            "questions while no reader is connected to the event feed: `deny`; `allow`; `wait` for an \
+             answer",
+        ),
+        Field::Word(&mut OneOf(&mut settings.unattended, &UNATTENDED)),
+    );
+}
+
+fn rate_key(keys: &mut impl Keys, key: Key, value: &mut Option<Rate>) {
+    keys.special(key, value, rate, |rate| {
+        rate.map(|rate| {
+            let period = match duration_value(rate.period) {
+                Value::String(period) => period,
+                other => other.to_string(),
+            };
+            string(&format!("{}/{period}", rate.count))
+        })
+    });
+}
+
+/// A rate such as `"10/1m"`, or `"off"` for none.
+fn rate(cell: Cell<'_>) -> Option<Option<Rate>> {
+    const EXPECTED: &str = "a rate such as \"10/1m\", or \"off\"";
+    let written = text(cell.clone())?;
+    if written == "off" {
+        return Some(None);
+    }
+    let read = || {
+        let (count, period) = written.split_once('/')?;
+        let period = period.trim();
+        let period = match period.starts_with(|first: char| first.is_ascii_digit()) {
+            true => humantime::parse_duration(period),
+            false => humantime::parse_duration(&format!("1{period}")),
+        };
+        let count: NonZeroU32 = count.trim().parse().ok()?;
+        let period = period.ok().filter(|period| *period >= Duration::from_millis(1))?;
+        Some(Rate { count, period })
+    };
+    match read() {
+        Some(rate) => Some(Some(rate)),
+        None => cell.wrong(format!("expected {EXPECTED}")),
+    }
+}
+
+/// The keys that all kinds of `[[providers]]` have.
+pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
+    let kinds: Vec<_> = KINDS.iter().map(|(name, _)| format!("`{name}`")).collect();
+    keys.special(
+        Key::new("name", "its name in logs and in the names of its tools").or(Key::REQUIRED).file_only(),
+        &mut draft.name,
+        |cell| text(cell).map(Some),
+        |name| name.as_deref().map(string),
+    );
+    keys.special(
+        Key::new("kind", format!("what it is: {}", kinds.join(", "))).or(Key::REQUIRED).file_only(),
+        &mut draft.options,
+        |cell| choice(KINDS)(cell).map(|default| Some(default())),
+        |options| options.as_ref().map(|options| string(options.kind())),
+    );
+    keys.key(
+        Key::new("tools", "the names of the tools that it may offer; `*` at the end matches any rest")
+            .or("all"),
+        Field::Texts(&mut draft.tools),
+    );
+    keys.key(
+        Key::new("deny", "the names of tools that it may not offer, written in the same way"),
+        Field::Texts(&mut draft.deny),
+    );
+    keys.special(
+        Key::new("max_running", "calls of its tools that run at the same time"),
+        &mut draft.max_running,
+        |cell| count(1)(cell).map(Some),
+        |most| Some(count_value(most.unwrap_or(ProviderEntry::MAX_RUNNING))),
+    );
+    rate_key(
+        keys,
+        Key::new("rate_limit", "calls of its tools by all clients together: `\"60/1m\"`").or("`\"off\"`"),
+        &mut draft.rate_limit,
+    );
+}
+
+/// An entry of `[[providers]]` whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct ProviderDraft {
+    name: Option<String>,
+    options: Option<ProviderOptions>,
+    tools: Vec<String>,
+    deny: Vec<String>,
+    max_running: Option<usize>,
+    rate_limit: Option<Rate>,
+}
+
+impl ProviderDraft {
+    fn of(entry: &ProviderEntry) -> Self {
+        Self {
+            name: Some(entry.name.clone()),
+            options: Some(entry.options.clone()),
+            tools: entry.tools.clone(),
+            deny: entry.deny.clone(),
+            max_running: Some(entry.max_running),
+            rate_limit: entry.rate_limit,
+        }
+    }
+}
+
+fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>>)> {
+    let mut draft = ProviderDraft::default();
+    provider_keys(&mut Reading(table), &mut draft);
+    let mut options = draft.options?;
+    options.settings(&mut Reading(table));
+    if let Err(fault) = options.check() {
+        table.report_fault(fault.key, &fault.message);
+    }
+    let ProviderDraft { name, tools, deny, max_running, rate_limit, .. } = draft;
+    let max_running = max_running.unwrap_or(ProviderEntry::MAX_RUNNING);
+    Some((ProviderEntry { name: name?, options, tools, deny, max_running, rate_limit }, table.cell("name")))
+}
+
+/// The keys of `[[tools]]`, but for the name.
+pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
+    keys.key(
+        Key::new(
+            "injection",
+            "when the model gets the tool: `force`, always; `selective`, when the user's words ask for it; `off`, never",
+        ),
+        Field::Word(&mut OneOf(&mut rules.injection, &INJECTIONS)),
+    );
+    keys.special(
+        Key::new(
+            "intent",
+            "the words that ask for it, each a string such as `\"search the web\"`; `\"find|look up + news|article\"` needs one \
+             word of each side",
+        )
+        .or("those of a web search, or the tool's name"),
+        &mut rules.intent,
+        |cell| list(intent)(cell),
+        |intents| (!intents.is_empty()).then(|| strings(intents.iter().map(Intent::as_str))),
+    );
+    keys.special(
+        Key::new("permission", "whether it may run: `allow`, `ask` (a person, over the admin API) or `deny`")
+            .or("that of `[execution]`"),
+        &mut rules.permission,
+        |cell| choice(&PERMISSIONS)(cell).map(Some),
+        |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
+    );
+    keys.key(
+        Key::new("description", "for the model: what it does, and when to call it").or("the provider's"),
+        Field::OptionalText(&mut rules.description),
+    );
+    keys.key(
+        Key::new("label", "for people: its name").or("the provider's"),
+        Field::OptionalText(&mut rules.label),
+    );
+    keys.key(
+        Key::new(
+            "progress",
+            "for people: the line that they see while it runs, such as `\"Searching for: {query}\"`",
+        )
+        .or("the provider's"),
+        Field::OptionalText(&mut rules.progress),
+    );
+    keys.key(
+        Key::new(
+            "prompt",
+            "for the model: a text for the system instructions of requests in which it gets the tool",
+        ),
+        Field::OptionalText(&mut rules.prompt),
+    );
+    tool_limits(keys, rules);
+}
+
+/// The keys of `[[tools]]` that limit its calls.
+fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
+    keys.special(
+        Key::new("timeout", "how long one attempt of a call may take").or("the provider's"),
+        &mut rules.timeout,
+        |cell| duration(cell).map(Some),
+        |timeout| timeout.map(duration_value),
+    );
+    keys.special(
+        Key::new("retries", "how often a call is tried again").or("those of `[execution]`"),
+        &mut rules.retries,
+        |cell| count_in(0..=MAX_RETRIES)(cell).map(Some),
+        |retries| retries.map(count_value),
+    );
+    keys.special(
+        Key::new("cache_ttl", "how long a result serves equal calls of the same client, or `\"off\"`")
+            .or("`\"300s\"` for tools that may be called twice, else `\"off\"`"),
+        &mut rules.cache,
+        cache_rule,
+        |rule| match rule {
+            CacheRule::Default => None,
+            CacheRule::Off => Some(string("off")),
+            CacheRule::For(ttl) => Some(duration_value(*ttl)),
+        },
+    );
+    rate_key(
+        keys,
+        Key::new("rate_limit", "its calls by one client: `\"10/1m\"`").or("the provider's"),
+        &mut rules.rate_limit,
+    );
+    keys.special(
+        Key::new("max_uses", "its calls in one response").or("`max_calls`"),
+        &mut rules.max_uses,
+        |cell| count(1)(cell).map(Some),
+        |uses| uses.map(count_value),
+    );
+    keys.special(
+        Key::new("max_result", "of one result, in characters; longer ones are shortened")
+            .or("that of `[execution]`"),
+        &mut rules.max_result,
+        |cell| size(cell).map(Some),
+        |size| size.map(size_value),
+    );
+    keys.key(
+        Key::new("url_argument", "the argument with the URL that a call addresses, for rules about domains")
+            .or("the provider's"),
+        Field::OptionalText(&mut rules.url_argument),
+    );
+    domains_key(
+        keys,
+        Key::new("allow_domains", "the domains that its calls may address, with their subdomains").or("all"),
+        &mut rules.allow_domains,
+    );
+    domains_key(
+        keys,
+        Key::new("deny_domains", "domains that its calls may not address, with their subdomains"),
+        &mut rules.deny_domains,
+    );
+}
+
+fn domains_key(keys: &mut impl Keys, key: Key, domains: &mut Vec<Domain>) {
+    keys.special(
+        key,
+        domains,
+        |cell| list(domain)(cell),
+        |domains| Some(strings(domains.iter().map(Domain::as_str))),
+    );
+}
+
+/// A domain. Anything that is more or less than one would never match.
+fn domain(cell: Cell<'_>) -> Option<Domain> {
+    match Domain::parse(&text(cell.clone())?) {
+        Some(domain) => Some(domain),
+        None => cell.wrong("expected a domain such as \"example.com\", without a scheme, port or path"),
+    }
+}
+
+fn intent(cell: Cell<'_>) -> Option<Intent> {
+    match Intent::parse(&text(cell.clone())?) {
+        Some(intent) => Some(intent),
+        None => cell.wrong("expected words such as \"search the web\" or \"find|look up + news|article\""),
+    }
+}
+
+fn cache_rule(cell: Cell<'_>) -> Option<CacheRule> {
+    match super::value::duration_or_off(cell)? {
+        Some(ttl) => Some(CacheRule::For(ttl)),
+        None => Some(CacheRule::Off),
+    }
+}
+
+fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<Value> {
+    words.iter().find(|(_, known)| *known == value).map(|(word, _)| string(word))
+}
+
+/// The keys of `[[permissions]]`.
+pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft) {
+    keys.special(
+        Key::new("permission", "`allow`, `ask` (a person, over the admin API) or `deny`").or(Key::REQUIRED),
+        &mut draft.permission,
+        |cell| choice(&PERMISSIONS)(cell).map(Some),
+        |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
+    );
+    keys.special(
+        Key::new("key", "the client's key, a secret. A key of `[[keys]]` stands for all keys of its name")
+            .or("all clients"),
+        &mut draft.key,
+        |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
+        |key| key.map(|key| string(&masked(key.0))),
+    );
+    keys.key(
+        Key::new("model", "the model that the client requests; `*` at the end matches any rest").or("all"),
+        Field::OptionalText(&mut draft.model),
+    );
+    keys.key(
+        Key::new("tool", "the hosted tool; `*` at the end matches any rest").or("all"),
+        Field::OptionalText(&mut draft.tool),
+    );
+    keys.special(
+        Key::new(
+            "domain",
+            "the domain that the call addresses, with its subdomains; for tools that open web pages",
+        )
+        .or("all"),
+        &mut draft.domain,
+        |cell| domain(cell).map(Some),
+        |domain| domain.as_ref().map(|domain| string(domain.as_str())),
+    );
+}
+
+/// An entry of `[[permissions]]` whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct PermissionDraft {
+    permission: Option<Permission>,
+    key: Option<Owner>,
+    model: Option<String>,
+    tool: Option<String>,
+    domain: Option<Domain>,
+}
+
+fn permission(table: &mut Table<'_>) -> Option<PermissionRule> {
+    let mut draft = PermissionDraft::default();
+    permission_keys(&mut Reading(table), &mut draft);
+    let PermissionDraft { permission, key, model, tool, domain } = draft;
+    Some(PermissionRule { key, model, tool, domain, permission: permission? }.normalized())
+}
+
+fn tool<'a>(table: &mut Table<'a>) -> Option<(String, ToolRules, Option<Cell<'a>>)> {
+    let mut rules = ToolRules::default();
+    let name = match table.cell("name") {
+        Some(cell) => text(cell),
+        None => {
+            table.report_missing("name");
+            None
+        }
+    };
+    tool_keys(&mut Reading(table), &mut rules);
+    Some((name?, rules, table.cell("name")))
+}
+
+/// Reads the tables. `None`: there is no `[execution]`.
+pub(super) fn read(
+    table: &mut Table<'_>,
+    models: Option<&[Model]>,
+    clients: &[ClientKey],
+) -> Option<Arc<ExecutionSettings>> {
+    let mut settings = ExecutionSettings::default();
+    let execution = table.cell("execution");
+    for cell in entries(table, "providers") {
+        if execution.is_none() {
+            cell.warn("no tool is run without the table `[execution]`");
+        }
+        if let Some((entry, name)) = cell.clone().table(provider) {
+            check_asked_model(&entry, &cell, models);
+            if let (true, Some(name)) =
+                (settings.providers.iter().any(|other| other.name == entry.name), name)
+            {
+                name.wrong::<()>(format!("a second provider `{}`", entry.name));
+            }
+            settings.providers.push(entry);
+        }
+    }
+    for cell in entries(table, "tools") {
+        let Some((name, rules, written)) = cell.clone().table(tool) else { continue };
+        if execution.is_some() && !settings.may_offer(&name) {
+            let offered = settings.providers.iter().flat_map(|entry| entry.options.offers(&entry.name));
+            let offered: Vec<_> = offered.collect();
+            let offered: Vec<_> = offered.iter().map(String::as_str).collect();
+            let hint = suggest(&name, &offered, None);
+            written.unwrap_or(cell.clone()).warn(format!("no provider offers a tool `{name}`; {hint}"));
+        }
+        if settings.tools.contains_key(&name) {
+            cell.wrong::<()>(format!("a second entry for `{name}`"));
+        }
+        settings.tools.insert(name, rules);
+    }
+    let rules = entries(table, "permissions").into_iter().filter_map(|cell| cell.table(permission));
+    let owner = |own: Owner| {
+        let named = clients.iter().find(|key| key.digest.owner() == own);
+        named.map_or(own, ClientKey::owner)
+    };
+    settings.permissions.rules =
+        rules.map(|rule| PermissionRule { key: rule.key.map(owner), ..rule }).collect();
+    let cell = execution?;
+    let is_chosen = cell.entries().iter().any(|(key, ..)| *key == "proxy");
+    if !is_chosen {
+        settings.proxies = proxies::of_any(&cell);
+    }
+    cell.table(|table| {
+        keys(&mut Reading(table), &mut settings);
+        Some(())
+    });
+    let proxies = settings.proxies.secrets().into_iter().map(SecretString::from);
+    settings.secrets = settings.providers.iter().flat_map(secrets).chain(proxies).collect();
+    Some(Arc::new(settings))
+}
+
+/// Checks that the model that a provider asks is there. `models` is `None` if their tables have mistakes.
+fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Model]>) {
+    let (ProviderOptions::Search(options), Some(models)) = (&entry.options, models) else { return };
+    let name = options.model();
+    if name.is_empty() || models.iter().any(|model| model.name == name || model.is_wildcard()) {
+        return;
+    }
+    let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
+    let message = format!("no model `{name}`; {}", suggest(name, &names, None));
+    let written = cell.entries().into_iter().find(|(key, ..)| *key == "model");
+    written.map_or_else(|| cell.clone(), |(_, _, model)| model).wrong::<()>(message);
+}
+
+/// The paths of the providers' secrets that are not set.
+pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
+    struct Unset(Vec<&'static str>);
+    impl Settings for Unset {
+        fn key(&mut self, key: Key, field: Field<'_>) {
+            if matches!(field, Field::Secret(None)) {
+                self.0.push(key.name);
+            }
+        }
+    }
+    let of = |entry: &ProviderEntry| {
+        let mut unset = Unset(Vec::new());
+        entry.options.clone().settings(&mut unset);
+        unset.0.into_iter().map(|key| format!("providers.{}.{key}", entry.name)).collect::<Vec<_>>()
+    };
+    settings.providers.iter().flat_map(of).collect()
+}
+
+/// Entries of the same providers without any settings.
+pub(super) fn provider_defaults(settings: &ExecutionSettings) -> Value {
+    let default = |entry: &ProviderEntry| {
+        let options =
+            KINDS.iter().find(|(kind, _)| *kind == entry.options.kind()).map(|(_, default)| default());
+        let mut shown = toml::Table::from_iter([("name".to_owned(), string(&entry.name))]);
+        shown.extend(
+            options.map(|mut options| table_of(|visitor| options.settings(visitor))).unwrap_or_default(),
+        );
+        Value::Table(shown)
+    };
+    Value::Array(settings.providers.iter().map(default).collect())
+}
+
+/// The secrets among a provider's settings.
+fn secrets(entry: &ProviderEntry) -> Vec<SecretString> {
+    #[derive(Default)]
+    struct Collecting(Vec<SecretString>);
+    impl Settings for Collecting {
+        fn key(&mut self, _: Key, field: Field<'_>) {
+            match field {
+                Field::Secret(Some(secret)) => self.0.push(secret.clone()),
+                Field::SecretList(secrets) => self.0.extend(secrets.iter().cloned()),
+                Field::TextTable(texts, _) => {
+                    self.0.extend(texts.values().filter_map(TableText::as_secret).cloned())
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut collecting = Collecting::default();
+    entry.options.clone().settings(&mut collecting);
+    collecting.0
+}
+
+/// The tables as they resolved, secrets masked.
+pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
+    let mut settings = settings.clone();
+    let execution = table_of(|visitor| keys(visitor, &mut settings));
+    let providers = settings.providers.iter().map(|entry| {
+        let mut shown = table_of(|visitor| provider_keys(visitor, &mut ProviderDraft::of(entry)));
+        shown.extend(table_of(|visitor| entry.options.clone().settings(visitor)));
+        Value::Table(shown)
+    });
+    let providers: Vec<_> = providers.collect();
+    let mut tools: Vec<_> = settings.tools.iter().collect();
+    tools.sort_by_key(|(name, _)| name.as_str());
+    let tools = tools.into_iter().map(|(name, rules)| {
+        let mut shown = toml::Table::from_iter([("name".to_owned(), string(name))]);
+        shown.extend(table_of(|visitor| tool_keys(visitor, &mut rules.clone())));
+        Value::Table(shown)
+    });
+    let tools: Vec<_> = tools.collect();
+    let rules = settings.permissions.rules.iter().map(|rule| {
+        let PermissionRule { key, model, tool, domain, permission } = rule.clone();
+        let mut draft = PermissionDraft { permission: Some(permission), key, model, tool, domain };
+        Value::Table(table_of(|visitor| permission_keys(visitor, &mut draft)))
+    });
+    let rules: Vec<_> = rules.collect();
+    let tables = [
+        ("execution", Value::Table(execution)),
+        ("providers", Value::Array(providers)),
+        ("tools", Value::Array(tools)),
+        ("permissions", Value::Array(rules)),
+    ];
+    let is_there = |value: &Value| value.as_array().is_none_or(|entries| !entries.is_empty());
+    tables
+        .into_iter()
+        .filter(|(_, value)| is_there(value))
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::of_text;
+
+    const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
+
+    fn read_text(text: &str) -> Result<Arc<ExecutionSettings>, String> {
+        let config = of_text(format!("{text}\n{UPSTREAM}")).map_err(|problems| problems.to_string())?;
+        config.execution.ok_or_else(|| "no stage".to_owned())
+    }
+
+    #[test]
+    fn texts_in_the_file_itself_are_secret_if_their_name_says_so() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"from-a-file").unwrap();
+        let text = r#"
+            [execution]
+            [[providers]]
+            name = "local"
+            kind = "command"
+            command = ["true"]
+            env = { LANGUAGE = "english", LEVEL = "1", API_KEY = "plain-key", OUTSIDE = "file:PATH" }
+            [[providers]]
+            name = "remote"
+            kind = "mcp"
+            url = "http://127.0.0.1:1/mcp"
+            headers = { Authorization = "Bearer abc", x-api-key = "def", X-Region = "europe", X-Own = "file:PATH" }
+            "#;
+        let settings = read_text(&text.replace("PATH", file.path().to_str().unwrap())).unwrap();
+        let mut secrets: Vec<_> = settings.secrets.iter().map(ExposeSecret::expose_secret).collect();
+        secrets.sort_unstable();
+        assert_eq!(secrets, ["Bearer abc", "def", "from-a-file", "from-a-file", "plain-key"]);
+        let shown = format!("{:?}", shown(&settings));
+        assert!(shown.contains("english") && shown.contains("europe"), "{shown}");
+        assert!(
+            !shown.contains("abc") && !shown.contains("plain-key") && !shown.contains("from-a"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn all_settings_of_calls_are_read_and_shown() {
+        let settings = read_text(
+            r#"
+            [execution]
+            max_rounds = 20
+            rate_limit = "60/m"
+            rate_wait = "1s"
+            clash = "prefix"
+            permission = "ask"
+            unattended = "wait"
+            [[providers]]
+            name = "calc"
+            kind = "command"
+            command = ["true"]
+            deny = ["x*"]
+            max_running = 2
+            rate_limit = "5/10s"
+            [[tools]]
+            name = "calc"
+            intent = ["sum|add up", "how much + is"]
+            permission = "deny"
+            cache_ttl = "off"
+            rate_limit = "10/1m"
+            max_uses = 1
+            retries = 0
+            max_result = "1KiB"
+            deny_domains = ["bad.example"]
+            [[permissions]]
+            permission = "allow"
+            key = "a-client-key"
+            tool = "Calc"
+            domain = "*.Example.com"
+            "#,
+        )
+        .unwrap();
+        let minute = Duration::from_secs(60);
+        assert_eq!(settings.rate_limit, Some(Rate { count: 60.try_into().unwrap(), period: minute }));
+        let rules = settings.rules_for("calc", &[]);
+        assert_eq!((rules.cache, rules.max_uses, rules.max_result), (CacheRule::Off, Some(1), Some(1024)));
+        let rules = settings.all_permissions().rules;
+        let [own, of_tool] = &rules[..] else { panic!("two rules: {rules:?}") };
+        assert_eq!(own.key, Some(Owner::of_key(b"a-client-key")));
+        assert_eq!(
+            (own.tool.as_deref(), own.domain.as_ref().map(Domain::as_str)),
+            (Some("calc"), Some("example.com"))
+        );
+        assert_eq!((of_tool.tool.as_deref(), of_tool.permission), (Some("calc"), Permission::Deny));
+        let shown = shown(&settings).into_iter().map(|(key, value)| format!("{key}: {value}\n"));
+        let shown: String = shown.collect();
+        for part in ["60/60s", "10/60s", "5/10s", "how much + is", "\"off\"", "\"deny\"", "prefix", "wait"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains("a-client-key"), "{shown}");
+    }
+
+    #[test]
+    fn mistakes_are_reported() {
+        for (text, word) in [
+            ("[execution]\nmax_rounds = 21", "from 1 to 20"),
+            ("[execution]\nmax_rounds = 0", "from 1 to 20"),
+            ("[execution]\nretries = 11", "from 0 to 10"),
+            ("[execution]\nrate_limit = \"0/1m\"", "a rate such as"),
+            ("[execution]\nrate_limit = \"10\"", "a rate such as"),
+            ("[execution]\nrate_limit = \"10/0s\"", "a rate such as"),
+            ("[execution]\n[[tools]]\nname = \"a\"\nintent = [\"+\"]", "expected words"),
+            ("[execution]\n[[tools]]\nname = \"a\"\n[[tools]]\nname = \"a\"", "a second entry"),
+            ("[execution]\n[[permissions]]\ntool = \"a\"", "missing key `permission`"),
+            ("[execution]\n[[permissions]]\npermission = \"maybe\"", "maybe"),
+        ] {
+            let error = read_text(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn domains_are_read_in_their_normal_form_and_anything_else_is_a_mistake() {
+        let tables = |domain: &str| {
+            [
+                format!(
+                    "[execution]\n[[tools]]\nname = \"a\"\nallow_domains = [\"ok.example\", \"{domain}\"]"
+                ),
+                format!("[execution]\n[[tools]]\nname = \"a\"\ndeny_domains = [\"{domain}\"]"),
+                format!("[execution]\n[[permissions]]\npermission = \"deny\"\ndomain = \"{domain}\""),
+            ]
+        };
+        for wrong in [
+            "https://evil.example",
+            "https://evil.example/",
+            "evil.example:443",
+            "evil.example/x",
+            "a b",
+            "*",
+            "u@evil.example",
+        ] {
+            for text in tables(wrong) {
+                let error = read_text(&text).unwrap_err();
+                assert!(error.contains("expected a domain"), "{text}: {error}");
+            }
+        }
+        for (written, normal) in [
+            ("bücher.example", "xn--bcher-kva.example"),
+            (" Evil.Example ", "evil.example"),
+            ("*.evil.example", "evil.example"),
+            (".evil.example.", "evil.example"),
+            ("[::1]", "[::1]"),
+            ("127.1", "127.0.0.1"),
+        ] {
+            let [_, denied, permission] = tables(written);
+            let rules = read_text(&denied).unwrap().rules_for("a", &[]);
+            assert_eq!(rules.deny_domains[0].as_str(), normal);
+            let rules = &read_text(&permission).unwrap().permissions.rules;
+            assert_eq!(rules[0].domain.as_ref().map(Domain::as_str), Some(normal));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! [`KeyFacts`]: what the declarations say about a setting, beside its value.
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use super::{
+    AdminSettings, Config, Failover, Limits, Metrics, admin, alternatives, execution,
+    keys::{Keys, count_value, duration_value, is_file_only},
+    overlay::below,
+    read::{self, Root},
+    table::Cell,
+    telemetry, tls,
+};
+use toolwire_execution::{ExecutionSettings, ToolRules};
+use toolwire_pipeline::settings::{Field, Key, Settings};
+
+/// What the declaration of a key says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct KeyFacts {
+    /// It may be set over the admin API.
+    pub is_settable: bool,
+    /// The least value.
+    pub min: Option<Value>,
+    /// The largest value.
+    pub max: Option<Value>,
+}
+
+/// The facts of settings, by their paths.
+#[derive(Debug, Default)]
+pub struct Facts(BTreeMap<String, KeyFacts>);
+
+impl Facts {
+    /// Those of the settings of `config`.
+    pub(super) fn of(config: &Config) -> Self {
+        let mut facts = Self::default();
+        facts.table("", false, |keys| read::root(keys, &mut Root::default(), true));
+        facts.table("metrics", false, |keys| read::metrics(keys, &mut Metrics::default()));
+        facts.table("limits", false, |keys| read::limits(keys, &mut Limits::default()));
+        facts.table("failover", false, |keys| alternatives::failover(keys, &mut Failover::default()));
+        facts.table("admin", false, |keys| admin::keys(keys, &mut AdminSettings::default()));
+        facts.table("tls", false, |keys| tls::keys(keys, &mut tls::Draft::default()));
+        facts.table("telemetry", false, |keys| {
+            telemetry::keys(keys, &mut telemetry::Draft::default());
+        });
+        let Some(settings) = &config.execution else { return facts };
+        facts.table("execution", true, |keys| execution::keys(keys, &mut ExecutionSettings::default()));
+        for entry in &settings.providers {
+            facts.table(&below("providers", &entry.name), true, |keys| {
+                execution::provider_keys(keys, &mut execution::ProviderDraft::default());
+                entry.options.clone().settings(keys);
+            });
+        }
+        for tool in settings.tools.keys() {
+            facts.table(&below("tools", tool), true, |keys| {
+                execution::tool_keys(keys, &mut ToolRules::default());
+            });
+        }
+        facts
+    }
+
+    fn table(&mut self, path: &str, is_settable: bool, visit: impl FnOnce(&mut Describing)) {
+        let mut describing = Describing::default();
+        visit(&mut describing);
+        self.0.extend(describing.0.into_iter().map(|(key, facts)| {
+            (below(path, key), KeyFacts { is_settable: facts.is_settable && is_settable, ..facts })
+        }));
+    }
+
+    /// The facts of a setting, which may be below a key whose value is a table.
+    pub fn find(&self, path: &str) -> Option<&KeyFacts> {
+        let mut path = path;
+        loop {
+            if let Some(facts) = self.0.get(path) {
+                return Some(facts);
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+
+    /// The paths of the settings that may be set over the admin API.
+    pub fn settable(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, facts)| facts.is_settable).map(|(path, _)| path.as_str())
+    }
+}
+
+/// Visits declarations for what they say.
+#[derive(Debug, Default)]
+struct Describing(Vec<(&'static str, KeyFacts)>);
+
+impl Settings for Describing {
+    fn key(&mut self, key: Key, field: Field<'_>) {
+        let is_settable = !is_file_only(&key, &field);
+        let (min, max) = match field {
+            Field::Count(_, least) => (Some(count_value(least)), None),
+            Field::CountIn(_, range) => (Some(count_value(*range.start())), Some(count_value(*range.end()))),
+            Field::DurationIn(_, range) => {
+                (Some(duration_value(*range.start())), Some(duration_value(*range.end())))
+            }
+            _ => (None, None),
+        };
+        self.0.push((key.name, KeyFacts { is_settable, min, max }));
+    }
+}
+
+impl Keys for Describing {
+    fn special<V>(
+        &mut self,
+        key: Key,
+        _: &mut V,
+        _: impl FnOnce(Cell<'_>) -> Option<V>,
+        _: impl FnOnce(&V) -> Option<Value>,
+    ) {
+        self.0.push((key.name, KeyFacts { is_settable: !key.is_file_only, ..KeyFacts::default() }));
+    }
+}

@@ -1,0 +1,158 @@
+//! [`KeyFile`]: the keys that `toolwire keys` has made, in a file of their own beside what else outlives a restart. Of the keys it has
+//! only digests.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use toml::de::DeTable;
+
+use super::{
+    ClientKey, Problems,
+    client_keys::read,
+    source::Source,
+    table::{Context, Table},
+};
+
+/// The name of the file in its folder.
+const FILE: &str = "keys.toml";
+
+/// See the module. Remembers which version of the file was read last.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    seen: Option<Version>,
+    /// What was found last, if it is not known yet whether someone is still writing it.
+    unsettled: Option<Version>,
+}
+
+/// What tells a version of the file from the one before. `toolwire keys` replaces the file as a whole and never writes in place, but
+/// people's editors do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Missing,
+    Found { modified: Option<SystemTime>, len: u64, inode: u64 },
+}
+
+impl KeyFile {
+    /// The file in this folder.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { path: folder.join(FILE), seen: None, unsettled: None }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its keys; none if there is no file.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub fn read(&self) -> Result<Vec<ClientKey>, Problems> {
+        match self.version() {
+            Version::Missing => Ok(Vec::new()),
+            Version::Found { .. } => keys_of(&Source::read(Some(&self.path))?),
+        }
+    }
+
+    /// Its keys, if the file has changed since this was called last. The first call always reads it. A file that may be half
+    /// written, or gone for a moment only, counts when it was found twice: the half is often valid, too, and lacks keys.
+    ///
+    /// # Errors
+    /// Every mistake that was found. They are reported once for each version of the file.
+    pub fn changed(&mut self) -> Option<Result<Vec<ClientKey>, Problems>> {
+        let version = self.version();
+        let unsettled = self.unsettled.take();
+        if self.seen == Some(version) {
+            return None;
+        }
+        let may_be_unfinished = self.seen.is_some_and(|seen| version.may_be_unfinished_after(seen));
+        if (may_be_unfinished || unsettled.is_some()) && unsettled != Some(version) {
+            self.unsettled = Some(version);
+            return None;
+        }
+        self.seen = Some(version);
+        Some(self.read())
+    }
+
+    fn version(&self) -> Version {
+        match fs::metadata(&self.path) {
+            Ok(found) => {
+                #[cfg(unix)]
+                let inode = std::os::unix::fs::MetadataExt::ino(&found);
+                #[cfg(not(unix))]
+                let inode = 0;
+                Version::Found { modified: found.modified().ok(), len: found.len(), inode }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Version::Missing,
+            // Reading it says why.
+            Err(_) => Version::Found { modified: None, len: 0, inode: 0 },
+        }
+    }
+}
+
+impl Version {
+    /// Whether someone may be writing this version, in place or after removing the one that was there.
+    fn may_be_unfinished_after(self, seen: Self) -> bool {
+        match (seen, self) {
+            (Self::Found { inode: before, .. }, Self::Found { inode, .. }) => before == inode,
+            (Self::Found { .. }, Self::Missing) => true,
+            (Self::Missing, _) => false,
+        }
+    }
+}
+
+fn keys_of(source: &Source) -> Result<Vec<ClientKey>, Problems> {
+    let (root, syntax) = DeTable::parse_recoverable(source.text());
+    let environment = |name: &str| std::env::var(name).ok();
+    let context = Context {
+        source,
+        files: Default::default(),
+        findings: Default::default(),
+        environment: &environment,
+    };
+    for error in syntax {
+        context.findings.syntax(error.span(), error.message());
+    }
+    let keys = Table::root(root.get_ref(), &context, |table| read(table, true));
+    let (problems, failed) = context.findings.into_problems(source);
+    if failed { Err(Problems(problems)) } else { Ok(keys) }
+}
+
+mod edit {
+    use std::{error::Error, fs::OpenOptions, io};
+
+    use toml::{Table, Value};
+
+    use super::{ClientKey, KeyFile};
+    use toolwire_net::private;
+
+    /// What the file says about itself.
+    const HEAD: &str = "# Written by `toolwire keys`. It has digests of keys, no keys.\n\n";
+
+    impl KeyFile {
+        /// Changes the keys while no other process does, and replaces the file. What `change` refuses is not written.
+        ///
+        /// # Errors
+        /// The file has mistakes, cannot be written, or `change` refuses.
+        pub fn edit<T>(
+            &self,
+            change: impl FnOnce(&mut Vec<ClientKey>) -> Result<T, Box<dyn Error>>,
+        ) -> Result<T, Box<dyn Error>> {
+            let folder = self.path.parent().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            private::create_dir_all(folder)?;
+            // Another file than that of the keys, which is replaced. Closing it releases the lock.
+            let lock = OpenOptions::new().create(true).append(true).open(self.path.with_extension("lock"))?;
+            lock.lock()?;
+            let mut keys = self.read()?;
+            let made = change(&mut keys)?;
+            let entries = keys.iter().map(|key| Value::Table(key.written())).collect();
+            let table = Table::from_iter([("keys".to_owned(), Value::Array(entries))]);
+            private::replace_on_disk(&self.path, (HEAD.to_owned() + &toml::to_string(&table)?).as_bytes())?;
+            Ok(made)
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! The configuration: one TOML file, flags and environment, resolved to a validated [`Config`].
+//!
+//! ```text
+//! file ─▶ spanned TOML ─▶ table (typed keys, leftovers) ─▶ upstreams, models, limits ─▶ Config
+//!                      ▲  ▲                                                        └─▶ problems, all of them
+//!   admin API ─▶ Overlay  Overrides ◀─ flags, environment
+//! ```
+//!
+//! Reading continues after a mistake, so one run reports every mistake, each with file, line and column. A
+//! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
+//! value.
+
+#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+
+mod admin;
+mod alternatives;
+pub mod calendar;
+mod changes;
+pub mod client_keys;
+mod entries;
+mod execution;
+mod facts;
+mod format;
+mod key_file;
+mod keys;
+mod made_key;
+mod mask;
+mod model;
+pub mod model_rules;
+mod origins;
+mod overlay;
+mod overrides;
+pub mod passthrough;
+mod problem;
+mod proxies;
+mod read;
+mod reference;
+mod show;
+mod source;
+mod sources;
+mod table;
+mod telemetry;
+mod tls;
+mod upstream;
+mod upstream_tls;
+mod value;
+mod watch;
+
+pub use admin::AdminSettings;
+pub use admin::Capture;
+pub use alternatives::{Alternatives, Failover, Target, Targets};
+pub use changes::Changes;
+pub use client_keys::ClientKey;
+pub use client_keys::{Grant, KeyDigest, KeyLimits};
+pub use facts::Facts;
+pub use format::unknown as unknown_format;
+pub use key_file::KeyFile;
+pub use keys::Row;
+pub use keys::{Keys, read_table, table_of};
+pub use made_key::MadeKey;
+pub use made_key::is_mistyped;
+pub use model::settings_for;
+pub use model::{Model, SystemPosition, ToolStyle, WILDCARD};
+pub use origins::Origins;
+pub use overlay::{Overlay, Refused};
+pub use overrides::Overrides;
+pub use passthrough::Passthrough;
+pub use problem::{Place, Problem, Problems, Severity};
+pub use proxies::HttpProxy;
+pub use reference::{Section, reference};
+pub use sources::Sources;
+pub use sources::{Setting, SettingValue};
+pub use upstream::{QueueLimits, Timeouts, Upstream};
+pub use watch::FileWatch;
+
+pub use toolwire_execution::ExecutionSettings;
+pub use toolwire_net::{
+    telemetry::TelemetrySettings,
+    tls::{TlsSettings, UpstreamTls},
+};
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use secrecy::{ExposeSecret, SecretString};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use self::{source::Source, sources::Origin, table::Context};
+use toolwire_net::store::StoreAddress;
+use toolwire_pipeline::{format::KnownFormats, rules, settings::TableText, wire::digest::Digest};
+
+/// Looks up an environment variable. It is an argument so that tests need not change the process's
+/// environment.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A valid configuration, and warnings about it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Warnings; no errors.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads the file that `overrides` names, if any, applies the overrides to it, and validates the result.
+///
+/// # Errors
+/// Every mistake that was found.
+pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
+    of_source(&Source::read(overrides.file.as_deref())?, None, overrides, environment)
+}
+
+/// Validates a configuration that this program has written.
+///
+/// # Errors
+/// Every mistake that was found.
+pub fn of_text(text: String) -> Result<Config, Problems> {
+    of_source(&Source::made(None, text), None, &Overrides::default(), &|_| None).map(|loaded| loaded.config)
+}
+
+/// `overlay` are settings that were saved over the admin API; `None`: those in the folder that the configuration names.
+fn of_source(
+    source: &Source,
+    overlay: Option<Overlay>,
+    overrides: &Overrides,
+    environment: Environment<'_>,
+) -> Result<Loaded, Problems> {
+    let mut values = Vec::new();
+    let (mut root, syntax) = DeTable::parse_recoverable(source.text());
+    let folder = overlay::folder(root.get_ref(), environment);
+    let state = state_folder(root.get_ref(), environment);
+    let has_saved_keys = match &state {
+        Some(folder) => !KeyFile::in_folder(folder).read()?.is_empty(),
+        None => false,
+    };
+    let overlay = match (overlay, &folder) {
+        (Some(overlay), Some(_)) => overlay,
+        (None, Some(folder)) => Overlay::read(folder)?,
+        (_, None) => Overlay::default(),
+    };
+    let file = folder.as_deref().map(Overlay::file).unwrap_or_default();
+    let mut origin =
+        Origin { source: source.clone(), overrides: overrides.clone(), overlay, files: BTreeMap::new() };
+    let source = &source.with_overlay(file, origin.overlay.paths().map(str::to_owned).collect());
+    let in_file = Sources::of(root.get_ref(), source);
+    values.extend(origin.overlay.to_toml());
+    let laid = origin.overlay.lay_over(root.get_mut(), &values, source);
+    overrides.lay_over(root.get_mut(), source);
+    let context = Context { source, files: Default::default(), findings: Default::default(), environment };
+    overrides.warn(&context.findings, source);
+    for refused in &laid.refused {
+        let number = origin.overlay.paths().position(|path| path == refused.path).unwrap_or_default();
+        let message = format!("this saved setting is ignored: {}", refused.message);
+        context.findings.warning(source.overlaid(number), message);
+    }
+    for error in syntax {
+        context.findings.syntax(error.span(), error.message());
+    }
+    let config = read::config(root.get_ref(), &context, has_saved_keys);
+    let sources = Sources::of(root.get_ref(), source);
+    origin.files = context.files.into_read();
+    let (problems, failed) = context.findings.into_problems(source);
+    let sources = sources.over(in_file, laid, origin);
+    match config {
+        Some(config) if !failed => Ok(Loaded { config: Config { sources, ..config }, warnings: problems }),
+        _ => Err(Problems(problems)),
+    }
+}
+
+/// The folder for what outlives a restart. `None`: the user has no folder for state.
+fn state_folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
+    match root.get("state_dir").map(Spanned::get_ref) {
+        Some(DeValue::String(written)) => Some(PathBuf::from(written.as_ref())),
+        _ => read::state_dir(environment),
+    }
+}
+
+/// The folder for what outlives a restart, as the file `path` says. Nothing else of the file is read.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn state_folder_of(
+    path: Option<&std::path::Path>,
+    environment: Environment<'_>,
+) -> Result<Option<PathBuf>, Problems> {
+    let source = Source::read(path)?;
+    let (root, _) = DeTable::parse_recoverable(source.text());
+    Ok(state_folder(root.get_ref(), environment))
+}
+
+/// What `serve` runs on.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Addresses to listen on; at least one. Only loopback addresses if there are no keys.
+    pub listen: Vec<SocketAddr>,
+    /// Keys without names. If there are no others either, no key is required.
+    pub api_keys: Vec<SecretString>,
+    /// The keys of clients with names, beside those of the file that `toolwire keys` writes.
+    pub keys: Vec<ClientKey>,
+    /// The upstreams; at least one.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// The models that clients can request; at least one.
+    pub models: Vec<Model>,
+    /// How requests go on when an upstream fails, for models that have alternatives.
+    pub failover: Failover,
+    /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
+    pub formats: Arc<KnownFormats>,
+    /// Origins whose web pages may read responses.
+    pub cors_origins: Origins,
+    /// Names by which clients that need no key reach the server, beside those of this machine.
+    pub hosts: Vec<String>,
+    /// The folder for what outlives a restart. `None`: the user has no folder for state.
+    pub state_dir: Option<PathBuf>,
+    /// Where state is kept that outlives a request: responses that clients continue, limits, and more.
+    pub store: StoreKind,
+    /// Paths whose requests go to the upstream unread.
+    pub passthrough: Passthrough,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// Limits of requests and responses.
+    pub limits: Limits,
+    /// How long open streams may continue after a signal to stop.
+    pub drain_timeout: Duration,
+    /// How long a server that is to stop goes on, but is not ready.
+    pub drain_delay: Option<Duration>,
+    /// Worker threads, each with its own sockets; at least one.
+    pub threads: usize,
+    /// The stage that runs hosted tools; `None` without `[execution]`.
+    pub execution: Option<Arc<ExecutionSettings>>,
+    /// The admin API; `None` without `[admin]`.
+    pub admin: Option<Arc<AdminSettings>>,
+    /// TLS on the listeners; `None` without `[tls]`.
+    pub tls: Option<Arc<TlsSettings>>,
+    /// Where traces and metrics are sent; `None`: nowhere.
+    pub telemetry: Option<Arc<TelemetrySettings>>,
+    /// Where the values come from.
+    pub sources: Sources,
+}
+
+impl Config {
+    /// The entry that serves `name`: the one with this name, otherwise the wildcard.
+    pub fn model(&self, name: &str) -> Option<&Model> {
+        let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
+        // In a path of an upstream such a name would name another place, for servers that decode it first.
+        let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
+        named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
+    }
+
+    /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes,
+    /// which is read.
+    pub fn needs_key(&self) -> bool {
+        let has_saved =
+            |folder: &PathBuf| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty());
+        !self.api_keys.is_empty() || !self.keys.is_empty() || self.state_dir.as_ref().is_some_and(has_saved)
+    }
+
+    /// The scheme of the URLs under which clients reach the listeners.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Whether clients may send the session of an account of their own, for one of the upstreams.
+    pub fn takes_sessions(&self) -> bool {
+        self.upstreams.iter().any(|upstream| upstream.takes_sessions())
+    }
+
+    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, tokens of upstreams' accounts, the
+    /// values of upstreams' and the collector's headers, except headers that are never secret, and passwords of proxies.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
+        let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
+        let keys = keys.chain(self.admin.iter().flat_map(|admin| &admin.api_keys));
+        let keys =
+            keys.chain(self.upstreams.iter().filter_map(|up| up.account()).flat_map(|own| own.secrets()));
+        let headers = self.upstreams.iter().flat_map(|up| upstream::secret_headers(&up.headers));
+        let proxies = self.upstreams.iter().filter_map(|up| up.proxy.as_ref()?.secret());
+        let collector = self.telemetry.iter().flat_map(|telemetry| telemetry.headers.values());
+        let providers = self.execution.iter().flat_map(|execution| &execution.secrets);
+        let store = match &self.store {
+            StoreKind::Redis(address) => address.password(),
+            StoreKind::Embedded | StoreKind::Off => None,
+        };
+        keys.chain(providers)
+            .chain(collector.filter_map(TableText::as_secret))
+            .map(|key| key.expose_secret())
+            .chain(headers)
+            .chain(proxies)
+            .chain(store)
+    }
+}
+
+impl Config {
+    /// The settings that were saved over the admin API when this configuration was read.
+    pub fn overlay(&self) -> Overlay {
+        self.sources.origin().map(|origin| origin.overlay.clone()).unwrap_or_default()
+    }
+
+    /// The paths of the settings that were saved over the admin API and hold, each with the file.
+    pub fn saved_settings(&self) -> Vec<(String, PathBuf)> {
+        let Some(folder) = &self.state_dir else { return Vec::new() };
+        let overlay = self.overlay();
+        let is_ignored = |path: &str| self.sources.refused().iter().any(|refused| refused.path == path);
+        let paths = overlay.paths().filter(|path| !is_ignored(path));
+        paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
+    }
+
+    /// Reads the configuration again, from where this one was read: the file, the saved settings, the flags, and the secrets that
+    /// they name.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub fn read_again(&self) -> Result<Loaded, Problems> {
+        let failed = |message| Err(Problems(vec![Problem::error(message)]));
+        let Some(origin) = self.sources.origin() else {
+            return failed("the configuration was not read from a file".to_owned());
+        };
+        // To open a pipe would wait for a writer, and hold up all later reloads.
+        let is_no_file = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file());
+        if let Some(file) = origin.overrides.file.iter().chain(origin.files.keys()).find(is_no_file) {
+            return failed(format!("cannot read {} again: it is not a regular file", file.display()));
+        }
+        // Another `state_dir` holds from the next start.
+        let folder = self.state_dir.as_deref().filter(|_| self.admin.is_some());
+        let saved = folder.map(Overlay::read).transpose()?;
+        let source = Source::read(origin.overrides.file.as_deref())?;
+        of_source(&source, saved, &origin.overrides, &|name| std::env::var(name).ok())
+    }
+
+    /// The files that this was read from, with their content: its own, and those that it names for secrets, texts and
+    /// certificates. Pipes are not among them.
+    pub fn files(&self) -> BTreeMap<PathBuf, Digest> {
+        let Some(origin) = self.sources.origin() else { return BTreeMap::new() };
+        let own = origin.source.file().map(|(path, content)| (path.to_owned(), content));
+        origin.files.clone().into_iter().chain(own).collect()
+    }
+
+    /// The configuration as it would be read with `overlay` as the saved settings.
+    ///
+    /// # Errors
+    /// Every mistake that was found.
+    pub fn with_overlay(&self, overlay: Overlay) -> Result<Loaded, Problems> {
+        let Some(origin) = self.sources.origin() else {
+            let message = "the configuration was not read from a file";
+            return Err(Problems(vec![Problem::error(message)]));
+        };
+        let environment = |name: &str| std::env::var(name).ok();
+        of_source(&origin.source, Some(overlay), &origin.overrides, &environment)
+    }
+}
+
+/// Where state is kept that outlives a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In files on this machine.
+    #[default]
+    Embedded,
+    /// Nowhere.
+    Off,
+    /// On a Redis or Valkey server, which several instances share.
+    Redis(StoreAddress),
+}
+
+/// What becomes of a client's budget of a month while the store that instances share is away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UncheckedBudgets {
+    /// It may be used, as far as this instance knows.
+    #[default]
+    Allow,
+    /// It may not.
+    Refuse,
+}
+
+/// What `/metrics`, which requires no key, reveals about clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// The names of called tools.
+    pub tool_names: bool,
+}
+
+/// Limits of requests and responses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a client's request body. Beyond: 413.
+    pub max_body: usize,
+    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least
+    /// `max_body`.
+    pub max_pending_bodies: usize,
+    /// How long a client's request body may take. Beyond: 408.
+    pub body_timeout: Duration,
+    /// How long a client may accept no bytes while some wait for it. Then its connection is closed.
+    pub write_timeout: Duration,
+    /// The most of what a request can ask for at a time: choices, and probabilities for each token.
+    pub max_n: usize,
+    /// After this much silence a stream gets a keep-alive comment. Never zero.
+    pub keep_alive: Duration,
+    /// Bytes of all stored responses. Beyond, the oldest are removed.
+    pub max_store: usize,
+    /// How long a response is stored.
+    pub store_ttl: Duration,
+    /// How many instances share the store. While it is away, each admits that part of what clients may use.
+    pub instances: usize,
+    /// What becomes of budgets then.
+    pub unchecked_budgets: UncheckedBudgets,
+    /// Bytes of what upstreams want back of their turns, kept for all clients together.
+    pub max_turn_state: usize,
+    /// How long it is kept. `None`: nothing is kept.
+    pub turn_state_ttl: Option<Duration>,
+    /// Limits of one response; every [`Model::settings`] holds the same.
+    pub answer: rules::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body: 10 << 20,
+            max_pending_bodies: 256 << 20,
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            max_n: 128,
+            keep_alive: Duration::from_secs(15),
+            max_store: 256 << 20,
+            store_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            instances: 1,
+            unchecked_budgets: UncheckedBudgets::Allow,
+            max_turn_state: 64 << 20,
+            turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
+            answer: rules::Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! [`Model`]: a model that clients can request, and the rules for its responses.
+
+use std::{borrow::Cow, fmt, fs, sync::Arc};
+
+use toml::Value;
+
+use super::{
+    Upstream,
+    alternatives::{self, Alternatives},
+    format::LISTED_BY,
+    keys::{Keys, Reading, string, table_of},
+    model_rules,
+    table::{Cell, Table},
+    upstream::Declared,
+    value::{count_or_off, listed_choice, referred, text},
+};
+use toolwire_pipeline::{
+    conversation::{Conversation, WantsBack},
+    enforce::{self, Enforced, Means},
+    format::{self, Format, KnownFormats, Teaching},
+    rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
+    settings::{Field, Key, OneOf},
+    wire::suggest::suggest,
+};
+use toolwire_template::ChatTemplate;
+
+/// The model name that matches every name that no other entry has.
+pub const WILDCARD: &str = "*";
+
+/// One entry of `[[models]]`.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// The name that clients request, or [`WILDCARD`].
+    pub name: String,
+    /// The upstream that serves it.
+    pub upstream: Arc<Upstream>,
+    /// The name that is sent to the upstream. `None`: the name that the client requested.
+    pub upstream_name: Option<String>,
+    /// How tools are described to the model.
+    pub tools: ToolStyle,
+    /// Replaces the format's own instruction template.
+    pub instructions: Option<String>,
+    /// The model's own chat template.
+    pub chat_template: Option<Arc<ChatTemplate>>,
+    /// Where a format's instructions go.
+    pub system_position: SystemPosition,
+    /// Whether responses start inside reasoning. `None`: the model's name decides.
+    pub starts_in_reasoning: Option<bool>,
+    /// The model gets hosted tools, if there are any.
+    pub execution: bool,
+    /// The model that describes images for this one, which cannot see. `None`: it gets the images.
+    pub vision: Option<String>,
+    /// Other models that may answer in place of this one. `None`: there is no other way.
+    pub alternatives: Option<Arc<Alternatives>>,
+    /// The rules for its responses, as the pipeline takes them.
+    pub settings: Rules,
+    /// The formats that may be named, and what models' names imply.
+    pub formats: Arc<KnownFormats>,
+}
+
+impl Model {
+    /// Whether it matches every name that no other entry has.
+    pub fn is_wildcard(&self) -> bool {
+        self.name == WILDCARD
+    }
+
+    /// The name that is sent to the upstream when a client requests `asked`.
+    pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
+        self.upstream_name.as_deref().unwrap_or(asked)
+    }
+
+    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model
+    /// is taught or that its name implies come first; the name may also imply that responses start inside
+    /// reasoning.
+    pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
+        let name = self.upstream_name(asked);
+        settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
+    }
+
+    /// What its upstream, which has these `means`, is asked to enforce in the response to `conversation`, whose tools are
+    /// taught in `format`. Nothing, unless the response is searched for the calls that it may then have.
+    pub fn enforced(
+        &self,
+        conversation: &Conversation,
+        format: &'static Format,
+        means: &Means,
+    ) -> Option<Enforced> {
+        let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
+        // A model that reasons first would have no place for it behind a prefill.
+        let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
+        let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
+        let means = Means { prefill, ..*means };
+        let enforced = enforce::constrain(conversation, format, tool_prefix, *enforce, &means)?;
+        let is_found = match detect {
+            Detect::Off => false,
+            Detect::Formats(names) => names.contains(&enforced.format.name),
+            Detect::Auto | Detect::AutoAnd(_) => true,
+        };
+        is_found.then_some(enforced)
+    }
+
+    /// The format in which the model that a client requests as `asked` writes calls, if its name or `detect` implies one.
+    pub fn own_format(&self, asked: &str) -> Option<&'static Format> {
+        match &self.settings_for(asked).detect {
+            Detect::AutoAnd(names) | Detect::Formats(names) => self.formats.named(names).first().copied(),
+            Detect::Auto | Detect::Off => None,
+        }
+    }
+
+    /// How the model is taught the format of [`Model::tools`], if that is one.
+    pub fn teaching(&self) -> Teaching {
+        Teaching {
+            prefix: self.settings.tool_prefix.clone(),
+            template: self.instructions.clone().unwrap_or_default(),
+            text: None,
+            in_user_turn: self.system_position == SystemPosition::User,
+            in_last_user_turn: self.system_position == SystemPosition::LastUser,
+            examples: self.settings.showing.examples,
+            example_turns: self.settings.showing.examples_as == ExamplesAs::Turns,
+            signatures: self.settings.showing.tool_list == ToolList::Signatures,
+            max_instructions: self.settings.showing.max_instructions,
+        }
+    }
+
+    /// What its upstream wants back of its turns: nothing if their calls are text for it.
+    pub fn wants_back(&self) -> WantsBack {
+        match self.tools {
+            ToolStyle::Native => self.upstream.options.side().wants_back(),
+            ToolStyle::Format(_) => WantsBack::Nothing,
+        }
+    }
+
+    /// The chat template that the instructions are taken from, if they are.
+    pub fn instructing_template(&self) -> Option<&ChatTemplate> {
+        let is_chosen = self.instructions.as_deref() == Some(FROM_TEMPLATE);
+        self.chat_template.as_deref().filter(|_| is_chosen)
+    }
+}
+
+/// The value of `instructions` that takes them from the chat template.
+const FROM_TEMPLATE: &str = "template";
+
+/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools`
+/// setting and its name imply, and whether its responses start inside reasoning, unless that is configured.
+pub fn settings_for<'s>(
+    settings: &'s Rules,
+    (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
+    formats: &KnownFormats,
+    name: &str,
+) -> Cow<'s, Rules> {
+    let mut settings = Cow::Borrowed(settings);
+    let starts_in_reasoning = starts_in_reasoning.unwrap_or_else(|| formats.prompt_opens_reasoning(name));
+    if starts_in_reasoning != settings.starts_in_reasoning {
+        settings.to_mut().starts_in_reasoning = starts_in_reasoning;
+    }
+    if settings.detect != Detect::Auto {
+        return settings;
+    }
+    let mut first = formats.of_model(name);
+    if let ToolStyle::Format(taught) = tools {
+        first.retain(|format| *format != taught);
+        first.insert(0, taught);
+    }
+    if !first.is_empty() {
+        settings.to_mut().detect = Detect::AutoAnd(format::names(&first));
+    }
+    settings
+}
+
+/// `tools`: how tools are described to the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolStyle {
+    /// By the upstream dialect's own structure.
+    #[default]
+    Native,
+    /// In the prompt, in this text format.
+    Format(&'static Format),
+}
+
+impl fmt::Display for ToolStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Format(format) => format.name,
+        })
+    }
+}
+
+/// `system_position`: where a format's instructions go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SystemPosition {
+    /// Into a system turn.
+    #[default]
+    System,
+    /// Into the first user turn: for models without a system role.
+    User,
+    /// Into the last user turn: for models that forget what is far from the end.
+    LastUser,
+}
+
+/// An entry's name with its place, and the model as far as it could be read.
+pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
+
+/// An entry of `[[models]]` whose keys have not all been read.
+#[derive(Debug)]
+pub(super) struct Draft {
+    name: Option<String>,
+    upstream: Option<Arc<Upstream>>,
+    upstream_name: Option<String>,
+    tools: ToolStyle,
+    instructions: Option<String>,
+    chat_template: Option<Arc<ChatTemplate>>,
+    system_position: SystemPosition,
+    starts_in_reasoning: Option<bool>,
+    execution: bool,
+    vision: Option<String>,
+    alternatives: Alternatives,
+    settings: Rules,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            name: None,
+            upstream: None,
+            upstream_name: None,
+            tools: ToolStyle::default(),
+            instructions: None,
+            chat_template: None,
+            system_position: SystemPosition::default(),
+            starts_in_reasoning: None,
+            execution: true,
+            vision: None,
+            alternatives: Alternatives::default(),
+            settings: Rules::default(),
+        }
+    }
+}
+
+/// The keys that say which model it is, and how it learns of tools. `upstreams` and `formats` may be named.
+pub(super) fn selection(
+    keys: &mut impl Keys,
+    draft: &mut Draft,
+    upstreams: &[Declared<'_>],
+    formats: &KnownFormats,
+) {
+    keys.special(
+        Key::new(
+            "name",
+            "the model name that clients send; `\"*\"` matches every other name. For `\"*\"`, `/v1/models` \
+             also lists the models of the upstream (but not Lumo's), cached for a minute",
+        )
+        .or(Key::REQUIRED),
+        &mut draft.name,
+        |cell| text(cell).map(Some),
+        |name| name.as_deref().map(string),
+    );
+    keys.special(
+        Key::new("upstream", "the name of an upstream").or("the only one"),
+        &mut draft.upstream,
+        |cell| declared(cell, upstreams).map(Some),
+        |upstream| upstream.as_ref().map(|upstream| string(&upstream.name)),
+    );
+    keys.key(
+        Key::new("upstream_name", "the model name that is sent to the upstream").or("the client's name"),
+        Field::OptionalText(&mut draft.upstream_name),
+    );
+    alternatives::keys(keys, &mut draft.alternatives);
+    keys.special(
+        Key::new(
+            "tools",
+            "how tools are presented to the model: `\"native\"` in the dialect's own fields; the name of a \
+             [text format](formats.md) teaches it in the prompt",
+        ),
+        &mut draft.tools,
+        |cell| taught_by(cell, formats),
+        |tools| Some(string(&tools.to_string())),
+    );
+}
+
+/// The keys that say how requests are written and responses are read. `formats` may be named.
+pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &KnownFormats) {
+    model_rules::rules(keys, &mut draft.settings, formats);
+    model_rules::starts_in_reasoning(keys, &mut draft.starts_in_reasoning);
+    keys.special(
+        Key::new(
+            "instructions",
+            "the template of the instructions that [teach](teaching.md) tools: the text, `\"file:PATH\"` or \
+             `\"env:NAME\"`, with `{{tools}}` (as JSON), `{{signatures}}`, `{{examples}}` (example calls), \
+             `{{example}}` (one), `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` and \
+             `{{result}}`. `\"template\"` takes what `chat_template` says of the tools",
+        )
+        .or("the format's own"),
+        &mut draft.instructions,
+        |cell| referred(cell).map(|(text, _)| Some(text)),
+        |instructions| instructions.as_deref().map(string),
+    );
+    keys.special(
+        Key::new(
+            "chat_template",
+            "`\"file:PATH\"` of the model's `tokenizer_config.json` or of a Jinja file: its [chat \
+             template](#chat-templates), for upstreams of the dialect `completions`",
+        )
+        .or("none"),
+        &mut draft.chat_template,
+        |cell| chat_template(cell).map(Some),
+        |template| template.as_ref().map(|template| string(&format!("file:{}", template.origin()))),
+    );
+    keys.key(
+        Key::new(
+            "system_position",
+            "where these instructions go: into a `\"system\"` message, or in brackets before the first \
+             `\"user\"` or the `\"last_user\"` text, which makes every prompt different for an upstream's \
+             cache. `\"user\"` for a text format with a Lumo upstream",
+        )
+        .or("`\"system\"` or `\"user\"`"),
+        Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
+    );
+    showing(keys, &mut draft.settings.showing);
+    keys.key(
+        Key::new("execution", "whether the model gets the [hosted tools](tools.md)"),
+        Field::Switch(&mut draft.execution),
+    );
+    keys.key(
+        Key::new(
+            "vision",
+            "the model, by its `name`, that describes images for this one, which cannot see; see [hosted tools](tools.md)",
+        )
+        .or("the model gets the images"),
+        Field::OptionalText(&mut draft.vision),
+    );
+}
+
+/// The keys that say how tools and calls are shown in these instructions.
+fn showing(keys: &mut impl Keys, showing: &mut Showing) {
+    keys.key(
+        Key::new("examples", "how many example calls of the declared tools these instructions show"),
+        Field::Count(&mut showing.examples, 0),
+    );
+    keys.key(
+        Key::new(
+            "examples_as",
+            "where these examples are: as `\"turns\"` before the conversation, which small models follow \
+             far more often, or in the instructions (`\"text\"`, the default with a Lumo upstream)",
+        ),
+        Field::Word(&mut OneOf(&mut showing.examples_as, &EXAMPLES_AS)),
+    );
+    keys.key(
+        Key::new(
+            "tool_list",
+            "how these instructions describe the tools: as `\"signatures\"` such as `get_weather(city: \
+             string)`, which take fewer tokens, or as JSON with their `\"schemas\"`",
+        ),
+        Field::Word(&mut OneOf(&mut showing.tool_list, &TOOL_LIST)),
+    );
+    keys.special(
+        Key::new(
+            "max_instructions",
+            "the most tokens that these instructions may have, by [estimate](teaching.md), or `\"off\"`",
+        ),
+        &mut showing.max_instructions,
+        count_or_off,
+        |most| {
+            Some(most.map_or_else(
+                || string("off"),
+                |most| Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)),
+            ))
+        },
+    );
+}
+
+const EXAMPLES_AS: [(&str, ExamplesAs); 2] = [("text", ExamplesAs::Text), ("turns", ExamplesAs::Turns)];
+
+const TOOL_LIST: [(&str, ToolList); 2] =
+    [("schemas", ToolList::Schemas), ("signatures", ToolList::Signatures)];
+
+const SYSTEM_POSITION: [(&str, SystemPosition); 3] = [
+    ("system", SystemPosition::System),
+    ("user", SystemPosition::User),
+    ("last_user", SystemPosition::LastUser),
+];
+
+/// Reads an entry of `[[models]]`.
+pub(super) fn read<'a>(
+    table: &mut Table<'a>,
+    upstreams: &[Declared<'_>],
+    formats: &Arc<KnownFormats>,
+    limits: Limits,
+) -> Entry<'a> {
+    let mut draft = Draft::default();
+    match (table.cell("upstream"), upstreams) {
+        (None, [only]) => draft.upstream.clone_from(&only.upstream),
+        (None, _) => table.report_missing("upstream"),
+        _ => {}
+    }
+    selection(&mut Reading(table), &mut draft, upstreams, formats);
+    draft.settings.limits = limits;
+    if let Some(upstream) = draft.upstream.clone() {
+        imply(&upstream, &mut draft);
+    }
+    treatment(&mut Reading(table), &mut draft, formats);
+    let name = draft.name.clone().zip(table.cell("name"));
+    let model = draft.finish(formats);
+    if let Some(model) = &model {
+        check(model, table);
+    }
+    (name, model)
+}
+
+/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that are not keys
+/// of theirs.
+fn imply(upstream: &Upstream, draft: &mut Draft) {
+    let side = upstream.options.side();
+    draft.settings.tolerate_truncation = upstream.tolerate_truncation;
+    side.tool_prefix().clone_into(&mut draft.settings.tool_prefix);
+    if let ToolStyle::Format(_) = draft.tools {
+        // Where a client's tools are declared natively, one named like a server tool takes its place: the
+        // name is the client's. Taught with a prefix, the client's tool has another name, and the plain one
+        // stays the upstream's.
+        draft.settings.server_tools = side.server_tools().to_vec();
+        if side.instructs_in_user_turn() {
+            draft.system_position = SystemPosition::User;
+            draft.settings.showing.examples_as = ExamplesAs::Text;
+        }
+    }
+}
+
+impl Draft {
+    fn finish(self, formats: &Arc<KnownFormats>) -> Option<Model> {
+        Some(Model {
+            name: self.name?,
+            upstream: self.upstream?,
+            upstream_name: self.upstream_name,
+            tools: self.tools,
+            instructions: self.instructions,
+            chat_template: self.chat_template,
+            system_position: self.system_position,
+            starts_in_reasoning: self.starts_in_reasoning,
+            execution: self.execution,
+            vision: self.vision,
+            alternatives: Some(self.alternatives).filter(|others| !others.is_empty()).map(Arc::new),
+            settings: self.settings,
+            formats: Arc::clone(formats),
+        })
+    }
+}
+
+impl Model {
+    /// The entry's keys as they resolved.
+    pub(super) fn shown(&self) -> toml::Table {
+        let others = self.alternatives.as_deref().filter(|others| !others.targets.all.is_empty());
+        if let Some(others) = others {
+            return alternatives::shown_router(&self.name, others);
+        }
+        // Whether a wildcard's responses start in reasoning depends on the name that a client asks for.
+        let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
+        let mut draft = Draft {
+            name: Some(self.name.clone()),
+            upstream: Some(Arc::clone(&self.upstream)),
+            upstream_name: self.upstream_name.clone(),
+            tools: self.tools,
+            instructions: self.instructions.clone(),
+            chat_template: self.chat_template.clone(),
+            system_position: self.system_position,
+            starts_in_reasoning: is_known.then(|| self.settings_for(&self.name).starts_in_reasoning),
+            execution: self.execution,
+            vision: self.vision.clone(),
+            alternatives: self.alternatives.as_deref().cloned().unwrap_or_default(),
+            settings: self.settings.clone(),
+        };
+        table_of(|keys| {
+            selection(keys, &mut draft, &[], &self.formats);
+            treatment(keys, &mut draft, &self.formats);
+        })
+    }
+}
+
+/// Reads and compiles a chat template.
+fn chat_template(cell: Cell<'_>) -> Option<Arc<ChatTemplate>> {
+    let written = text(cell.clone())?;
+    let Some(path) = written.strip_prefix("file:") else { return cell.expected("\"file:PATH\"") };
+    let resolved = cell.context.source.resolve(path, cell.span.start);
+    cell.context.files.note(&resolved);
+    match fs::read_to_string(&resolved).map(|text| ChatTemplate::parse(&text, path)) {
+        Ok(Ok(template)) => Some(Arc::new(template)),
+        Ok(Err(error)) => cell.wrong(format!("the chat template in {}, {error}", resolved.display())),
+        Err(error) => cell.wrong(format!("cannot read {}: {error}", resolved.display())),
+    }
+}
+
+/// Checks what has to do with the chat template.
+fn check_template(model: &Model, table: &mut Table<'_>) {
+    let takes_prompt = model.upstream.options.side().takes_prompt();
+    let is_taken = model.instructions.as_deref() == Some(FROM_TEMPLATE);
+    if let Some(cell) = table.cell("instructions").filter(|_| is_taken) {
+        match model.chat_template.as_ref().map(|template| template.check_instructions()) {
+            None => _ = cell.wrong::<()>("`instructions = \"template\"` needs a `chat_template`"),
+            Some(Err(error)) => _ = cell.wrong::<()>(error.message),
+            Some(Ok(())) => {}
+        }
+    }
+    if let Some(cell) = table.cell("chat_template").filter(|_| !takes_prompt && !is_taken) {
+        cell.warn(
+            "`chat_template` is used only for an upstream of the dialect `completions`, or by \
+             `instructions = \"template\"`",
+        );
+    }
+    if takes_prompt
+        && model.chat_template.is_none()
+        && let Some(name) = table.cell("name")
+    {
+        name.warn(
+            "without a `chat_template` the prompt is the conversation's bare text, without roles and tools",
+        );
+    }
+}
+
+/// Checks across the keys of a model.
+fn check(model: &Model, table: &mut Table<'_>) {
+    check_template(model, table);
+    if let Some(instructions) = table.cell("instructions")
+        && model.tools == ToolStyle::Native
+    {
+        instructions.warn("`instructions` are used only where `tools` is a text format");
+    }
+    if let ToolStyle::Format(format) = model.tools
+        && let Some(cell) = table.cell("detect")
+        && !is_looked_for(format, &model.settings.detect)
+    {
+        cell.warn(format!(
+            "the model is taught `{}`, but its calls in this format are not looked for",
+            format.name
+        ));
+    }
+    if !model.upstream.options.side().declares_tools()
+        && model.tools == ToolStyle::Native
+        && let Some(name) = table.cell("name")
+    {
+        name.warn(
+            "Lumo v1 has no field for a client's tools; without a text format in `tools` it learns of none",
+        );
+    }
+}
+
+fn is_looked_for(format: &Format, detect: &Detect) -> bool {
+    match detect {
+        Detect::Auto => true,
+        Detect::AutoAnd(names) => format.auto || names.contains(&format.name),
+        Detect::Off => false,
+        Detect::Formats(names) => names.contains(&format.name),
+    }
+}
+
+/// The upstream named in `cell`; also `None` if that upstream's own entry is wrong.
+fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>> {
+    let name = text(cell.clone())?;
+    match upstreams.iter().find(|declared| declared.name.as_ref() == Some(&name)) {
+        Some(declared) => declared.upstream.clone(),
+        None => {
+            let names: Vec<_> = upstreams.iter().filter_map(|declared| declared.name.as_deref()).collect();
+            cell.wrong(format!("no upstream `{name}`; {}", suggest(&name, &names, None)))
+        }
+    }
+}
+
+fn taught_by(cell: Cell<'_>, known: &KnownFormats) -> Option<ToolStyle> {
+    let mut choices = vec![("native", ToolStyle::Native)];
+    let taught = known.all().filter(|format| format.teach.is_some());
+    choices.extend(taught.map(|format| (format.name, ToolStyle::Format(format))));
+    listed_choice(&choices, Some(LISTED_BY))(cell)
+}

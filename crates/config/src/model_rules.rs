@@ -1,0 +1,263 @@
+//! The rules of a model's responses as settings, for configurations and for fixtures.
+
+use toml::{Value, de::DeValue};
+
+use super::{
+    format::LISTED_BY,
+    keys::{Keys, string, strings},
+    table::Cell,
+    value::{list, listed_choice},
+};
+use toolwire_pipeline::{
+    format::KnownFormats,
+    rules::{
+        ArgumentDelivery, Detect, Enforce, InvalidArguments, Limits, Misroute, Reasoning, Rules, ServerCalls,
+        UnknownCalls,
+    },
+    settings::{Field, Key, OneOf, Settings},
+};
+
+/// The keys of `[[models]]` that say how responses are treated. `formats` are those that may be named.
+pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
+    keys.special(
+        Key::new(
+            "detect",
+            "text formats to look for in responses: `\"auto\"`, `\"off\"`, or a list of names, which may \
+             include `\"auto\"`: the [formats](formats.md) that are safe in any text, and those that \
+             `tools` or the model's name implies",
+        ),
+        &mut rules.detect,
+        |cell| detect(cell, formats),
+        |detect| Some(detect_value(detect)),
+    );
+    keys.key(
+        Key::new(
+            "reasoning",
+            "how clients get the model's [reasoning](#reasoning): `\"auto\"` in the field of their API, \
+             `\"reasoning_content\"` and `\"reasoning\"` under that name in Chat Completions, `\"inline\"` \
+             between `<think>` tags, `\"drop\"` not at all; `\"off\"` also leaves reasoning in text as text",
+        ),
+        Field::Word(&mut OneOf(&mut rules.reasoning, &Reasoning::WORDS)),
+    );
+    call_rules(keys, rules);
+}
+
+/// Those of them that say what becomes of calls.
+fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
+    keys.key(
+        Key::new(
+            "server_calls",
+            "what clients see of [calls that the upstream ran \
+             itself](#calls-that-the-upstream-runs-itself): `\"forward\"`, `\"annotate\"`, `\"hide\"`, or \
+             `\"auto\"`",
+        ),
+        Field::Word(&mut OneOf(&mut rules.server_calls, &SERVER_CALLS)),
+    );
+    keys.key(
+        Key::new(
+            "arguments",
+            "`\"stream\"` sends arguments as they arrive; `\"whole\"` sends a call once it is complete \
+             and parsed",
+        ),
+        Field::Word(&mut OneOf(&mut rules.arguments, &ARGUMENTS)),
+    );
+    keys.key(
+        Key::new(
+            "unknown_calls",
+            "a call to an undeclared name in a format with markers: `\"forward\"` forwards it, `\"text\"` \
+             leaves it as text, `\"retry\"` asks the model again, also after native calls; see \
+             [below](#asking-the-model-again)",
+        ),
+        Field::Word(&mut OneOf(&mut rules.unknown_calls, &UNKNOWN_CALLS)),
+    );
+    keys.key(
+        Key::new(
+            "invalid_arguments",
+            "a call whose arguments break the schema of its tool: `\"forward\"` forwards it, `\"retry\"` \
+             asks the model [again](#asking-the-model-again)",
+        ),
+        Field::Word(&mut OneOf(&mut rules.invalid_arguments, &INVALID_ARGUMENTS)),
+    );
+    keys.key(
+        Key::new(
+            "enforce",
+            "how a call is enforced where the client requires one or a tool is `strict`: by `\"schema\"`, \
+             `\"structural_tag\"`, `\"grammar\"` or `\"prefill\"`, or `\"auto\"` by the best of these that \
+             the server has, see [below](#enforcing-calls); `\"retry\"` asks again if a required call is \
+             missing, see [below](#asking-the-model-again); `\"off\"` only warns",
+        ),
+        Field::Word(&mut OneOf(&mut rules.enforce, &ENFORCE)),
+    );
+    keys.key(
+        Key::new(
+            "misroute",
+            "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` \
+             forwards the call; `\"bounce\"` asks the model again if required arguments are missing and the \
+             response is complete",
+        ),
+        Field::Word(&mut OneOf(&mut rules.misroute, &MISROUTE)),
+    );
+    keys.key(
+        Key::new("repair", "repair arguments that are not quite JSON"),
+        Field::Switch(&mut rules.repair),
+    );
+    keys.key(
+        Key::new(
+            "tool_prefix",
+            "prefix of taught tool names, removed from the model's calls. `\"user:\"` for a Lumo upstream, \
+             where taught names must differ from Lumo's own tools; otherwise empty",
+        )
+        .or("`\"user:\"` or `\"\"`"),
+        Field::AnyText(&mut rules.tool_prefix),
+    );
+}
+
+/// Whether responses start inside reasoning. `None`: the model's name decides.
+pub fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<bool>) {
+    keys.key(
+        Key::new(
+            "starts_in_reasoning",
+            "whether responses start inside reasoning because the model's template opens it. By default \
+             `true` for DeepSeek-R1, QwQ, Qwen3-Thinking, MiniMax-M2, Olmo-3-Think and ERNIE-4.5-Thinking. \
+             Without effect once an upstream sends reasoning in its own field; set `false` for one that \
+             removes reasoning",
+        )
+        .or("by the model's name"),
+        Field::OptionalSwitch(starts),
+    );
+}
+
+/// Whether a stream without an end mark is complete: a key of the upstream.
+pub fn tolerate_truncation(keys: &mut dyn Settings, tolerate: &mut bool) {
+    keys.key(
+        Key::new(
+            "tolerate_truncation",
+            "accept a stream that closes without its end mark as complete; otherwise it is reported as \
+             truncated",
+        ),
+        Field::Switch(tolerate),
+    );
+}
+
+/// The keys of `[limits]` that limit one response.
+pub fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
+    keys.key(
+        Key::new("max_frame", "one upstream event; a larger one fails the response"),
+        Field::Size(&mut limits.max_frame),
+    );
+    keys.key(
+        Key::new("max_arguments", "the arguments of one call, and its id; larger ones fail the response"),
+        Field::Size(&mut limits.max_arguments),
+    );
+    keys.key(
+        Key::new("max_calls", "calls of one response; more fail the response"),
+        Field::Count(&mut limits.max_calls, 1),
+    );
+    keys.key(
+        Key::new(
+            "max_hold",
+            "text that is held back while it may be the start of a call, or an argument whose type is known \
+             only at its end; more is released as text",
+        ),
+        Field::Size(&mut limits.max_hold),
+    );
+    keys.key(
+        Key::new("max_depth", "nesting of values in calls; deeper values make it text or a truncated call"),
+        Field::Count(&mut limits.max_depth, 1),
+    );
+    keys.key(
+        Key::new(
+            "max_name",
+            "the name of an undeclared tool; with a longer name a call in text is text, and a native call \
+             fails the response",
+        ),
+        Field::Size(&mut limits.max_name),
+    );
+    keys.key(
+        Key::new(
+            "max_markup",
+            "one piece of markup in calls: a header, an opening tag, a name or a key; longer ones make it \
+             text or a truncated call",
+        ),
+        Field::Size(&mut limits.max_markup),
+    );
+    keys.key(
+        Key::new(
+            "max_answer",
+            "a response that is not streamed and therefore kept in memory; a larger one fails",
+        ),
+        Field::Size(&mut limits.max_answer),
+    );
+    keys.key(
+        Key::new(
+            "max_hops",
+            "upstream requests for one response, where the model may be [asked \
+             again](#asking-the-model-again)",
+        ),
+        Field::Count(&mut limits.max_hops, 1),
+    );
+}
+
+const SERVER_CALLS: [(&str, ServerCalls); 4] = [
+    ("auto", ServerCalls::Auto),
+    ("forward", ServerCalls::Forward),
+    ("annotate", ServerCalls::Annotate),
+    ("hide", ServerCalls::Hide),
+];
+
+const MISROUTE: [(&str, Misroute); 2] = [("rescue", Misroute::Rescue), ("bounce", Misroute::Bounce)];
+
+const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
+    [("stream", ArgumentDelivery::Stream), ("whole", ArgumentDelivery::Whole)];
+
+const UNKNOWN_CALLS: [(&str, UnknownCalls); 3] =
+    [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text), ("retry", UnknownCalls::Retry)];
+
+const INVALID_ARGUMENTS: [(&str, InvalidArguments); 2] =
+    [("forward", InvalidArguments::Forward), ("retry", InvalidArguments::Retry)];
+
+const ENFORCE: [(&str, Enforce); 7] = [
+    ("auto", Enforce::Auto),
+    ("schema", Enforce::Schema),
+    ("structural_tag", Enforce::StructuralTag),
+    ("grammar", Enforce::Grammar),
+    ("prefill", Enforce::Prefill),
+    ("retry", Enforce::Retry),
+    ("off", Enforce::Off),
+];
+
+fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
+    let names: Vec<_> = known.all().map(|format| format.name).collect();
+    match cell.value {
+        DeValue::Array(_) => {
+            let mut choices: Vec<_> = names.into_iter().map(|name| (name, Some(name))).collect();
+            choices.push(("auto", None));
+            let chosen = list(listed_choice(&choices, Some(LISTED_BY)))(cell)?;
+            let auto = chosen.contains(&None);
+            let names = chosen.into_iter().flatten().collect();
+            Some(if auto { Detect::AutoAnd(names) } else { Detect::Formats(names) })
+        }
+        _ => {
+            let mut choices = vec![("auto", Detect::Auto), ("off", Detect::Off)];
+            choices.extend(names.into_iter().map(|name| (name, Detect::Formats(vec![name]))));
+            listed_choice(&choices, Some(LISTED_BY))(cell)
+        }
+    }
+}
+
+fn detect_value(detect: &Detect) -> Value {
+    match detect {
+        Detect::Auto => string("auto"),
+        Detect::Off => string("off"),
+        Detect::AutoAnd(names) => strings(std::iter::once("auto").chain(names.iter().copied())),
+        Detect::Formats(names) => strings(names.iter().copied()),
+    }
+}
+
+/// The value of `detect` that a flag's text means: `auto`, `off`, or names with commas between.
+pub fn detect_of_flag(text: &str) -> Value {
+    match text {
+        "auto" | "off" => string(text),
+        names => strings(names.split(',').map(str::trim)),
+    }
+}

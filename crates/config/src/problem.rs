@@ -1,0 +1,215 @@
+//! [`Problem`]: a mistake in a configuration, and its place.
+
+use std::{cell::RefCell, fmt, ops::Range};
+
+use super::source::Source;
+
+/// A mistake in a configuration, or something that looks like one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Whether the configuration can still be used.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
+    /// What is wrong, and what would be right. Never contains a secret.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Nowhere => write!(f, "{}: {}", self.severity, self.message),
+            Place::Flag(name) => write!(f, "{}: {name}: {}", self.severity, self.message),
+            place @ (Place::File { .. } | Place::Overlay { .. }) => {
+                write!(f, "{place}: {}: {}", self.severity, self.message)
+            }
+        }
+    }
+}
+
+impl Problem {
+    /// A mistake that is in no place of the file.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, place: Place::Nowhere, message: message.into() }
+    }
+
+    /// Logs it.
+    pub fn log(&self) {
+        let place = (self.place != Place::Nowhere).then(|| self.place.to_string());
+        match self.severity {
+            Severity::Warning => tracing::warn!(place, "{}", self.message),
+            Severity::Error => tracing::error!(place, "{}", self.message),
+        }
+    }
+}
+
+/// Whether a configuration with a problem can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// It can, but look at it.
+    Warning,
+    /// It cannot.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the file.
+    File {
+        /// The file, as it was named.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+    },
+    /// In a flag or its environment variable; both are named.
+    Flag(&'static str),
+    /// In the settings that were saved over the admin API.
+    Overlay {
+        /// The file that holds them.
+        path: String,
+        /// The path of the setting.
+        setting: String,
+    },
+    /// Nowhere: something is missing.
+    Nowhere,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line, column } => write!(f, "{path}:{line}:{column}"),
+            Self::Flag(name) => f.write_str(name),
+            Self::Overlay { path, setting } => write!(f, "{path}: {setting}"),
+            Self::Nowhere => f.write_str("configuration"),
+        }
+    }
+}
+
+/// The mistakes in a configuration that cannot be used, in the order of the file. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Collects problems while a configuration is read.
+#[derive(Debug, Default)]
+pub(super) struct Findings(RefCell<Vec<Finding>>);
+
+#[derive(Debug)]
+struct Finding {
+    kind: Kind,
+    span: Option<Range<usize>>,
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Syntax,
+    DefinitionError,
+    Missing,
+    Warning,
+}
+
+impl Findings {
+    /// The file is not valid TOML at this place.
+    pub(super) fn syntax(&self, span: Option<Range<usize>>, message: impl Into<String>) {
+        self.add(Kind::Syntax, span, message.into());
+    }
+
+    /// The value at this place is wrong.
+    pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
+        self.add(Kind::DefinitionError, Some(span), message.into());
+    }
+
+    /// Something required is missing; `span` is where it belongs, if that is known.
+    pub(super) fn missing(&self, span: Option<Range<usize>>, message: impl Into<String>) {
+        self.add(Kind::Missing, span, message.into());
+    }
+
+    /// The value at this place is valid, but probably a mistake.
+    pub(super) fn warning(&self, span: Range<usize>, message: impl Into<String>) {
+        self.add(Kind::Warning, Some(span), message.into());
+    }
+
+    /// Something outside of the configuration is probably a mistake.
+    pub(super) fn remark(&self, message: impl Into<String>) {
+        self.add(Kind::Warning, None, message.into());
+    }
+
+    /// Whether something in `span` was reported as wrong.
+    pub(super) fn has_error_in(&self, span: &Range<usize>) -> bool {
+        let is_in = |found: &Finding| {
+            found.kind != Kind::Warning
+                && found.span.as_ref().is_some_and(|own| (span.start..=span.end).contains(&own.start))
+        };
+        self.0.borrow().iter().any(is_in)
+    }
+
+    /// The messages alone, each with the offset of its place.
+    pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {
+        let findings = self.0.into_inner().into_iter();
+        findings.map(|found| (found.span.map(|span| span.start), found.message)).collect()
+    }
+
+    fn add(&self, kind: Kind, span: Option<Range<usize>>, message: String) {
+        self.0.borrow_mut().push(Finding { kind, span, message });
+    }
+
+    /// The problems in the order of `source`, and whether one of them is an error.
+    ///
+    /// A syntax error hides the rest of its line. Other problems on that line, and all reports of missing
+    /// keys, are left out: what they are about may be what could not be read.
+    pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
+        let mut findings = self.0.into_inner();
+        let place = |finding: &Finding| match &finding.span {
+            Some(span) => source.place(span.start),
+            None => Place::Nowhere,
+        };
+        let broken: Vec<_> = findings
+            .iter()
+            .filter(|found| found.kind == Kind::Syntax)
+            .map(|found| line(&place(found)))
+            .collect();
+        if !broken.is_empty() {
+            findings.retain(|found| match found.kind {
+                Kind::Syntax => true,
+                Kind::Missing => false,
+                Kind::DefinitionError | Kind::Warning => !broken.contains(&line(&place(found))),
+            });
+        }
+        findings.sort_by_key(|found| found.span.as_ref().map_or(usize::MAX, |span| span.start));
+        let failed = findings.iter().any(|found| found.kind != Kind::Warning);
+        let problems = findings.into_iter().map(|found| Problem {
+            severity: if found.kind == Kind::Warning { Severity::Warning } else { Severity::Error },
+            place: place(&found),
+            message: found.message,
+        });
+        (problems.collect(), failed)
+    }
+}
+
+fn line(place: &Place) -> Option<usize> {
+    match place {
+        Place::File { line, .. } => Some(*line),
+        Place::Flag(_) | Place::Overlay { .. } | Place::Nowhere => None,
+    }
+}

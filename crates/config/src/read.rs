@@ -1,0 +1,503 @@
+//! Reads a file's tables into a [`Config`]: the keys of the top level, and the checks across tables.
+
+use std::{
+    collections::HashSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration,
+};
+
+use secrecy::{ExposeSecret, SecretString};
+use toml::{
+    Value,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, UncheckedBudgets, admin,
+    alternatives::{self, Router},
+    client_keys, execution, format,
+    keys::{Keys, Reading, size_value, string},
+    mask::masked,
+    model, model_rules, origins, passthrough,
+    table::{Cell, Context, Table, entries},
+    telemetry, tls,
+    upstream::{self, Declared},
+    value::{Origin, list, one_or_more, referred, secret, size, text},
+};
+use toolwire_net::store::StoreAddress;
+use toolwire_pipeline::{
+    format::KnownFormats,
+    rules,
+    settings::{Field, Key, OneOf, Settings},
+    wire::suggest::suggest,
+};
+
+/// The default of `listen`.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
+
+/// The default of `drain_timeout`.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The values of the top level.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) listen: Vec<SocketAddr>,
+    pub(super) api_keys: Vec<SecretString>,
+    pub(super) cors_origins: Origins,
+    pub(super) hosts: Vec<String>,
+    pub(super) state_dir: Option<String>,
+    pub(super) store: StoreKind,
+    pub(super) passthrough: Passthrough,
+    pub(super) drain_delay: Option<Duration>,
+    pub(super) drain_timeout: Duration,
+    pub(super) threads: usize,
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self {
+            listen: vec![LISTEN],
+            api_keys: Vec::new(),
+            cors_origins: Origins::None,
+            hosts: Vec::new(),
+            state_dir: None,
+            store: StoreKind::Embedded,
+            passthrough: Passthrough::default(),
+            drain_delay: None,
+            drain_timeout: DRAIN_TIMEOUT,
+            threads: cores(),
+        }
+    }
+}
+
+/// The keys of the top level. Without keys for clients, only loopback addresses may be listened on.
+pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
+    keys.special(
+        Key::new("listen", "an address with port, or an array of them. Port 0 chooses a free port")
+            .or("`\"127.0.0.1:8787\"`"),
+        &mut root.listen,
+        |cell| addresses(cell, has_keys),
+        |listen| Some(Value::Array(listen.iter().map(|address| string(&address.to_string())).collect())),
+    );
+    keys.special(
+        Key::new(
+            "api_keys",
+            "[secrets](keys.md), one of which a client must send. With neither these nor \
+             [`[[keys]]`](#keys), no key is needed and toolwire listens only on loopback addresses",
+        ),
+        &mut root.api_keys,
+        |cell| list(secret)(cell),
+        |keys| Some(Value::Array(keys.iter().map(|key| string(&masked(key.expose_secret()))).collect())),
+    );
+    keys.special(
+        Key::new(
+            "cors_origins",
+            "origins of web pages that may call toolwire from a browser: `[\"https://ui.example\", \
+             \"http://localhost:3000\"]`, without a path, or `[\"*\"]`",
+        ),
+        &mut root.cors_origins,
+        origins::read,
+        |origins| Some(origins.shown()),
+    );
+    keys.key(
+        Key::new(
+            "hosts",
+            "names, in addition to `localhost`, by which clients [without keys](keys.md) reach toolwire: \
+             `[\"host.docker.internal\"]`. Requests for other hosts get 403; with keys every host is served",
+        ),
+        Field::Texts(&mut root.hosts),
+    );
+    keys.special(
+        Key::new(
+            "passthrough",
+            "further paths whose requests go to the upstream unread: `[\"/v1/embeddings\", \"/v1/audio/*\"]`. \
+             A `*` at the end matches any rest; see [below](#passing-other-requests-through)",
+        ),
+        &mut root.passthrough,
+        passthrough::read,
+        |passthrough| Some(passthrough.shown()),
+    );
+    keys.key(
+        Key::new("state_dir", "the folder for persistent state, created when first needed")
+            .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
+        Field::OptionalText(&mut root.state_dir),
+    );
+    keys.special(
+        Key::new(
+            "store",
+            "where state that outlives a request is kept: `embedded`, in files in `state_dir`; `off`; or on \
+             a Redis or Valkey server that several instances [share](scaling.md), by its URL (or \
+             `\"env:NAME\"`, `\"file:PATH\"` of it)",
+        )
+        .file_only(),
+        &mut root.store,
+        store,
+        |store| Some(string(&shown_store(store))),
+    );
+    keys.key(
+        Key::new(
+            "drain_delay",
+            "how long toolwire continues after a signal to stop while `/readyz` reports it, so that \
+             balancers notice: usually 5 to 15 seconds; or `\"off\"`",
+        ),
+        Field::DurationOrOff(&mut root.drain_delay),
+    );
+    keys.key(
+        Key::new("drain_timeout", "how long open streams may continue after that"),
+        Field::Duration(&mut root.drain_timeout),
+    );
+    keys.key(
+        Key::new(
+            "threads",
+            "worker threads. Each accepts connections and has its own connections to the upstreams; a \
+             stream stays on its thread",
+        )
+        .or("one per core"),
+        Field::Count(&mut root.threads, 1),
+    );
+}
+
+/// Reads `store`.
+fn store(cell: Cell<'_>) -> Option<StoreKind> {
+    let (written, origin) = referred(cell.clone())?;
+    match written.as_str() {
+        "embedded" => return Some(StoreKind::Embedded),
+        "off" => return Some(StoreKind::Off),
+        _ if !toolwire_net::store::HAS_REDIS => {
+            return cell.wrong("expected \"embedded\" or \"off\": this build cannot use a server");
+        }
+        _ => {}
+    }
+    match StoreAddress::parse(&written) {
+        Ok(address) => {
+            if address.password().is_some() && origin == Origin::Here {
+                cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
+            }
+            Some(StoreKind::Redis(address))
+        }
+        Err(wrong) => cell.wrong(format!("{wrong}; or \"embedded\" or \"off\"")),
+    }
+}
+
+fn shown_store(store: &StoreKind) -> String {
+    match store {
+        StoreKind::Embedded => "embedded".to_owned(),
+        StoreKind::Off => "off".to_owned(),
+        StoreKind::Redis(address) => address.covered(&masked(address.password().unwrap_or_default())),
+    }
+}
+
+/// The values of `unchecked_budgets`.
+const UNCHECKED_BUDGETS: [(&str, UncheckedBudgets); 2] =
+    [("allow", UncheckedBudgets::Allow), ("refuse", UncheckedBudgets::Refuse)];
+
+/// The default of `state_dir`: `None` if the user has no home.
+pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
+    let folder = |name: &str| environment(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("toolwire"))
+}
+
+/// Reads the root table. `None` only if a mistake has been reported.
+/// `has_saved_keys`: clients have keys that stand in another file.
+pub(super) fn config<'a>(
+    table: &'a DeTable<'a>,
+    context: &'a Context<'a>,
+    has_saved_keys: bool,
+) -> Option<Config> {
+    Table::root(table, context, |table| {
+        let mut has = |key| table.cell(key).is_some_and(|cell| !cell.is_empty_array());
+        let has_keys = has("api_keys") | has("keys") || has_saved_keys;
+        let mut top = Root::default();
+        root(&mut Reading(table), &mut top, has_keys);
+        let mut own_metrics = Metrics::default();
+        in_table(table, "metrics", |table| metrics(&mut Reading(table), &mut own_metrics));
+        let mut own_limits = Limits::default();
+        in_table(table, "limits", |table| limits(&mut Reading(table), &mut own_limits));
+        own_limits.max_pending_bodies = own_limits.max_pending_bodies.max(own_limits.max_body);
+        let upstreams = upstreams(table, context);
+        let formats = formats(table);
+        let models = models(table, context, &upstreams, &formats, own_limits.answer);
+        let mut own_failover = Failover::default();
+        in_table(table, "failover", |table| alternatives::failover(&mut Reading(table), &mut own_failover));
+        warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
+        let keys = client_keys::read(table, false);
+        let execution = execution::read(table, models.as_deref(), &keys);
+        let admin = admin::read(table);
+        let tls = tls::read(table);
+        let telemetry = telemetry::read(table, context, has_keys);
+        Some(Config {
+            listen: top.listen,
+            api_keys: top.api_keys,
+            keys,
+            upstreams: upstreams.into_iter().map(|declared| declared.upstream).collect::<Option<_>>()?,
+            models: models?,
+            failover: own_failover,
+            formats,
+            cors_origins: top.cors_origins,
+            hosts: top.hosts,
+            state_dir: top.state_dir.map(PathBuf::from).or_else(|| state_dir(context.environment)),
+            store: top.store,
+            passthrough: top.passthrough,
+            metrics: own_metrics,
+            limits: own_limits,
+            drain_delay: top.drain_delay,
+            drain_timeout: top.drain_timeout,
+            threads: top.threads,
+            execution,
+            admin,
+            tls,
+            telemetry,
+            sources: Sources::default(),
+        })
+    })
+}
+
+fn in_table<'a>(table: &mut Table<'a>, key: &'static str, read: impl FnOnce(&mut Table<'a>)) {
+    if let Some(cell) = table.cell(key) {
+        cell.table(|table| {
+            read(table);
+            Some(())
+        });
+    }
+}
+
+/// Cores that this process may use.
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Reads `listen`: an address, or an array of them.
+fn addresses(cell: Cell<'_>, has_keys: bool) -> Option<Vec<SocketAddr>> {
+    let addresses = one_or_more(|cell: Cell<'_>| Some((address(cell.clone())?, cell)))(cell)?;
+    let mut seen = HashSet::new();
+    for (address, cell) in &addresses {
+        if !has_keys && !address.ip().is_loopback() {
+            cell.wrong::<()>(format!(
+                "{address} can be reached from other machines: without `api_keys` or `[[keys]]` only loopback addresses \
+                 are listened on"
+            ));
+        }
+        if address.port() != 0 && !seen.insert(address) {
+            cell.wrong::<()>(format!("{address} stands here twice"));
+        }
+    }
+    Some(addresses.iter().map(|(address, _)| *address).collect())
+}
+
+fn address(cell: Cell<'_>) -> Option<SocketAddr> {
+    let written = text(cell.clone())?;
+    match written.parse() {
+        Ok(address) => Some(address),
+        Err(_) if written.starts_with("localhost:") => cell
+            .wrong(format!("expected an IP address; write `{}`", written.replace("localhost", "127.0.0.1"))),
+        Err(_) => {
+            cell.wrong("expected an IP address and a port such as \"127.0.0.1:8787\" or \"[::1]:8787\"")
+        }
+    }
+}
+
+/// The keys of `[metrics]`.
+pub(super) fn metrics(keys: &mut dyn Settings, metrics: &mut Metrics) {
+    keys.key(
+        Key::new(
+            "tool_names",
+            "use the names of called tools as a label of `toolwire_calls_total` (the first 256 names, the \
+             rest as `other`). They come from clients, and `/metrics` requires no key",
+        ),
+        Field::Switch(&mut metrics.tool_names),
+    );
+}
+
+/// The keys of `[limits]`.
+pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
+    keys.key(
+        Key::new("max_body", "a client's request body; larger ones get 413"),
+        Field::Size(&mut limits.max_body),
+    );
+    let max_body = limits.max_body;
+    keys.special(
+        Key::new(
+            "max_pending_bodies",
+            "memory for request bodies that no upstream has answered yet; further ones get 503 with \
+             `Retry-After`. At least `max_body`, the default if larger",
+        ),
+        &mut limits.max_pending_bodies,
+        at_least(max_body),
+        |size| Some(size_value(*size)),
+    );
+    keys.key(
+        Key::new("body_timeout", "to receive a whole request body; then 408, and the connection is closed"),
+        Field::Duration(&mut limits.body_timeout),
+    );
+    keys.key(
+        Key::new(
+            "write_timeout",
+            "how long a client may accept no bytes; then its connection (or HTTP/2 stream) is closed and \
+             the upstream request is cancelled",
+        ),
+        Field::Duration(&mut limits.write_timeout),
+    );
+    keys.key(
+        Key::new(
+            "max_n",
+            "the maximum of `n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request; more gets \
+             400",
+        ),
+        Field::Count(&mut limits.max_n, 1),
+    );
+    model_rules::limits(keys, &mut limits.answer);
+    keys.key(
+        Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
+        Field::Duration(&mut limits.keep_alive),
+    );
+    keys.key(
+        Key::new("max_store", "all stored responses; beyond, the oldest are removed"),
+        Field::Size(&mut limits.max_store),
+    );
+    keys.key(Key::new("store_ttl", "how long a response is stored"), Field::Duration(&mut limits.store_ttl));
+    keys.key(
+        Key::new(
+            "instances",
+            "how many instances [share](scaling.md) a `store` on a server. While it is away, each admits \
+             its share of the limits",
+        ),
+        Field::Count(&mut limits.instances, 1),
+    );
+    keys.key(
+        Key::new(
+            "unchecked_budgets",
+            "budgets of a month while such a store is away: `allow` admits requests while this instance \
+             knows of tokens that are left, `refuse` answers 503",
+        ),
+        Field::Word(&mut OneOf(&mut limits.unchecked_budgets, &UNCHECKED_BUDGETS)),
+    );
+    keys.key(
+        Key::new(
+            "max_turn_state",
+            "state that upstreams [want back](dialects.md), in memory for all clients together; beyond it, \
+             the client that has the most loses its oldest",
+        ),
+        Field::Size(&mut limits.max_turn_state),
+    );
+    keys.key(
+        Key::new("turn_state_ttl", "how long that is kept, or `\"off\"`, which keeps nothing"),
+        Field::DurationOrOff(&mut limits.turn_state_ttl),
+    );
+}
+
+/// A size that is at least that of the largest body.
+fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| {
+        let size = size(cell.clone())?;
+        if size < max_body {
+            return cell.wrong("smaller than `max_body`: the largest bodies could never be read");
+        }
+        Some(size)
+    }
+}
+
+fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'a>> {
+    let cells = entries(table, "upstreams");
+    if cells.is_empty() {
+        let help = match context.source.has_file() {
+            true => "no `[[upstreams]]`: where should requests go?",
+            false => "nothing to serve: give `--config FILE`, or `--upstream URL --dialect DIALECT`",
+        };
+        context.findings.missing(None, help);
+    }
+    let mut names = HashSet::new();
+    let declared = cells.into_iter().map(|cell| {
+        let read = cell.clone().table(|table| Some(upstream::read(table)));
+        let (name, upstream) = read.unwrap_or_default();
+        if let Some((name, cell)) = &name
+            && !names.insert(name.clone())
+        {
+            cell.wrong::<()>(format!("a second upstream `{name}`"));
+        }
+        Declared { name: name.map(|(name, _)| name), upstream: upstream.map(Arc::new), cell }
+    });
+    declared.collect()
+}
+
+/// The known formats: the built-in ones, and those of the configuration that are valid.
+fn formats(table: &mut Table<'_>) -> Arc<KnownFormats> {
+    let mut own = Vec::new();
+    for cell in entries(table, "formats") {
+        own.extend(cell.table(|table| format::read(table, &own)));
+    }
+    Arc::new(KnownFormats::new(own))
+}
+
+/// Reads `[[models]]`. `None` only if a mistake has been reported.
+pub(super) fn models<'a>(
+    table: &mut Table<'a>,
+    context: &Context<'_>,
+    upstreams: &[Declared<'a>],
+    formats: &Arc<KnownFormats>,
+    limits: rules::Limits,
+) -> Option<Vec<super::Model>> {
+    let cells = entries(table, "models");
+    if cells.is_empty() && context.source.has_file() {
+        let help = "no `[[models]]`: what may clients ask for? `name = \"*\"` takes every name";
+        context.findings.missing(None, help);
+    }
+    let (mut names, mut routers) = (HashSet::new(), HashSet::new());
+    let (mut describers, mut others) = (Vec::new(), Vec::new());
+    // Routers need all other entries.
+    let mut models: Vec<Option<super::Model>> = Vec::new();
+    let mut unresolved = Vec::new();
+    for cell in cells {
+        let read = cell.table(|table| {
+            describers.extend(table.cell("vision"));
+            let keys = [alternatives::TARGETS, alternatives::FALLBACK];
+            others.extend(keys.into_iter().filter_map(|key| Some((key, table.cell(key)?))));
+            Some(match Router::read(table) {
+                Some(router) => (router.name(), None, Some(router)),
+                None => {
+                    let (name, model) = model::read(table, upstreams, formats, limits);
+                    (name, model, None)
+                }
+            })
+        });
+        let Some((name, model, router)) = read else {
+            models.push(None);
+            continue;
+        };
+        if let Some((name, cell)) = name {
+            if router.is_some() {
+                routers.insert(name.clone());
+            }
+            if !names.insert(name.clone()) {
+                cell.wrong::<()>(format!("a second model `{name}`"));
+            }
+        }
+        unresolved.extend(router.map(|router| (models.len(), router)));
+        models.push(model);
+    }
+    describers.into_iter().for_each(|cell| check_describer(cell, &names));
+    others.into_iter().for_each(|(key, cell)| alternatives::check(key, &cell, &names, &routers));
+    let known: Vec<_> = models.iter().flatten().cloned().collect();
+    for (at, router) in unresolved {
+        if let Some(place) = models.get_mut(at) {
+            *place = router.resolve(&known);
+        }
+    }
+    models.into_iter().collect()
+}
+
+/// Checks that the model that describes images is one of `names`.
+fn check_describer(cell: Cell<'_>, names: &HashSet<String>) {
+    let DeValue::String(name) = cell.value else { return };
+    if !names.contains(name.as_ref()) && !names.contains(model::WILDCARD) {
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        cell.wrong::<()>(format!("no model `{name}`; {}", suggest(name, &names, None)));
+    }
+}
+
+fn warn_of_idle(upstreams: &[Declared<'_>], models: &[super::Model]) {
+    for Declared { upstream, cell, .. } in upstreams {
+        let Some(upstream) = upstream else { continue };
+        if !models.is_empty() && !models.iter().any(|model| Arc::ptr_eq(&model.upstream, upstream)) {
+            cell.warn(format!("no model uses the upstream `{}`", upstream.name));
+        }
+    }
+}

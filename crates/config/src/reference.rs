@@ -1,0 +1,86 @@
+//! [`reference()`]: every key of a configuration file, as the declarations describe it.
+
+use super::{
+    AdminSettings, Failover, Limits, Metrics, admin, alternatives, client_keys, execution, format,
+    keys::{Documenting, Row},
+    model, read, telemetry, tls, upstream, upstream_tls,
+};
+use toolwire_execution::{ExecutionSettings, KINDS, ToolRules};
+use toolwire_pipeline::{
+    dialect::UpstreamDialect,
+    format::{Definition, KnownFormats},
+};
+
+/// A table of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Its name in the file, such as `[[models]]`; empty for the top level.
+    pub name: String,
+    /// Its keys.
+    pub rows: Vec<Row>,
+}
+
+impl Section {
+    fn new(name: impl Into<String>, visit: impl FnOnce(&mut Documenting)) -> Self {
+        let mut keys = Documenting::default();
+        visit(&mut keys);
+        Self { name: name.into(), rows: keys.0 }
+    }
+
+    /// The keys as a Markdown table.
+    pub fn to_markdown(&self) -> String {
+        let mut page = "| key | default | |\n|---|---|---|\n".to_owned();
+        for Row { key, default, about } in &self.rows {
+            let [default, about] = [default.as_str(), about.as_ref()].map(|cell| cell.replace('|', "\\|"));
+            let default = if default.is_empty() { " ".to_owned() } else { format!(" {default} ") };
+            page.push_str(&format!("| `{key}` |{default}| {about} |\n"));
+        }
+        page
+    }
+}
+
+/// All tables of a configuration file, in the order of the documentation.
+pub fn reference() -> Vec<Section> {
+    let mut sections = vec![
+        Section::new("", |keys| read::root(keys, &mut read::Root::default(), true)),
+        Section::new("[[keys]]", |keys| client_keys::declare(keys, &mut client_keys::Draft::default())),
+        Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
+    ];
+    sections.push(Section::new("[upstreams.tls]", |keys| {
+        upstream_tls::keys(keys, &mut upstream_tls::Draft::default())
+    }));
+    for mut dialect in UpstreamDialect::all() {
+        dialect.adapt_to_host("");
+        let name = format!("[upstreams.{}]", dialect.dialect());
+        sections.push(Section::new(name, |keys| dialect.settings(keys)));
+    }
+    sections.extend([
+        Section::new("[[models]]", |keys| {
+            let mut draft = model::Draft::default();
+            model::selection(keys, &mut draft, &[], KnownFormats::built_in());
+            model::treatment(keys, &mut draft, KnownFormats::built_in());
+        }),
+        Section::new("[failover]", |keys| alternatives::failover(keys, &mut Failover::default())),
+        Section::new("[[formats]]", |keys| format::keys(keys, &mut Definition::default())),
+        Section::new("[metrics]", |keys| read::metrics(keys, &mut Metrics::default())),
+        Section::new("[limits]", |keys| read::limits(keys, &mut Limits::default())),
+        Section::new("[execution]", |keys| execution::keys(keys, &mut ExecutionSettings::default())),
+        Section::new("[[providers]]", |keys| {
+            execution::provider_keys(keys, &mut execution::ProviderDraft::default());
+        }),
+    ]);
+    for (kind, default) in KINDS {
+        let name = format!("kind = \"{kind}\"");
+        sections.push(Section::new(name, |keys| default().settings(keys)));
+    }
+    sections.push(Section::new("[[tools]]", |keys| execution::tool_keys(keys, &mut ToolRules::default())));
+    sections.push(Section::new("[[permissions]]", |keys| {
+        execution::permission_keys(keys, &mut execution::PermissionDraft::default());
+    }));
+    sections.push(Section::new("[tls]", |keys| tls::keys(keys, &mut tls::Draft::default())));
+    sections.push(Section::new("[telemetry]", |keys| {
+        telemetry::keys(keys, &mut telemetry::Draft::default());
+    }));
+    sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
+    sections
+}

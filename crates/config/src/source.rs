@@ -1,0 +1,203 @@
+//! [`Source`]: the text that a configuration is read from, and the flags and saved settings that override it.
+
+use std::{
+    fmt, fs,
+    io::{self, Read},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use super::problem::{Place, Problem, Problems, Severity};
+use toolwire_pipeline::wire::digest::Digest;
+
+/// A file's text with its name. Offsets after the text's end stand for flags, and those after them for saved settings, so that such
+/// a value is read and reported by the same code as one from the file.
+#[derive(Clone, Default)]
+pub(super) struct Source {
+    path: Option<PathBuf>,
+    text: String,
+    /// The program made the text, so a place in it means nothing to a reader.
+    is_made: bool,
+    /// The file of the saved settings, and the paths of these.
+    overlay: (PathBuf, Vec<String>),
+    /// What was read from the file.
+    content: Option<Digest>,
+}
+
+/// A flag that overrides something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flag {
+    Listen,
+    ClientKey,
+    Upstream,
+    Dialect,
+    ApiKey,
+    Tools,
+    ChatTemplate,
+    Detect,
+    ServerCalls,
+}
+
+impl Flag {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Listen,
+        Self::ClientKey,
+        Self::Upstream,
+        Self::Dialect,
+        Self::ApiKey,
+        Self::Tools,
+        Self::ChatTemplate,
+        Self::Detect,
+        Self::ServerCalls,
+    ];
+
+    /// The flag as it is typed, and its environment variable.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Listen => "--listen (TOOLWIRE_LISTEN)",
+            Self::ClientKey => "--client-key (TOOLWIRE_CLIENT_KEY)",
+            Self::Upstream => "--upstream (TOOLWIRE_UPSTREAM)",
+            Self::Dialect => "--dialect (TOOLWIRE_DIALECT)",
+            Self::ApiKey => "--api-key (TOOLWIRE_UPSTREAM_KEY)",
+            Self::Tools => "--tools (TOOLWIRE_TOOLS)",
+            Self::ChatTemplate => "--chat-template (TOOLWIRE_CHAT_TEMPLATE)",
+            Self::Detect => "--detect (TOOLWIRE_DETECT)",
+            Self::ServerCalls => "--server-calls (TOOLWIRE_SERVER_CALLS)",
+        }
+    }
+}
+
+/// Bytes of a configuration file.
+const MAX_FILE: u64 = 8 << 20;
+
+/// The bytes of a configuration file.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other("it is larger than 8 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// Without the text, which may contain secrets.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Reads the file; without one, the text is empty.
+    pub(super) fn read(path: Option<&Path>) -> Result<Self, Problems> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let failed =
+            |place, message| Err(Problems(vec![Problem { severity: Severity::Error, place, message }]));
+        let bytes = match read_file(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let message = format!("cannot read the configuration file {}: {error}", path.display());
+                return failed(Place::Nowhere, message);
+            }
+        };
+        let content = Some(Digest::of_bytes(&bytes));
+        let (text, valid) = match String::from_utf8(bytes) {
+            Ok(text) => (text, None),
+            Err(error) => {
+                let valid = error.utf8_error().valid_up_to();
+                let text = error.as_bytes().get(..valid).and_then(|bytes| std::str::from_utf8(bytes).ok());
+                (text.unwrap_or_default().to_owned(), Some(valid))
+            }
+        };
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        let source = Self { path: Some(path.to_owned()), text, content, ..Self::default() };
+        match valid {
+            Some(valid) => failed(source.place(valid), "not UTF-8".to_owned()),
+            None => Ok(source),
+        }
+    }
+
+    /// A text that the program made. Paths in it are those of `beside`, if it is given.
+    pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
+        Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
+    }
+
+    /// The text; empty without a file.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether there is a file.
+    pub(super) fn has_file(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// The file, and what was read from it.
+    pub(super) fn file(&self) -> Option<(&Path, Digest)> {
+        self.path.as_deref().zip(self.content)
+    }
+
+    /// The span that stands for `flag`.
+    pub(super) fn flag(&self, flag: Flag) -> Range<usize> {
+        let offset = self.text.len() + 1 + flag as usize;
+        offset..offset
+    }
+
+    /// The same with saved settings: the file that holds them, and their paths.
+    pub(super) fn with_overlay(&self, file: PathBuf, paths: Vec<String>) -> Self {
+        Self { overlay: (file, paths), ..self.clone() }
+    }
+
+    /// The span that stands for the saved setting `number`.
+    pub(super) fn overlaid(&self, number: usize) -> Range<usize> {
+        let offset = self.text.len() + 1 + Flag::ALL.len() + number;
+        offset..offset
+    }
+
+    /// Whether `offset` stands for a saved setting.
+    pub(super) fn is_overlay(&self, offset: usize) -> bool {
+        offset > self.text.len() + Flag::ALL.len()
+    }
+
+    /// Whether `offset` stands for a flag or a saved setting.
+    pub(super) fn is_outside(&self, offset: usize) -> bool {
+        offset > self.text.len()
+    }
+
+    /// Where `offset` is.
+    pub(super) fn place(&self, offset: usize) -> Place {
+        if let Some(index) = offset.checked_sub(self.text.len() + 1) {
+            if let Some(flag) = Flag::ALL.get(index) {
+                return Place::Flag(flag.name());
+            }
+            let (file, paths) = &self.overlay;
+            return match paths.get(index - Flag::ALL.len()) {
+                Some(setting) => {
+                    Place::Overlay { path: file.display().to_string(), setting: setting.clone() }
+                }
+                None => Place::Nowhere,
+            };
+        }
+        if self.is_made {
+            return Place::Nowhere;
+        }
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place::File {
+            path: self.path.as_deref().unwrap_or(Path::new("")).display().to_string(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).map_or(0, |text| text.chars().count()) + 1,
+        }
+    }
+
+    /// Resolves the path `written`: relative to the file's directory if it comes from the file, otherwise to
+    /// the working directory.
+    pub(super) fn resolve(&self, written: &str, offset: usize) -> PathBuf {
+        let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_outside(offset));
+        beside.unwrap_or(Path::new("")).join(written)
+    }
+}

@@ -1,0 +1,311 @@
+//! [`Setting`]: every setting with its value, its default and where its value comes from.
+//!
+//! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays go by their `name`.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+use toml::{
+    Spanned, Table, Value,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    AdminSettings, Config, Facts, Failover, Limits, Metrics, Overlay, Overrides, Refused, admin,
+    alternatives, execution,
+    facts::KeyFacts,
+    keys::table_of,
+    mask::MASK,
+    overlay::{LaidOver, below},
+    problem::Place,
+    read::{self, Root},
+    source::Source,
+};
+use toolwire_execution::ExecutionSettings;
+use toolwire_pipeline::wire::digest::Digest;
+
+/// Where the values of a configuration come from, by their paths. What is not there has its default.
+#[derive(Clone, Default)]
+pub struct Sources {
+    values: BTreeMap<String, ValueSource>,
+    /// What stands in the file where a setting was saved over the admin API.
+    shadowed: BTreeMap<String, serde_json::Value>,
+    /// The saved settings that have no place in the file's tables.
+    refused: Vec<Refused>,
+    origin: Option<Arc<Origin>>,
+}
+
+/// Without the values in the file, which may be secrets.
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").field("values", &self.values).finish_non_exhaustive()
+    }
+}
+
+/// What a configuration was read from.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) source: Source,
+    pub(super) overrides: Overrides,
+    pub(super) overlay: Overlay,
+    /// The files that values name, as they were read.
+    pub(super) files: BTreeMap<PathBuf, Digest>,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueSource {
+    /// `file`, `env`, `flag`, or `overlay`: saved over the admin API.
+    pub kind: &'static str,
+    /// The file with the line, the variable, or the flag; with `overlay`, that of the value that it replaces, if there is one.
+    pub place: Option<String>,
+}
+
+/// A setting as it resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Its path.
+    pub path: String,
+    /// Its value.
+    pub value: SettingValue,
+    /// The value that it has if it is not set; `None` if it has no default, or one that depends on something else.
+    pub default: Option<Value>,
+    /// `None`: the default.
+    pub source: Option<ValueSource>,
+    /// With the source `overlay`, the value in the file, unless it is secret.
+    pub file_value: Option<serde_json::Value>,
+    /// What its declaration says.
+    pub facts: KeyFacts,
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SettingValue {
+    /// Not a secret.
+    Plain(Value),
+    /// A secret, and whether it is set.
+    Secret(bool),
+}
+
+impl Sources {
+    /// The sources of what stands in the tables of `root`.
+    pub(super) fn of(root: &DeTable<'_>, source: &Source) -> Self {
+        let mut sources = Self::default();
+        sources.table("", root, source);
+        sources
+    }
+
+    fn table(&mut self, path: &str, table: &DeTable<'_>, source: &Source) {
+        for (key, value) in table.iter() {
+            self.value(&below(path, key.get_ref()), value, source);
+        }
+    }
+
+    fn value(&mut self, path: &str, value: &Spanned<DeValue<'_>>, source: &Source) {
+        match value.get_ref() {
+            DeValue::Table(table) => self.table(path, table, source),
+            DeValue::Array(entries) if entries.iter().any(|entry| entry.get_ref().is_table()) => {
+                for entry in entries.iter() {
+                    let DeValue::Table(table) = entry.get_ref() else { continue };
+                    if let Some(DeValue::String(name)) = table.get("name").map(Spanned::get_ref) {
+                        self.table(&below(path, name), table, source);
+                    }
+                }
+            }
+            DeValue::String(text) if text.starts_with("env:") => {
+                let place = Some(text.strip_prefix("env:").unwrap_or_default().to_owned());
+                self.values.insert(path.to_owned(), ValueSource { kind: "env", place });
+            }
+            _ => {
+                let (kind, place) = match source.place(value.span().start) {
+                    Place::File { path, line, .. } => ("file", Some(format!("{path}:{line}"))),
+                    Place::Flag(name) => ("flag", Some(name.to_owned())),
+                    Place::Overlay { .. } => ("overlay", None),
+                    Place::Nowhere => return,
+                };
+                self.values.insert(path.to_owned(), ValueSource { kind, place });
+            }
+        }
+    }
+}
+
+impl Config {
+    /// What the declarations say about the settings.
+    pub fn facts(&self) -> Facts {
+        Facts::of(self)
+    }
+
+    /// All settings, in the order of their paths.
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut values = BTreeMap::new();
+        flatten("", &Value::Table(self.to_toml()), &mut values);
+        let mut defaults = BTreeMap::new();
+        flatten("", &Value::Table(self.defaults()), &mut defaults);
+        let facts = self.facts();
+        let unset = self.execution.iter().flat_map(|execution| execution::unset_secrets(execution));
+        let unset = unset.map(|path| (path, SettingValue::Secret(false)));
+        let mut settings: Vec<_> = values
+            .into_iter()
+            .map(|(path, value)| match is_secret(&value) {
+                true => (path, SettingValue::Secret(true)),
+                false => (path, SettingValue::Plain(value)),
+            })
+            .chain(unset)
+            .map(|(path, value)| {
+                let default = defaults.get(&path).filter(|default| !is_secret(default)).cloned();
+                let shadowed = self.sources.shadowed.get(&path);
+                let file_value = shadowed.filter(|_| matches!(value, SettingValue::Plain(_))).cloned();
+                let source = self.sources.of_setting(&path).cloned();
+                let facts = facts.find(&path).cloned().unwrap_or_default();
+                Setting { default, source, file_value, facts, path, value }
+            })
+            .collect();
+        settings.sort_by(|a, b| a.path.cmp(&b.path));
+        settings
+    }
+
+    /// The tables with the values that hold if nothing is set.
+    fn defaults(&self) -> Table {
+        let mut root = Root { threads: self.threads, ..Root::default() };
+        let mut defaults = table_of(|keys| read::root(keys, &mut root, true));
+        let tables = [
+            ("metrics", table_of(|keys| read::metrics(keys, &mut Metrics::default()))),
+            ("limits", table_of(|keys| read::limits(keys, &mut Limits::default()))),
+            ("failover", table_of(|keys| alternatives::failover(keys, &mut Failover::default()))),
+            ("admin", table_of(|keys| admin::keys(keys, &mut AdminSettings::default()))),
+        ];
+        defaults.extend(tables.map(|(name, table)| (name.to_owned(), Value::Table(table))));
+        if let Some(settings) = &self.execution {
+            defaults.extend(execution::shown(&ExecutionSettings::default()));
+            defaults.insert("providers".to_owned(), execution::provider_defaults(settings));
+        }
+        defaults
+    }
+}
+
+impl Sources {
+    /// The source of a setting.
+    fn of_setting(&self, path: &str) -> Option<&ValueSource> {
+        self.values.get(path)
+    }
+
+    /// These sources of tables over which saved settings were laid. `in_file` are those of the tables before.
+    pub(super) fn over(self, in_file: Self, laid: LaidOver, origin: Origin) -> Self {
+        let (mut values, mut in_file) = (self.values, in_file.values);
+        for (path, value) in values.iter_mut().filter(|(_, value)| value.kind == "overlay") {
+            value.place = in_file.remove(path).and_then(|source| source.place);
+        }
+        let LaidOver { shadowed, refused } = laid;
+        Self { values, shadowed, refused, origin: Some(Arc::new(origin)) }
+    }
+
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_deref()
+    }
+
+    /// The saved settings that have no place in the file's tables.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+}
+
+/// The values of `value` by their paths. Entries of arrays go by their names; those without are left out.
+fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Table(table) => {
+            for (key, value) in table {
+                flatten(&below(path, key), value, values);
+            }
+        }
+        Value::Array(entries) if entries.iter().any(Value::is_table) => {
+            for entry in entries {
+                if let Some(name) = entry.get("name").and_then(Value::as_str) {
+                    flatten(&below(path, name), entry, values);
+                }
+            }
+        }
+        value => _ = values.insert(path.to_owned(), value.clone()),
+    }
+}
+
+/// Whether this is what is shown in place of a secret, or of several.
+fn is_secret(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.starts_with(MASK),
+        Value::Array(entries) => entries.first().is_some_and(is_secret),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::{Overrides, load};
+
+    const FILE: &str = r#"
+listen = "127.0.0.1:0"
+api_keys = ["env:CLIENT_KEY"]
+
+[limits]
+max_body = "1MiB"
+
+[[upstreams]]
+name = "up"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+
+[[models]]
+name = "gpt-4.1"
+
+[execution]
+max_rounds = 5
+
+[[providers]]
+name = "addons"
+kind = "http"
+keys = ["registration-key"]
+lease = "30s"
+"#;
+
+    #[test]
+    fn settings_have_values_defaults_and_sources() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(FILE.as_bytes()).unwrap();
+        let overrides = Overrides {
+            file: Some(file.path().to_owned()),
+            listen: vec!["127.0.0.1:1".to_owned()],
+            ..Overrides::default()
+        };
+        let environment = |name: &str| (name == "CLIENT_KEY").then(|| "key-of-a-client".to_owned());
+        let config = load(&overrides, &environment).unwrap().config;
+        let settings = config.settings();
+        let setting = |path: &str| {
+            settings.iter().find(|setting| setting.path == path).unwrap_or_else(|| panic!("{path}"))
+        };
+        let source = |path: &str| {
+            setting(path)
+                .source
+                .as_ref()
+                .map(|source| (source.kind, source.place.as_deref().unwrap_or_default()))
+        };
+        let line = |number: usize| format!("{}:{number}", file.path().display());
+
+        let body = setting("limits.max_body");
+        assert_eq!(body.value, SettingValue::Plain("1MiB".into()));
+        assert_eq!(body.default, Some("10MiB".into()));
+        assert_eq!(source("limits.max_body"), Some(("file", line(6).as_str())));
+        assert_eq!((source("limits.max_store"), source("metrics.tool_names")), (None, None));
+        assert_eq!(source("listen").map(|(kind, _)| kind), Some("flag"));
+        assert_eq!(setting("api_keys").value, SettingValue::Secret(true));
+        assert_eq!(setting("models.\"gpt-4.1\".upstream").value, SettingValue::Plain("up".into()));
+        assert_eq!(setting("providers.addons.keys").value, SettingValue::Secret(true));
+        let lease = setting("providers.addons.lease");
+        assert_eq!((&lease.value, &lease.default), (&SettingValue::Plain("30s".into()), &Some("60s".into())));
+        assert_eq!(
+            source("execution.max_rounds"),
+            Some(("file", line(17).as_str())),
+            "also if it is the default"
+        );
+    }
+}

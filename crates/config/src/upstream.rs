@@ -1,0 +1,531 @@
+//! [`Upstream`]: a server that requests are sent to, and its limits.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{
+    keys::{Keys, Reading, string, table_of},
+    mask::masked,
+    model_rules,
+    proxies::{self, HttpProxy},
+    table::{Cell, Table},
+    upstream_tls,
+    value::{base_url, choice, referred, secret, text},
+};
+use toolwire_execution::audit::unix_millis;
+use toolwire_net::{proxied::is_loopback, tls::UpstreamTls};
+use toolwire_pipeline::{
+    dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
+    settings::{Field, Key, names_secret},
+};
+
+/// One server that toolwire calls.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// Its name in the configuration, in logs and metrics.
+    pub name: String,
+    /// Its dialect, with the settings that only this dialect has.
+    pub options: UpstreamDialect,
+    /// `http` or `https`, host and path, without query; no slash at the end.
+    pub base_url: Uri,
+    /// Sent in the header that the dialect has for it. `None`: no such header.
+    pub api_key: Option<SecretString>,
+    /// Sent with every request, marked as sensitive.
+    pub headers: HeaderMap,
+    /// Which certificates are trusted and shown. `None`: those of the system are trusted, and none is shown.
+    pub tls: Option<Arc<UpstreamTls>>,
+    /// The proxy that it is reached through.
+    pub proxy: Option<HttpProxy>,
+    /// Time limits of its requests.
+    pub timeouts: Timeouts,
+    /// Limits of concurrent and waiting requests.
+    pub queue: QueueLimits,
+    /// A stream that closes without its end mark is complete.
+    pub tolerate_truncation: bool,
+    /// A request is repeated if a reused connection ends without a byte of a response. An upstream that crashed while it worked may
+    /// then act on it twice.
+    pub retry_unanswered: bool,
+}
+
+impl Upstream {
+    /// The API that it speaks.
+    pub fn dialect(&self) -> Dialect {
+        self.options.dialect()
+    }
+
+    /// The settings of the account that requests are sent with, if its dialect has accounts.
+    pub fn account(&self) -> Option<&AccountSettings> {
+        self.options.side().account()
+    }
+
+    /// Whether each client sends the session of its own account.
+    pub fn takes_sessions(&self) -> bool {
+        self.account().is_some_and(|account| account.credentials == Credentials::Client)
+    }
+
+    /// The URL of requests.
+    ///
+    /// # Errors
+    /// If it is longer than a URL may be.
+    pub fn endpoint(&self) -> Result<Uri, http::Error> {
+        self.below(self.options.side().path())
+    }
+
+    /// The URL of its list of models; `None` if its dialect has none.
+    pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
+        self.options.side().models_path().map(|path| self.below(path))
+    }
+
+    /// The URL of the list that a server and a key are checked with; `None` if its dialect has none.
+    pub fn check_endpoint(&self) -> Option<Result<Uri, http::Error>> {
+        self.options.side().check_path().map(|path| self.below(path))
+    }
+
+    /// The URL of a probe.
+    ///
+    /// # Errors
+    /// As [`Upstream::endpoint`].
+    pub fn probe_endpoint(&self, probe: &Probe) -> Result<Uri, http::Error> {
+        match probe.root {
+            Root::Base => self.below(probe.path),
+            Root::Server => self.under(self.base().strip_suffix("/v1").unwrap_or(self.base()), probe.path),
+        }
+    }
+
+    /// The URL of a path, which may have a query, below the base URL.
+    ///
+    /// # Errors
+    /// As [`Upstream::endpoint`], or if the path contains characters that no URL may have.
+    pub fn endpoint_at(&self, path: &str) -> Result<Uri, http::Error> {
+        self.below(path)
+    }
+
+    fn base(&self) -> &str {
+        self.base_url.path().trim_end_matches('/')
+    }
+
+    fn below(&self, path: &str) -> Result<Uri, http::Error> {
+        self.under(self.base(), path)
+    }
+
+    fn under(&self, base: &str, path: &str) -> Result<Uri, http::Error> {
+        let mut parts = self.base_url.clone().into_parts();
+        parts.path_and_query = Some(format!("{base}/{path}").parse()?);
+        Ok(Uri::from_parts(parts)?)
+    }
+}
+
+/// The four time limits of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To a connection, TLS included.
+    pub connect: Duration,
+    /// From the request to the response's headers. For a response that is not streamed, see
+    /// `Timeouts::first_headers`.
+    pub header: Duration,
+    /// Between two pieces of a stream.
+    pub idle: Duration,
+    /// The whole stream, from the request on. `None`: no limit.
+    pub total: Option<Duration>,
+}
+
+/// How long the headers of a response that is not streamed may take, unless `header_timeout` is longer or
+/// `total_timeout` is set. It is the default timeout of client libraries.
+const WHOLE_ANSWER: Duration = Duration::from_secs(600);
+
+impl Timeouts {
+    /// How long the upstream may take to send its headers. It sends those of a response that is not streamed
+    /// when the response is complete, so for them the limit of the whole response applies.
+    pub fn first_headers(&self, stream: bool) -> Duration {
+        if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            header: Duration::from_secs(90),
+            idle: Duration::from_secs(120),
+            total: None,
+        }
+    }
+}
+
+/// Limits of concurrent and waiting requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Requests whose responses are open. At least one.
+    pub max_concurrent: usize,
+    /// Requests that wait. Beyond: 429.
+    pub max_waiting: usize,
+    /// How long one waits. Beyond: 429.
+    pub wait_timeout: Duration,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { max_concurrent: 64, max_waiting: 256, wait_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// Headers that describe the connection or the body, so only toolwire can set them.
+const OWN_HEADERS: [HeaderName; 6] = [
+    header::HOST,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::TRANSFER_ENCODING,
+    header::ACCEPT_ENCODING,
+];
+
+/// An entry's name with its place, and the upstream as far as it could be read.
+pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
+
+/// An entry of `[[upstreams]]`, which may be incomplete.
+pub(super) struct Declared<'a> {
+    /// Its name, if it has one.
+    pub(super) name: Option<String>,
+    /// `None` if something in it is wrong.
+    pub(super) upstream: Option<Arc<Upstream>>,
+    pub(super) cell: Cell<'a>,
+}
+
+/// An entry of `[[upstreams]]` whose keys have not all been read.
+#[derive(Debug)]
+pub(super) struct Draft {
+    name: Option<String>,
+    dialect: Option<Dialect>,
+    base_url: Option<Uri>,
+    api_key: Option<SecretString>,
+    headers: HeaderMap,
+    /// As it is configured; `None`: the environment decides.
+    proxy: Option<Option<HttpProxy>>,
+    timeouts: Timeouts,
+    queue: QueueLimits,
+    tolerate_truncation: bool,
+    retry_unanswered: bool,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            name: None,
+            dialect: None,
+            base_url: None,
+            api_key: None,
+            headers: HeaderMap::new(),
+            proxy: None,
+            timeouts: Timeouts::default(),
+            queue: QueueLimits::default(),
+            tolerate_truncation: false,
+            retry_unanswered: true,
+        }
+    }
+}
+
+/// The keys of `[[upstreams]]`, but for the tables of the dialects.
+pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
+    address(keys, draft);
+    keys.key(
+        Key::new("connect_timeout", "to open a connection, including TLS"),
+        Field::Duration(&mut draft.timeouts.connect),
+    );
+    keys.key(
+        Key::new(
+            "header_timeout",
+            "from the request to the headers of the response. Lumo may take more than 60 s. For responses \
+             that are not streamed it is `total_timeout`, or ten minutes if that is off",
+        ),
+        Field::Duration(&mut draft.timeouts.header),
+    );
+    keys.key(
+        Key::new("idle_timeout", "between two pieces of data in a stream"),
+        Field::Duration(&mut draft.timeouts.idle),
+    );
+    keys.key(
+        Key::new("total_timeout", "for the whole response, or `\"off\"`"),
+        Field::DurationOrOff(&mut draft.timeouts.total),
+    );
+    keys.key(
+        Key::new("max_concurrent", "requests that are open at the same time, across all threads"),
+        Field::Count(&mut draft.queue.max_concurrent, 1),
+    );
+    keys.key(
+        Key::new(
+            "max_waiting",
+            "requests that wait in the queue; further ones get 429. `0`: no request waits",
+        ),
+        Field::Count(&mut draft.queue.max_waiting, 0),
+    );
+    keys.key(
+        Key::new("wait_timeout", "how long a request may wait; then it gets 429"),
+        Field::Duration(&mut draft.queue.wait_timeout),
+    );
+    keys.key(
+        Key::new(
+            "retry_unanswered",
+            "repeat a request once, on a new connection, when a reused connection ends without a byte of a \
+             response. A server that crashed while it worked looks the same, and may be asked (and bill) \
+             twice; `false` prevents that. A request that the upstream certainly has not seen is always \
+             repeated",
+        ),
+        Field::Switch(&mut draft.retry_unanswered),
+    );
+    model_rules::tolerate_truncation(keys, &mut draft.tolerate_truncation);
+}
+
+/// The keys that say where the upstream is and how it is addressed.
+fn address(keys: &mut impl Keys, draft: &mut Draft) {
+    let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
+    let spoken: Vec<_> = spoken.collect();
+    keys.special(
+        Key::new("name", "the name that models refer to, also used in logs and metrics").or(Key::REQUIRED),
+        &mut draft.name,
+        |cell| text(cell).map(Some),
+        |name| name.as_deref().map(string),
+    );
+    keys.special(
+        Key::new("dialect", format!("its API: {}", spoken.join(" or "))).or(Key::REQUIRED),
+        &mut draft.dialect,
+        |cell| choice(&dialects())(cell).map(Some),
+        |dialect| dialect.map(|dialect| string(dialect.name())),
+    );
+    keys.special(
+        Key::new(
+            "base_url",
+            "`http://` or `https://`; the dialect's own path (`chat/completions`, …) is appended",
+        )
+        .or(Key::REQUIRED),
+        &mut draft.base_url,
+        |cell| base_url(cell).map(Some),
+        |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/'))),
+    );
+    keys.special(
+        Key::new("api_key", "a secret, sent in the header of the dialect: `Authorization: Bearer …`, `x-api-key`, `x-goog-api-key`").or("none"),
+        &mut draft.api_key,
+        |cell| secret(cell).map(Some),
+        |key| key.as_ref().map(|key| string(&masked(key.expose_secret()))),
+    );
+    keys.special(
+        Key::new(
+            "headers",
+            "a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`",
+        )
+        .or("none"),
+        &mut draft.headers,
+        headers,
+        |headers| {
+            let masked = headers.iter().map(|(name, value)| (name.to_string(), string(&masked(value))));
+            (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
+        },
+    );
+    keys.special(
+        Key::new(
+            "proxy",
+            "its [HTTP proxy](tls.md): `\"http://proxy.example:3128\"`, with user and password if needed, \
+             `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`",
+        )
+        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
+        &mut draft.proxy,
+        |cell| proxies::read(cell).map(Some),
+        |proxy| proxy.as_ref().map(|proxy| proxies::shown(proxy.as_ref())),
+    );
+}
+
+/// The words of `dialect`.
+fn dialects() -> Vec<(&'static str, Dialect)> {
+    let dialects = UpstreamDialect::all().into_iter().map(|upstream| upstream.dialect());
+    dialects.map(|dialect| (dialect.name(), dialect)).collect()
+}
+
+/// Reads an entry of `[[upstreams]]`.
+pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
+    let mut draft = Draft::default();
+    keys(&mut Reading(table), &mut draft);
+    let name = draft.name.clone().zip(table.cell("name"));
+    let options = options(table, &draft);
+    let tls = upstream_tls::read(table, draft.base_url.as_ref());
+    if let (None, Some(base)) = (&draft.proxy, &draft.base_url) {
+        draft.proxy = Some(proxies::of_environment(table, base));
+    }
+    let upstream = draft.finish(options, tls);
+    if let Some(upstream) = &upstream {
+        check(upstream, table);
+    }
+    (name, upstream)
+}
+
+/// Reads the tables of all dialects, to report the mistakes in them; gives the upstream's own, the only one
+/// that may be there.
+fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
+    let host = draft.base_url.as_ref().and_then(Uri::host).unwrap_or_default();
+    let mut own = None;
+    for mut options in UpstreamDialect::all() {
+        let dialect = options.dialect();
+        options.adapt_to_host(host);
+        if let Some(cell) = table.cell(dialect.name()) {
+            if draft.dialect.is_some_and(|spoken| spoken != dialect) {
+                cell.wrong::<()>(format!(
+                    "settings of the dialect `{dialect}`, which this upstream does not speak"
+                ));
+            }
+            cell.clone().table(|table| {
+                options.settings(&mut Reading(table));
+                Some(())
+            });
+            let read = |path: &Path| {
+                cell.context.files.note(path);
+                fs::read_to_string(path)
+            };
+            match options.prepare(&read, unix_millis() / 1000) {
+                Ok(None) => {}
+                Ok(Some(warning)) => cell.warn(warning),
+                Err(problem) => _ = cell.wrong::<()>(problem),
+            }
+        }
+        if draft.dialect == Some(dialect) {
+            own = Some(options);
+        }
+    }
+    own
+}
+
+impl Draft {
+    fn finish(self, options: Option<UpstreamDialect>, tls: Option<Arc<UpstreamTls>>) -> Option<Upstream> {
+        Some(Upstream {
+            name: self.name?,
+            options: options?,
+            base_url: self.base_url?,
+            api_key: self.api_key,
+            headers: self.headers,
+            tls,
+            proxy: self.proxy.flatten(),
+            timeouts: self.timeouts,
+            queue: self.queue,
+            tolerate_truncation: self.tolerate_truncation,
+            retry_unanswered: self.retry_unanswered,
+        })
+    }
+}
+
+impl Upstream {
+    /// The entry's keys as they resolved, secrets masked.
+    pub(super) fn shown(&self) -> toml::Table {
+        let mut draft = Draft {
+            name: Some(self.name.clone()),
+            dialect: Some(self.dialect()),
+            base_url: Some(self.base_url.clone()),
+            api_key: self.api_key.clone(),
+            headers: self.headers.clone(),
+            proxy: Some(self.proxy.clone()),
+            timeouts: self.timeouts.clone(),
+            queue: self.queue.clone(),
+            tolerate_truncation: self.tolerate_truncation,
+            retry_unanswered: self.retry_unanswered,
+        };
+        let mut shown = table_of(|visitor| keys(visitor, &mut draft));
+        let options = table_of(|visitor| self.options.clone().settings(visitor));
+        shown.insert(self.dialect().name().to_owned(), toml::Value::Table(options));
+        if let Some(tls) = &self.tls {
+            shown.insert("tls".to_owned(), toml::Value::Table(upstream_tls::shown(tls)));
+        }
+        shown
+    }
+}
+
+/// Checks across the keys of an upstream.
+fn check(upstream: &Upstream, table: &mut Table<'_>) {
+    if let Some(key) = table.cell("api_key") {
+        if upstream.base_url.scheme_str() == Some("http") && !is_loopback(&upstream.base_url) {
+            key.warn("the key goes over `http://` to another machine and can be read on its way");
+        }
+        if upstream.headers.contains_key(header::AUTHORIZATION) {
+            key.wrong::<()>("`api_key` and a header `authorization`: give one of them");
+        }
+    }
+    check_account(upstream, table);
+    if let Some(cell) = table.cell("header_timeout")
+        && let Some(slow) = upstream.options.side().slow_headers()
+        && upstream.timeouts.header < slow
+    {
+        cell.warn(format!(
+            "{} may send its headers only after {} s; a shorter limit hides the error that it gives then",
+            upstream.dialect().title(),
+            slow.as_secs()
+        ));
+    }
+}
+
+/// Checks the account of an upstream, and where its tokens go.
+fn check_account(upstream: &Upstream, table: &mut Table<'_>) {
+    let Some((account, cell)) = upstream.account().zip(table.cell(upstream.dialect().name())) else { return };
+    if let Some(problem) = account.problem(upstream.api_key.is_some()) {
+        cell.wrong::<()>(problem);
+    }
+    let is_readable = |url: &Uri| url.scheme_str() == Some("http") && !is_loopback(url);
+    if account.has_session()
+        && [Some(&upstream.base_url), account.account_url.as_ref()].into_iter().flatten().any(is_readable)
+    {
+        cell.warn("the tokens go over `http://` to another machine and can be read on their way");
+    }
+}
+
+fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, span, cell) in cell.entries() {
+        let Ok(name) = name.parse::<HeaderName>() else {
+            cell.context.findings.wrong(span, format!("`{name}` is not a header's name"));
+            continue;
+        };
+        if OWN_HEADERS.contains(&name) {
+            cell.context.findings.wrong(span, format!("the header `{name}` is toolwire's own"));
+            continue;
+        }
+        let Some((value, _)) = referred(cell.clone()) else { continue };
+        match HeaderValue::from_str(&value) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            Err(_) => {
+                cell.wrong::<()>(format!("the value of `{name}` holds characters that no header can carry"));
+            }
+        }
+    }
+    Some(headers)
+}
+
+/// Headers whose values are not secret, and may be words that occur in ordinary text.
+const PUBLIC_HEADERS: [&str; 10] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "cache-control",
+    "http-referer",
+    "openai-beta",
+    "referer",
+    "user-agent",
+    "x-title",
+];
+
+/// The length in bytes from which any value may be a secret. Shorter values are words, such as a provider's
+/// name.
+const SECRET_LENGTH: usize = 16;
+
+/// The values of `headers` that are or may be secrets; of `Bearer KEY` and similar values only the key.
+pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let secret = headers.iter().filter(|(name, value)| {
+        let name = name.as_str();
+        !PUBLIC_HEADERS.contains(&name) && (names_secret(name) || value.len() >= SECRET_LENGTH)
+    });
+    let values = secret.filter_map(|(_, value)| value.to_str().ok());
+    values.map(|value| {
+        let is_scheme = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let key = value.split_once(' ').filter(|(scheme, _)| is_scheme(scheme));
+        key.map_or(value, |(_, key)| key.trim())
+    })
+}

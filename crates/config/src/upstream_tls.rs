@@ -1,0 +1,158 @@
+//! `[upstreams.tls]`: the certificates that an upstream is trusted by, and those that it gets.
+
+use std::{path::PathBuf, sync::Arc};
+
+use http::Uri;
+use tokio_rustls::rustls::RootCertStore;
+
+use super::{
+    keys::{Keys, Reading, string, table_of},
+    mask::{MASK, marked, masked},
+    table::{Cell, Table},
+    tls,
+};
+use toolwire_net::tls::{IdentityFiles, KeySource, UpstreamTls};
+use toolwire_pipeline::settings::Key;
+
+/// A table whose keys have not all been read.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    ca: Option<(PathBuf, Arc<RootCertStore>)>,
+    client_cert: Option<PathBuf>,
+    client_key: Option<KeySource>,
+}
+
+/// The keys.
+pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
+    keys.special(
+        Key::new("ca", "the PEM file of the authorities that are trusted, instead of the system's")
+            .or("the system's, or Mozilla's if there are none"),
+        &mut draft.ca,
+        |cell| tls::authorities(&cell, noted(cell.clone())?).map(Some),
+        |ca| ca.as_ref().map(|(path, roots)| string(&marked(&path.display().to_string(), content(roots)))),
+    );
+    keys.special(
+        Key::new("client_cert", "the PEM file of the certificate that is shown to the upstream").or("none"),
+        &mut draft.client_cert,
+        |cell| noted(cell).map(Some),
+        |cert| cert.as_ref().map(|cert| tls::path_value(cert)),
+    );
+    keys.special(
+        Key::new("client_key", "its private key, `\"file:PATH\"` or `\"env:NAME\"`").or("none"),
+        &mut draft.client_key,
+        |cell| {
+            let key = tls::key_source(cell.clone())?;
+            if let KeySource::File(path) = &key {
+                cell.context.files.note(path);
+            }
+            Some(Some(key))
+        },
+        |key| key.as_ref().map(|_| string(MASK)),
+    );
+}
+
+/// The file that `cell` names. It is watched, and compared when the configuration is read again.
+fn noted(cell: Cell<'_>) -> Option<PathBuf> {
+    let path = tls::path(cell.clone())?;
+    cell.context.files.note(&path);
+    Some(path)
+}
+
+/// What tells authorities from others: their names and keys.
+fn content(roots: &RootCertStore) -> Vec<u8> {
+    let parts =
+        roots.roots.iter().flat_map(|root| [root.subject.as_ref(), root.subject_public_key_info.as_ref()]);
+    parts.flatten().copied().collect()
+}
+
+/// Reads the table of an upstream at `base_url`. `None`: it is not there, or wrong.
+pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<UpstreamTls>> {
+    let cell = table.cell("tls")?;
+    if base_url.is_some_and(|url| url.scheme_str() == Some("http")) {
+        return cell.wrong("settings of TLS, but `base_url` begins with `http://`");
+    }
+    cell.clone().table(|table| {
+        let mut draft = Draft::default();
+        keys(&mut Reading(table), &mut draft);
+        for (given, missing) in [("client_cert", "client_key"), ("client_key", "client_cert")] {
+            if let (Some(cell), None) = (table.cell(given), table.cell(missing)) {
+                cell.wrong::<()>(format!("`{given}` without `{missing}`"));
+            }
+        }
+        let files = draft.client_cert.zip(draft.client_key).map(|(cert, key)| IdentityFiles { cert, key });
+        let identity = match files {
+            Some(files) => {
+                let identity = tls::identity(table, &files, ("client_cert", "client_key"))?;
+                Some((files, identity))
+            }
+            None => None,
+        };
+        match UpstreamTls::new(draft.ca, identity) {
+            Ok(tls) => Some(Arc::new(tls)),
+            Err(error) => cell.wrong(error.to_string()),
+        }
+    })
+}
+
+/// The table as it resolved, the key masked.
+pub(super) fn shown(tls: &UpstreamTls) -> toml::Table {
+    let identity = tls.identity.as_ref();
+    let mut draft = Draft {
+        ca: tls.ca.clone(),
+        client_cert: identity.map(|(files, _)| files.cert.clone()),
+        client_key: identity.map(|(files, _)| files.key.clone()),
+    };
+    let mut shown = table_of(|visitor| keys(visitor, &mut draft));
+    if let Some((_, identity)) = identity {
+        shown.insert("client_key".to_owned(), string(&masked(identity.digest())));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use rcgen::{CertificateParams, KeyPair};
+    use tempfile::TempDir;
+
+    use crate::{Config, Overrides, load};
+
+    const FILE: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"https://127.0.0.1:1/v1\"\n\
+        [upstreams.tls]\nca = \"ca.pem\"\nclient_cert = \"cert.pem\"\nclient_key = \"file:key.pem\"\n\
+        [[models]]\nname = \"m\"\n";
+
+    /// Writes a new certificate and its key.
+    fn write(folder: &Path, cert: &str, key: &str) {
+        let pair = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        fs::write(folder.join(cert), params.self_signed(&pair).unwrap().pem()).unwrap();
+        fs::write(folder.join(key), pair.serialize_pem()).unwrap();
+    }
+
+    fn read(folder: &Path) -> Config {
+        let overrides = Overrides { file: Some(folder.join("toolwire.toml")), ..Overrides::default() };
+        load(&overrides, &|_| None).unwrap().config
+    }
+
+    #[test]
+    fn files_with_other_content_are_changes_and_their_marks_are_not_shown() {
+        let folder = TempDir::new().unwrap();
+        let folder = folder.path();
+        fs::write(folder.join("toolwire.toml"), FILE).unwrap();
+        write(folder, "cert.pem", "key.pem");
+        write(folder, "ca.pem", "ca-key.pem");
+        let before = read(folder);
+        assert_eq!(before.files().len(), 4, "all are watched");
+        let shown = before.to_toml().to_string();
+        assert!(shown.contains("ca.pem\"") && !shown.contains("\\u0000"), "{shown}");
+
+        let changed = |before: &Config| before.changes_to(&read(folder)).paths().to_vec();
+        assert_eq!(changed(&before), [""; 0]);
+        write(folder, "cert.pem", "key.pem");
+        assert_eq!(changed(&before), ["upstreams.up.tls.client_key"]);
+        let before = read(folder);
+        write(folder, "ca.pem", "ca-key.pem");
+        assert_eq!(changed(&before), ["upstreams.up.tls.ca"]);
+    }
+}

@@ -1,0 +1,278 @@
+//! Readers of single values: text, sizes, durations, choices, secrets, URLs.
+
+use std::{collections::BTreeMap, fs, ops::RangeInclusive, time::Duration};
+
+use bytesize::ByteSize;
+use http::{HeaderValue, Uri};
+use secrecy::SecretString;
+use toml::de::DeValue;
+
+use super::table::Cell;
+use toolwire_pipeline::{settings::TableText, wire::suggest::suggest};
+
+/// A string that is not empty.
+pub(super) fn text(cell: Cell<'_>) -> Option<String> {
+    match cell.value {
+        DeValue::String(text) if text.is_empty() => cell.wrong("expected some text, found none"),
+        DeValue::String(text) => Some(text.as_ref().to_owned()),
+        _ => cell.expected("a string"),
+    }
+}
+
+/// `true` or `false`.
+pub(super) fn switch(cell: Cell<'_>) -> Option<bool> {
+    match cell.value {
+        DeValue::Boolean(switch) => Some(*switch),
+        _ => cell.expected("`true` or `false`"),
+    }
+}
+
+/// A whole number from `least` on.
+pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| {
+        let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
+        match usize::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if number >= least => Some(number),
+            _ => cell.wrong(format!("expected a whole number from {least} on")),
+        }
+    }
+}
+
+/// A whole number in `range`.
+pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Option<usize> {
+    move |cell| {
+        let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
+        match usize::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => cell.wrong(format!("expected a whole number from {} to {}", range.start(), range.end())),
+        }
+    }
+}
+
+/// A whole number from 1 on, or `"off"` for none.
+pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
+    match cell.value {
+        DeValue::String(text) if text == "off" => Some(None),
+        _ => count(1)(cell).map(Some),
+    }
+}
+
+/// A size in bytes: `"10MiB"`, or a plain number.
+pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
+    const EXPECTED: &str = "a size such as \"10MiB\"";
+    let size = match cell.value {
+        DeValue::String(text) => text.parse::<ByteSize>().ok().and_then(|size| usize::try_from(size.0).ok()),
+        DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => return cell.expected(EXPECTED),
+    };
+    match size {
+        Some(0) => cell.wrong("a size of zero lets nothing through"),
+        Some(size) => Some(size),
+        None => cell.wrong(format!("expected {EXPECTED}")),
+    }
+}
+
+/// A duration: `"90s"`, `"1m 30s"`, `"250ms"`; not zero.
+pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
+    const EXPECTED: &str = "a duration such as \"90s\"";
+    let DeValue::String(text) = cell.value else { return cell.expected(EXPECTED) };
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => cell.wrong("expected a duration greater than zero"),
+        Ok(duration) => Some(duration),
+        Err(error) => cell.wrong(format!("expected {EXPECTED}: {error}")),
+    }
+}
+
+/// A duration in `range`.
+pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) -> Option<Duration> {
+    move |cell| match duration(cell.clone())? {
+        given if range.contains(&given) => Some(given),
+        _ => cell.wrong(format!("expected a duration from {:?} to {:?}", range.start(), range.end())),
+    }
+}
+
+/// A duration, or `"off"` for none.
+pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
+    match cell.value {
+        DeValue::String(text) if text == "off" => Some(None),
+        _ => duration(cell).map(Some),
+    }
+}
+
+/// A table as JSON.
+pub(super) fn json(cell: Cell<'_>) -> Option<serde_json::Value> {
+    let DeValue::Table(_) = cell.value else { return cell.expected("a table") };
+    as_json(cell.value)
+}
+
+/// `None`: a number that JSON does not have.
+pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
+    use serde_json::Value;
+    Some(match value {
+        DeValue::String(text) => Value::String(text.as_ref().to_owned()),
+        DeValue::Boolean(switch) => Value::Bool(*switch),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()?.into(),
+        DeValue::Float(number) => {
+            number.as_str().parse::<f64>().ok().and_then(serde_json::Number::from_f64)?.into()
+        }
+        DeValue::Datetime(time) => Value::String(time.to_string()),
+        DeValue::Array(elements) => {
+            Value::Array(elements.iter().map(|element| as_json(element.get_ref())).collect::<Option<_>>()?)
+        }
+        DeValue::Table(entries) => {
+            let entries = entries.iter();
+            let entries = entries
+                .map(|(key, value)| Some((key.get_ref().as_ref().to_owned(), as_json(value.get_ref())?)));
+            Value::Object(entries.collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// One of several words.
+pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
+    listed_choice(choices, None)
+}
+
+/// One of many words, which the command `listed_by` lists.
+pub(super) fn listed_choice<T: Clone>(
+    choices: &[(&str, T)],
+    listed_by: Option<&str>,
+) -> impl Fn(Cell<'_>) -> Option<T> {
+    move |cell| {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        let DeValue::String(word) = cell.value else {
+            return cell.expected(&format!("one of \"{}\"", names.join("\", \"")));
+        };
+        match choices.iter().find(|(name, _)| name == word) {
+            Some((_, value)) => Some(value.clone()),
+            None => cell.wrong(format!("unknown value `{word}`; {}", suggest(word, &names, listed_by))),
+        }
+    }
+}
+
+/// An array. Reading continues after a wrong element.
+pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
+    move |cell| {
+        let DeValue::Array(elements) = cell.value else { return cell.expected("an array") };
+        Some(elements.iter().filter_map(|element| each(Cell::new(element, cell.context))).collect())
+    }
+}
+
+/// An array, or a single element.
+pub(super) fn one_or_more<'a, T>(
+    each: impl Fn(Cell<'a>) -> Option<T>,
+) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
+    move |cell| match cell.value {
+        DeValue::Array(elements) if elements.is_empty() => cell.wrong("expected at least one"),
+        DeValue::Array(_) => list(&each)(cell),
+        _ => each(cell).map(|element| vec![element]),
+    }
+}
+
+/// A path, relative to the file's folder.
+pub(super) fn path(cell: Cell<'_>) -> Option<std::path::PathBuf> {
+    let written = text(cell.clone())?;
+    Some(cell.context.source.resolve(&written, cell.span.start))
+}
+
+/// `"env:NAME"`, `"file:PATH"`, or the text itself, and where it was found.
+///
+/// A file's last newline, which editors add, is removed.
+pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
+    let text = text(cell.clone())?;
+    let is_reference = text.starts_with("env:") || text.starts_with("file:");
+    if is_reference && cell.is_overlaid() {
+        return cell.wrong("only the configuration file may refer to environment variables and files");
+    }
+    if let Some(name) = text.strip_prefix("env:") {
+        return match (cell.context.environment)(name) {
+            Some(value) if value.is_empty() => {
+                cell.wrong(format!("the environment variable `{name}` is empty"))
+            }
+            Some(value) => Some((value, Origin::Elsewhere)),
+            None => cell.wrong(format!("the environment variable `{name}` is not set")),
+        };
+    }
+    let Some(path) = text.strip_prefix("file:") else { return Some((text, Origin::Here)) };
+    let path = cell.context.source.resolve(path, cell.span.start);
+    cell.context.files.note(&path);
+    match fs::read_to_string(&path) {
+        Ok(content) => {
+            let content = content.strip_suffix('\n').unwrap_or(&content);
+            let content = content.strip_suffix('\r').unwrap_or(content);
+            match content.is_empty() {
+                true => cell.wrong(format!("the file {} is empty", path.display())),
+                false => Some((content.to_owned(), Origin::Elsewhere)),
+            }
+        }
+        Err(error) => cell.wrong(format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+/// Where a text was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// In the value itself.
+    Here,
+    /// In the environment or in a file.
+    Elsewhere,
+}
+
+/// A secret, in the forms of [`referred`]; warns if the configuration file contains the secret itself.
+pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
+    let is_header = |value: &str| HeaderValue::from_str(value).is_ok();
+    secret_that(cell, is_header, "the secret holds characters that no HTTP header can carry")
+}
+
+fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) -> Option<SecretString> {
+    let (value, origin) = referred(cell.clone())?;
+    if !is_usable(&value) {
+        return cell.wrong(fault);
+    }
+    if origin == Origin::Here && !cell.context.source.is_outside(cell.span.start) {
+        cell.warn("a secret in the file itself; `\"env:NAME\"` or `\"file:PATH\"` keeps it out");
+    }
+    Some(SecretString::from(value))
+}
+
+/// A table of texts by names, in the forms of [`referred`]. One from elsewhere is secret, and one in the file itself if its name
+/// says so. They may be variables of a program, such as a key of several lines.
+pub(super) fn text_table(
+    cell: Cell<'_>,
+    names_secret: fn(&str) -> bool,
+) -> Option<BTreeMap<String, TableText>> {
+    let is_passable = |value: &str| !value.contains('\0');
+    let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {
+        (text, Origin::Here) if !names_secret(name) => match is_passable(&text) {
+            true => Some(TableText::plain(text)),
+            false => cell.wrong("the value holds a NUL character, which no program can get"),
+        },
+        _ => {
+            let problem = "the secret holds a NUL character, which no program can get";
+            secret_that(cell, is_passable, problem).map(TableText::secret)
+        }
+    };
+    let entries = cell.entries().into_iter();
+    entries.map(|(name, _, cell)| Some((name.to_owned(), text(name, cell)?))).collect()
+}
+
+/// The base URL of an API.
+pub(super) fn base_url(cell: Cell<'_>) -> Option<Uri> {
+    // A URL may contain a password, so none of these messages repeats it.
+    let Ok(url) = text(cell.clone())?.trim_end_matches('/').parse::<Uri>() else {
+        return cell.wrong("not a URL; expected one such as \"https://host/v1\"");
+    };
+    let (Some("http" | "https"), Some(authority)) = (url.scheme_str(), url.authority()) else {
+        return cell.wrong("expected a URL that begins with `http://` or `https://`");
+    };
+    if authority.as_str().contains('@') {
+        return cell.wrong("no user or password in the URL; put the key into `api_key` or `headers`");
+    }
+    if url.query().is_some() {
+        return cell.wrong("no query in the URL; the dialect's own path is put behind it");
+    }
+    if url.path().ends_with("/chat/completions") {
+        return cell.wrong("the dialect's own path is put behind the URL; leave `chat/completions` out");
+    }
+    Some(url)
+}

@@ -1,0 +1,767 @@
+//! [`AddressRules`]: which addresses may be reached when a model, a client or a provider has chosen them.
+//!
+//! A URL is checked twice. [`AddressRules::check`] looks at its text: scheme, name, port, and the address if it has one in place of
+//! a name. [`AddressRules::allows_ip`] looks at the addresses that the name resolves to, in the connector, which then connects to
+//! the same addresses ([`HttpClient`](super::http::HttpClient)). So a name that resolves otherwise at the next lookup gains nothing.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use url::{Host, Url};
+
+use super::tool::{ErrorCode, ToolError};
+
+/// The longest URL, in bytes.
+const MAX_URL: usize = 2048;
+
+/// The ports that may be reached if the rules name no others.
+const PORTS: [u16; 2] = [80, 443];
+
+/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones (RFC 2606, section 2;
+/// RFC 6761, section 6; RFC 8375, section 3). Names below them are meant too. `.box` is a public suffix, but far more often the name of
+/// a router.
+const PRIVATE_NAMES: &[&str] = &[
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "svc",
+    "lan",
+    "home",
+    "box",
+    "invalid",
+    "home.arpa",
+    "in-addr.arpa",
+    "ip6.arpa",
+    "ip6-localhost",
+    "ip6-loopback",
+    "test",
+    "onion",
+];
+
+/// Names of metadata services, which give credentials of the machine away. Reaching them is never allowed.
+const METADATA_NAMES: &[&str] = &[
+    "metadata",
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata.azure.internal",
+    "instance-data",
+    "instance-data.ec2.internal",
+];
+
+/// Azure's metadata service. It has a public address, which is only routed inside of Azure.
+const AZURE_METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+
+/// Alibaba's metadata service, inside a range that [`AddressRules::allow_private`] allows.
+const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
+
+/// Amazon's metadata services over IPv6, inside a range that [`AddressRules::allow_private`] allows.
+const AMAZON_METADATA: u32 = 0xfd00_0ec2;
+
+/// Which addresses may be reached. By default all public ones, on the ports of HTTP and HTTPS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AddressRules {
+    /// Addresses and names inside of this machine and its networks may be reached too, on every port. Link-local addresses,
+    /// metadata services and addresses that name no host still may not.
+    pub(crate) allow_private: bool,
+    /// The ports that may be reached. Empty: 80 and 443.
+    pub(crate) ports: Vec<u16>,
+    /// The only domains that may be reached, with their subdomains. Empty: all.
+    pub(crate) allowed_domains: Vec<Domain>,
+    /// Domains that may not be reached, nor their subdomains.
+    pub(crate) denied_domains: Vec<Domain>,
+}
+
+impl AddressRules {
+    /// The URL in its normal form, if it may be reached as far as its text shows. Only this form may be sent on: other programs may
+    /// read other forms otherwise.
+    ///
+    /// # Errors
+    /// Why it may not be reached.
+    pub(crate) fn check(&self, text: &str) -> Result<Url, Blocked> {
+        if text.len() > MAX_URL {
+            return Err(Blocked::TooLong);
+        }
+        let url = Url::parse(text.trim()).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => Blocked::Scheme,
+            _ => Blocked::Invalid,
+        })?;
+        self.check_url(&url)?;
+        Ok(url)
+    }
+
+    /// Whether `url` may be reached as far as its text shows.
+    ///
+    /// # Errors
+    /// Why it may not be reached.
+    pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Blocked::Scheme);
+        }
+        if url.as_str().len() > MAX_URL {
+            return Err(Blocked::TooLong);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Blocked::UserInfo);
+        }
+        match url.host() {
+            Some(Host::Ipv4(ip)) => self.check_ip(ip.into())?,
+            Some(Host::Ipv6(ip)) => self.check_ip(ip.into())?,
+            Some(Host::Domain(name)) => self.check_name(name)?,
+            None => return Err(Blocked::Invalid),
+        }
+        let port = url.port_or_known_default().ok_or(Blocked::Port)?;
+        let is_listed =
+            if self.ports.is_empty() { PORTS.contains(&port) } else { self.ports.contains(&port) };
+        if !is_listed && (!self.allow_private || port == 0) {
+            return Err(Blocked::Port);
+        }
+        let host = url.host().map(|host| comparable(&host)).unwrap_or_default();
+        match is_admitted(&host, &self.allowed_domains, &self.denied_domains) {
+            true => Ok(()),
+            false => Err(Blocked::Domain),
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), Blocked> {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if name.is_empty()
+            || name.len() > 253
+            || name.split('.').any(|label| label.is_empty() || label.len() > 63)
+        {
+            return Err(Blocked::Invalid);
+        }
+        if METADATA_NAMES.contains(&name) {
+            return Err(Blocked::Private);
+        }
+        // Names without a dot are completed by the resolver's search list.
+        let is_private =
+            !name.contains('.') || PRIVATE_NAMES.iter().any(|private| is_or_is_below(name, private));
+        if is_private && !self.allow_private { Err(Blocked::Private) } else { Ok(()) }
+    }
+
+    fn check_ip(&self, ip: IpAddr) -> Result<(), Blocked> {
+        if self.allows_ip(ip) { Ok(()) } else { Err(Blocked::Private) }
+    }
+
+    /// Whether a connection to `ip` may be opened.
+    pub(crate) fn allows_ip(&self, ip: IpAddr) -> bool {
+        match scope(ip) {
+            Scope::Public => true,
+            Scope::Private => self.allow_private,
+            Scope::Forbidden => false,
+        }
+    }
+}
+
+/// A domain of a list, with its subdomains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain(String);
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Domain {
+    /// The domain `text`, such as `example.com`, `*.example.com` (the same) or an IP address. `None`: it is not one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let text = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
+        // More than a domain: a port, a path, a user name, or another pattern.
+        let is_ipv6 = text.starts_with('[') && text.ends_with(']');
+        if !is_ipv6 && text.contains(['/', '\\', ':', '?', '#', '@', '*']) {
+            return None;
+        }
+        let url = Url::parse(&format!("http://{text}/")).ok()?;
+        Some(Self(comparable(&url.host()?)))
+    }
+
+    /// Its name, in its normal form.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `host`, as [`comparable`] gives it, is in the domain.
+    pub(crate) fn contains(&self, host: &str) -> bool {
+        is_or_is_below(host, &self.0)
+    }
+
+    /// As [`Domain::contains`], for rules that forbid: a name or address of this machine stands for all of them.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        self.contains(host) || is_this_machine(&self.0) && is_this_machine(host)
+    }
+}
+
+/// The URL `text` in its normal form, and its host as [`comparable`] gives it. Only this form may be sent on, as in
+/// [`AddressRules::check`].
+///
+/// `None`: it has no host, or other programs may read the host otherwise. curl expands lists in braces, for instance.
+pub(super) fn normal(text: &str) -> Option<(Url, String)> {
+    let mut url = Url::parse(text.trim()).ok()?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return None;
+    }
+    // Again, since the hosts of schemes that are not the Web's have been left as they were written.
+    let host = Host::parse(url.host_str()?).ok()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if matches!(&host, Host::Domain(name) if !name.bytes().all(is_plain)) {
+        return None;
+    }
+    url.set_host(Some(&host.to_string())).ok()?;
+    let host = comparable(&host);
+    (!host.is_empty()).then_some((url, host))
+}
+
+/// The host in one form for all that lead to the same: an IPv4 address inside of an IPv6 address is that address, and a dot at
+/// the end of a name does not count.
+pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
+    match host {
+        Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
+        Host::Ipv4(ip) => ip.to_string(),
+        Host::Ipv6(ip) => match (ip.segments(), ip.to_ipv4()) {
+            ([0x64, 0xff9b, 0, 0, 0, 0, high, low], _) => {
+                Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)).to_string()
+            }
+            // `::` and `::1` are addresses of their own.
+            ([0, 0, 0, 0, 0, 0, 0, 0 | 1], _) => format!("[{ip}]"),
+            (_, Some(ip)) => ip.to_string(),
+            _ => format!("[{ip}]"),
+        },
+    }
+}
+
+/// Whether a host, as [`comparable`] gives it, is the machine that asks for it. Connections to no address in particular lead
+/// there, too.
+fn is_this_machine(host: &str) -> bool {
+    let names = [
+        "localhost",
+        "localhost.localdomain",
+        "localhost6",
+        "localhost6.localdomain6",
+        "ip6-localhost",
+        "ip6-loopback",
+    ];
+    let is_own = |ip: Ipv4Addr| matches!(ip.octets(), [0 | 127, ..]);
+    names.contains(&host)
+        || host.ends_with(".localhost")
+        || matches!(host, "[::]" | "[::1]")
+        || host.parse().is_ok_and(is_own)
+}
+
+/// Whether `host`, as [`comparable`] gives it, may be addressed by these lists. An empty list of allowed ones allows all.
+pub(crate) fn is_admitted(host: &str, allowed: &[Domain], denied: &[Domain]) -> bool {
+    !denied.iter().any(|domain| domain.covers(host))
+        && (allowed.is_empty() || allowed.iter().any(|domain| domain.contains(host)))
+}
+
+/// Whether `name` is `domain` or a name below it.
+fn is_or_is_below(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
+}
+
+/// Why an address may not be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    /// Longer than a URL may be.
+    TooLong,
+    /// Not a URL with a host.
+    Invalid,
+    /// Neither `http` nor `https`.
+    Scheme,
+    /// It has a user name or password.
+    UserInfo,
+    /// Its port is not allowed.
+    Port,
+    /// Its name or address is not public.
+    Private,
+    /// The lists of domains exclude it.
+    Domain,
+    /// A redirect from `https` to `http`.
+    Downgrade,
+}
+
+impl std::error::Error for Blocked {}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "The URL is too long.",
+            Self::Invalid => "The URL is not valid.",
+            Self::Scheme => "The URL must begin with http:// or https://.",
+            Self::UserInfo => "The URL must not have a user name or password.",
+            Self::Port => "The URL has a port that is not allowed.",
+            Self::Private => "The URL does not lead to a public server.",
+            Self::Domain => "The URL's domain is not allowed.",
+            Self::Downgrade => "The URL leads from https:// to http://.",
+        })
+    }
+}
+
+impl From<Blocked> for ToolError {
+    fn from(blocked: Blocked) -> Self {
+        Self::new(ErrorCode::BlockedUrl, blocked.to_string())
+    }
+}
+
+/// Who can reach an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Everyone.
+    Public,
+    /// This machine and its networks.
+    Private,
+    /// It is not an address of one host, or one of a metadata service.
+    Forbidden,
+}
+
+fn scope(ip: IpAddr) -> Scope {
+    match ip {
+        IpAddr::V4(ip) => scope_v4(ip),
+        IpAddr::V6(ip) => scope_v6(ip),
+    }
+}
+
+/// IANA's IPv4 special-purpose address registry.
+fn scope_v4(ip: Ipv4Addr) -> Scope {
+    if ip == AZURE_METADATA || ip == ALIBABA_METADATA {
+        return Scope::Forbidden;
+    }
+    match ip.octets() {
+        [10 | 127, ..] | [192, 168, ..] | [172, 16..=31, ..] | [100, 64..=127, ..] => Scope::Private,
+        // "This network", link-local (metadata services), IETF assignments, documentation, relays of 6to4, benchmarks, multicast,
+        // reserved, broadcast.
+        [0 | 224..=255, ..]
+        | [169, 254, ..]
+        | [192, 0, 0 | 2, _]
+        | [192, 88, 99, _]
+        | [198, 18 | 19, ..]
+        | [198, 51, 100, _]
+        | [203, 0, 113, _] => Scope::Forbidden,
+        _ => Scope::Public,
+    }
+}
+
+/// IANA's IPv6 special-purpose address registry. Only `2000::/3` is global unicast; addresses that embed an IPv4 address lead to it.
+fn scope_v6(ip: Ipv6Addr) -> Scope {
+    let [a, b, c, d, e, f, g, h] = ip.segments();
+    let embedded = || scope_v4(Ipv4Addr::from((u32::from(g) << 16) | u32::from(h)));
+    match [a, b, c, d, e, f] {
+        _ if ip == Ipv6Addr::LOCALHOST => Scope::Private,
+        _ if (u32::from(a) << 16 | u32::from(b)) == AMAZON_METADATA => Scope::Forbidden,
+        // Mapped, and NAT64: the connection goes to the IPv4 address.
+        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => embedded(),
+        // Unique local.
+        [0xfc00..=0xfdff, ..] => Scope::Private,
+        // IETF assignments (Teredo, benchmarks, ORCHID), documentation, 6to4.
+        [0x2001, 0..=0x01ff | 0x0db8, ..] | [0x2002, ..] | [0x3fff, 0..=0x0fff, ..] => Scope::Forbidden,
+        [0x2000..=0x3fff, ..] => Scope::Public,
+        // Compatible, translated, local NAT64, discard-only, link-local, site-local, multicast, unassigned.
+        _ => Scope::Forbidden,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(text: &str) -> Result<String, Blocked> {
+        AddressRules::default().check(text).map(String::from)
+    }
+
+    #[test]
+    fn public_urls_are_normalized() {
+        for (text, expected) in [
+            ("https://example.com", "https://example.com/"),
+            ("  HTTPS://EXAMPLE.com:443/a/../b?q=1#top \n", "https://example.com/b?q=1#top"),
+            ("http://example.com:80/", "http://example.com/"),
+            ("http://example.com.", "http://example.com./"),
+            ("https://bücher.example/ü", "https://xn--bcher-kva.example/%C3%BC"),
+            ("http:\\\\example.com\\a", "http://example.com/a"),
+            ("http://exa\tmple.com/\na", "http://example.com/a"),
+            ("http://8.8.8.8/", "http://8.8.8.8/"),
+            ("http://0x08080808/", "http://8.8.8.8/"),
+            ("http://[2606:4700:4700::1111]/", "http://[2606:4700:4700::1111]/"),
+            ("http://[::ffff:8.8.8.8]/", "http://[::ffff:808:808]/"),
+            ("http://[64:ff9b::8.8.8.8]/", "http://[64:ff9b::808:808]/"),
+            ("http://localhost.example.com/", "http://localhost.example.com/"),
+            ("http://172.15.0.1/", "http://172.15.0.1/"),
+            ("http://172.32.0.1/", "http://172.32.0.1/"),
+            ("http://100.128.0.1/", "http://100.128.0.1/"),
+            ("http://11.0.0.0/", "http://11.0.0.0/"),
+            ("http://223.255.255.255/", "http://223.255.255.255/"),
+            ("https://example.com/?u=http://localhost/", "https://example.com/?u=http://localhost/"),
+        ] {
+            assert_eq!(verdict(text).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_that_are_not_of_the_public_web_are_blocked() {
+        use Blocked::{Invalid, Port, Scheme, UserInfo};
+        for (text, reason) in [
+            ("", Scheme),
+            ("example.com", Scheme),
+            ("//example.com/", Scheme),
+            ("/etc/passwd", Scheme),
+            ("file:///etc/passwd", Scheme),
+            ("ftp://example.com/", Scheme),
+            ("gopher://example.com:70/_", Scheme),
+            ("javascript:alert(1)", Scheme),
+            ("data:text/html,x", Scheme),
+            ("ws://example.com/", Scheme),
+            ("unix:/run/docker.sock", Scheme),
+            ("blob:https://example.com/1", Scheme),
+            ("view-source:http://example.com/", Scheme),
+            ("http://", Invalid),
+            ("http:///", Invalid),
+            ("http://?q", Invalid),
+            ("http://exa mple.com/", Invalid),
+            ("http://exa%00mple.com/", Invalid),
+            ("http://a..example.com/", Invalid),
+            ("http://example.com../", Invalid),
+            ("http://.../", Invalid),
+            ("http://[::1", Invalid),
+            ("http://[fe80::1%25eth0]/", Invalid),
+            ("http://[fe80::1%eth0]/", Invalid),
+            ("http://[::1]a/", Invalid),
+            ("http://1.2.3.4.5/", Invalid),
+            ("http://256.1.1.1/", Invalid),
+            ("http://0x100000000/", Invalid),
+            ("http://09.1.1.1/", Invalid),
+            ("http://example.com:99999/", Invalid),
+            ("http://example.com:8a/", Invalid),
+            ("http://user@example.com/", UserInfo),
+            ("http://user:password@example.com/", UserInfo),
+            ("http://:password@example.com/", UserInfo),
+            ("http://example.com@localhost/", UserInfo),
+            ("http://example.com%40localhost/", Invalid),
+            ("http://example.com:22/", Port),
+            ("http://example.com:0/", Port),
+            ("http://example.com:8080/", Port),
+            ("https://example.com:6379/", Port),
+        ] {
+            assert_eq!(verdict(text), Err(reason), "{text}");
+        }
+        let long = |length: usize| format!("http://example.com/{}", "a".repeat(length - 19));
+        assert!(verdict(&long(MAX_URL)).is_ok());
+        assert_eq!(verdict(&long(MAX_URL + 1)), Err(Blocked::TooLong));
+        // Each of these letters is written as six bytes.
+        assert_eq!(verdict(&format!("http://example.com/{}", "ü".repeat(1000))), Err(Blocked::TooLong));
+    }
+
+    #[test]
+    fn private_addresses_are_blocked_in_every_spelling() {
+        for text in [
+            // Loopback.
+            "http://localhost/",
+            "http://LOCALHOST/",
+            "http://localhost./",
+            "http://a.localhost/",
+            "http://%6c%6fcalhost/",
+            "http://ｌｏｃａｌｈｏｓｔ/",
+            "http://lo\u{ad}calhost/",
+            "http://localhost\\@example.com/",
+            "http://loc\talhost/",
+            "http://127.0.0.1/",
+            "http://127.0.0.1./",
+            "http://127.1/",
+            "http://127.255.255.255/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0x7f.0.0.1/",
+            "http://0177.0.0.1/",
+            "http://017700000001/",
+            "http://127.0.0x0.1/",
+            "http://１２７.０.０.１/",
+            "http://127。0。0。1/",
+            "http://①②⑦.⓪.⓪.①/",
+            "http://%31%32%37.0.0.1/",
+            "http:127.0.0.1/",
+            "http:/\\127.0.0.1/",
+            "http://[::1]/",
+            "http://[0:0:0:0:0:0:0:1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[::127.0.0.1]/",
+            "http://[64:ff9b::127.0.0.1]/",
+            "http://[2002:7f00:1::]/",
+            "http://[2001:0:7f00:1::]/",
+            // This network, and no address at all.
+            "http://0/",
+            "http://0.0.0.0/",
+            "http://0.1.2.3/",
+            "http://[::]/",
+            "http://[::ffff:0:0]/",
+            // Private networks.
+            "http://10.0.0.1/",
+            "http://10.255.255.255/",
+            "http://167772161/",
+            "http://172.16.0.1/",
+            "http://172.31.255.255/",
+            "http://192.168.1.1/",
+            "http://192.168.257/",
+            "http://0xc0.0xa8.1.1/",
+            "http://100.64.0.1/",
+            "http://100.127.255.255/",
+            "http://[fc00::1]/",
+            "http://[fdff::1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://[::ffff:c0a8:101]/",
+            "http://[64:ff9b::a00:1]/",
+            "http://[64:ff9b:1::1]/",
+            "http://[2002:c0a8:101::1]/",
+            "http://[fec0::1]/",
+            // Link-local and metadata services.
+            "http://169.254.169.254/latest/meta-data/",
+            "http://169.254.0.0/",
+            "http://0xa9fea9fe/",
+            "http://2852039166/",
+            "http://0251.0376.0251.0376/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fe80::1]/",
+            "http://[febf::1]/",
+            "http://[fd00:ec2::254]/",
+            "http://168.63.129.16/",
+            "http://100.100.100.200/",
+            "http://metadata/",
+            "http://metadata.google.internal/",
+            "http://METADATA.google.internal./",
+            "http://metadata.goog/",
+            "http://instance-data/",
+            // Reserved, documentation, benchmarks, multicast, broadcast.
+            "http://192.0.0.1/",
+            "http://192.0.2.1/",
+            "http://192.88.99.1/",
+            "http://198.18.0.1/",
+            "http://198.19.255.255/",
+            "http://198.51.100.1/",
+            "http://203.0.113.1/",
+            "http://224.0.0.1/",
+            "http://239.255.255.255/",
+            "http://240.0.0.1/",
+            "http://255.255.255.255/",
+            "http://[ff02::1]/",
+            "http://[2001:db8::1]/",
+            "http://[3fff::1]/",
+            "http://[100::1]/",
+            "http://[5f00::1]/",
+            "http://[2001:2::1]/",
+            "http://[4000::1]/",
+            "http://[::ffff:0:127.0.0.1]/",
+            // Names inside of networks.
+            "http://printer/",
+            "http://printer.local/",
+            "http://db.internal/",
+            "http://wiki.corp/",
+            "http://nas.lan/",
+            "http://fritz.box/",
+            "http://api.default.svc/",
+            "http://x.invalid./",
+            "http://router.home.arpa/",
+            "http://router.home/",
+            "http://a.localdomain/",
+            "http://x.intranet./",
+        ] {
+            assert_eq!(verdict(text), Err(Blocked::Private), "{text}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_allowed_by_the_setting_but_metadata_services_never() {
+        let rules = AddressRules { allow_private: true, ..AddressRules::default() };
+        for text in [
+            "http://localhost:8080/",
+            "http://127.0.0.1:1/",
+            "http://[::1]:65535/",
+            "http://10.1.2.3/",
+            "http://192.168.0.1/",
+            "http://172.20.0.1/",
+            "http://100.64.0.1/",
+            "http://[fd12::1]/",
+            "http://printer/",
+            "http://db.internal/",
+            "http://[::ffff:127.0.0.1]/",
+            "https://example.com/",
+        ] {
+            assert!(rules.check(text).is_ok(), "{text}");
+        }
+        for text in [
+            "http://169.254.169.254/",
+            "http://[fe80::1]/",
+            "http://[fd00:ec2::254]/",
+            "http://metadata.google.internal/",
+            "http://0.0.0.0/",
+            "http://255.255.255.255/",
+            "http://224.0.0.1/",
+            "http://[ff02::1]/",
+            "http://[::]/",
+            "http://100.100.100.200/",
+            "http://168.63.129.16/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[64:ff9b::169.254.169.254]/",
+            "http://metadata/",
+            "http://localhost:0/",
+            "file:///etc/passwd",
+            "http://user@localhost/",
+        ] {
+            assert!(rules.check(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn urls_that_programs_may_read_otherwise_are_refused() {
+        for text in [
+            "",
+            "example.com",
+            "file:///etc/passwd",
+            "mailto:a@example.com",
+            "http://user@example.com/",
+            "http://:password@example.com/",
+            "http://example.com@127.0.0.1/",
+            "http://127.0.0.{1,2}/",
+            "http://{127.0.0.1,x}/",
+            "http://%7b127.0.0.1,x%7d/",
+            "http://a,b/",
+            "http://a;b/",
+            "http://a$b/",
+            "http://a'b/",
+            "http://[::1]a/",
+            "http://./",
+            "gopher://{a,b}/",
+            "gopher://a\\@b/",
+            "gopher://a%40b/",
+        ] {
+            assert_eq!(normal(text).map(|(url, _)| url.to_string()), None, "{text}");
+        }
+        for (text, expected, host) in [
+            (
+                "http://allowed.example\\@127.0.0.1:9001/i",
+                "http://allowed.example/@127.0.0.1:9001/i",
+                "allowed.example",
+            ),
+            ("http:\\\\Allowed.example\\@127.0.0.1", "http://allowed.example/@127.0.0.1", "allowed.example"),
+            ("http:x\\@127.0.0.1:9001/i", "http://x/@127.0.0.1:9001/i", "x"),
+            ("http://a_b.example./?@c#@d", "http://a_b.example./?@c#@d", "a_b.example"),
+            ("gopher://LOCAL%68ost:70/_x", "gopher://localhost:70/_x", "localhost"),
+            ("ldap://0x7f.1/", "ldap://127.0.0.1/", "127.0.0.1"),
+        ] {
+            let found = normal(text).map(|(url, host)| (url.to_string(), host));
+            assert_eq!(found, Some((expected.to_owned(), host.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn denied_address_is_denied_in_every_spelling() {
+        let is_denied = |domain: &str, text: &str| {
+            normal(text).is_none_or(|(_, host)| !is_admitted(&host, &[], &[Domain::parse(domain).unwrap()]))
+        };
+        for own in ["127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "[::ffff:127.0.0.1]"] {
+            for text in [
+                "http://localhost/",
+                "http://LOCALHOST/",
+                "http://localhost./",
+                "http://a.localhost/",
+                "http://localhost.localdomain/",
+                "http://ip6-localhost/",
+                "http://%6c%6fcalhost/",
+                "http://ｌｏｃａｌｈｏｓｔ/",
+                "http://lo\u{ad}calhost/",
+                "http://localhost\\@example.com/",
+                "http://loc\talhost/",
+                "http://127.0.0.1/",
+                "http://127.0.0.1./",
+                "http://127.1/",
+                "http://127.255.255.255/",
+                "http://2130706433/",
+                "http://0x7f000001/",
+                "http://0x7f.0.0.1/",
+                "http://0177.0.0.1/",
+                "http://017700000001/",
+                "http://127.0.0x0.1/",
+                "http://１２７.０.０.１/",
+                "http://127。0。0。1/",
+                "http://①②⑦.⓪.⓪.①/",
+                "http://%31%32%37.0.0.1/",
+                "http:127.0.0.1/",
+                "http:/\\127.0.0.1/",
+                "http://[::1]/",
+                "http://[0:0:0:0:0:0:0:1]/",
+                "http://[::ffff:127.0.0.1]/",
+                "http://[::ffff:7f00:1]/",
+                "http://[::127.0.0.1]/",
+                "http://[64:ff9b::127.0.0.1]/",
+                "http://0/",
+                "http://0.0.0.0/",
+                "http://[::]/",
+                "http://[::ffff:0:0]/",
+                "ftp://127.1/",
+                "ws://127.1/",
+                "gopher://0177.1/",
+                "gopher://LOCALHOST/",
+            ] {
+                assert!(is_denied(own, text), "{own}: {text}");
+            }
+            assert!(!is_denied(own, "http://128.0.0.1/") && !is_denied(own, "http://localhost.example/"));
+        }
+        for text in [
+            "http://10.0.0.1/",
+            "http://167772161/",
+            "http://[::ffff:a00:1]/",
+            "http://0xa.1/",
+            "http://10.0.0.1./",
+        ] {
+            assert!(is_denied("10.0.0.1", text), "{text}");
+        }
+        assert!(!is_denied("10.0.0.1", "http://10.0.0.2/"));
+        // To allow an address is not to allow others of this machine.
+        let allowed = [Domain::parse("localhost").unwrap()];
+        assert!(is_admitted("localhost", &allowed, &[]) && !is_admitted("127.0.0.1", &allowed, &[]));
+    }
+
+    #[test]
+    fn ports_and_domains_are_limited_to_the_lists() {
+        let domains = |list: &[&str]| list.iter().filter_map(|text| Domain::parse(text)).collect::<Vec<_>>();
+        let rules = AddressRules {
+            ports: vec![443, 8443],
+            allowed_domains: domains(&["example.com", "*.Bücher.example", "8.8.8.8"]),
+            denied_domains: domains(&["private.example.com"]),
+            ..AddressRules::default()
+        };
+        for (text, expected) in [
+            ("https://example.com/", Ok(())),
+            ("https://EXAMPLE.com./", Ok(())),
+            ("https://www.example.com:8443/", Ok(())),
+            ("https://xn--bcher-kva.example/", Ok(())),
+            ("https://shop.bücher.example/", Ok(())),
+            ("https://8.8.8.8/", Ok(())),
+            ("https://0x08080808/", Ok(())),
+            ("http://example.com/", Err(Blocked::Port)),
+            ("https://example.org/", Err(Blocked::Domain)),
+            ("https://notexample.com/", Err(Blocked::Domain)),
+            ("https://example.com.evil.org/", Err(Blocked::Domain)),
+            ("https://private.example.com/", Err(Blocked::Domain)),
+            ("https://a.PRIVATE.example.com./", Err(Blocked::Domain)),
+        ] {
+            assert_eq!(rules.check(text).map(drop), expected, "{text}");
+        }
+        for text in [
+            "",
+            "a b",
+            "example.com/path",
+            "example.com:80",
+            "user@example.com",
+            "example.com?q",
+            "[::1]:80",
+            "*",
+        ] {
+            assert_eq!(Domain::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! [`Audit`]: what happens in exchanges and in the stage, on one bus.
+//!
+//! ```text
+//! publish ─▶ the observer (metrics), at once
+//!         ├▶ a log line for each call that has ended
+//!         ├▶ the audit file, written by a thread of its own
+//!         └▶ live subscribers (the event feed)
+//! ```
+//!
+//! Contents of messages, arguments and results are in an event only while they are captured, and then with their secrets covered.
+//! The events of messages and hops are only built while the bus [is heard](Audit::is_heard), those of a message's text only while it
+//! [is watched](Audit::is_watched).
+
+mod event;
+mod file;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::Value;
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
+};
+
+pub use self::event::{AuditEvent, CallRecord, ExchangeId, Record, Subject};
+use self::file::AuditFile;
+use toolwire_net::redact::Redactor;
+use toolwire_pipeline::wire::text::boundary_upto;
+
+/// Events that a slow live subscriber may be behind. Beyond, it loses the oldest.
+const LIVE: usize = 1024;
+
+/// Bytes of a captured content.
+pub const MAX_CONTENT: usize = 64 << 10;
+
+/// Sees every event at once, on the thread where it happened.
+pub type Observer = Box<dyn Fn(&Record) + Send + Sync>;
+
+/// The bus.
+pub struct Audit {
+    live: broadcast::Sender<Arc<Record>>,
+    /// The number of live subscribers.
+    watchers: Arc<AtomicUsize>,
+    order: Mutex<Order>,
+    observer: Option<Observer>,
+    is_filed: AtomicBool,
+    /// Events that are missing in the file.
+    lost: Arc<AtomicU64>,
+    is_captured: AtomicBool,
+    redactor: RwLock<Arc<Redactor>>,
+}
+
+/// What keeps the events of all threads in the order of their numbers.
+#[derive(Debug)]
+struct Order {
+    /// The number of the next event.
+    next: u64,
+    /// The file with its path.
+    file: Option<(PathBuf, AuditFile)>,
+}
+
+/// A live subscriber. It gets all events since it was made.
+#[derive(Debug)]
+pub struct Subscription {
+    live: broadcast::Receiver<Arc<Record>>,
+    watchers: Arc<AtomicUsize>,
+}
+
+impl Subscription {
+    /// The next event.
+    ///
+    /// # Errors
+    /// The subscriber was too slow and has lost events, or the bus is gone.
+    pub async fn recv(&mut self) -> Result<Arc<Record>, RecvError> {
+        self.live.recv().await
+    }
+
+    /// The next event, if there is one already.
+    ///
+    /// # Errors
+    /// No event is waiting, or as [`Subscription::recv`].
+    pub fn try_recv(&mut self) -> Result<Arc<Record>, TryRecvError> {
+        self.live.try_recv()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Audit {
+    /// A bus without subscribers. `redactor` knows the configured secrets.
+    pub fn new(redactor: Arc<Redactor>, observer: Option<Observer>) -> Self {
+        Self {
+            live: broadcast::Sender::new(LIVE),
+            watchers: Arc::default(),
+            order: Mutex::new(Order { next: 1, file: None }),
+            observer,
+            is_filed: AtomicBool::new(false),
+            lost: Arc::default(),
+            is_captured: AtomicBool::new(false),
+            redactor: RwLock::new(redactor),
+        }
+    }
+
+    /// Publishes an event. `subject`: the exchange and hop that it belongs to, if any.
+    pub fn publish(&self, subject: Option<&Subject>, event: AuditEvent) {
+        let t = unix_millis();
+        let mut record = Arc::new(Record { sequence: 0, t, subject: subject.cloned(), event });
+        let mut is_lost = false;
+        {
+            let mut order = self.order();
+            // No one else has it yet.
+            if let Some(record) = Arc::get_mut(&mut record) {
+                record.sequence = order.next;
+            }
+            order.next += 1;
+            if let Some((_, file)) = order.file.as_ref().filter(|_| record.event.is_filed()) {
+                is_lost = !file.take(Arc::clone(&record));
+            }
+            if self.is_watched() {
+                // An error means that the last subscriber has left.
+                let _ = self.live.send(Arc::clone(&record));
+            }
+        }
+        if is_lost && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!("the audit file is written too slowly; events are missing in it");
+        }
+        if let Some(observer) = &self.observer {
+            observer(&record);
+        }
+        record.log();
+    }
+
+    /// All events from now on.
+    pub fn subscribe(&self) -> Subscription {
+        let live = self.live.subscribe();
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Subscription { live, watchers: Arc::clone(&self.watchers) }
+    }
+
+    /// Whether there are live subscribers.
+    pub fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether anyone gets the events: live subscribers, or the audit file.
+    pub fn is_heard(&self) -> bool {
+        self.is_watched() || self.is_filed.load(Ordering::Relaxed)
+    }
+
+    /// Appends all events from now on to the file at `path`, as JSON lines, and to no other file.
+    pub(crate) fn write_to(&self, path: Option<&Path>) {
+        if self.order().file.as_ref().map(|(path, _)| path.as_path()) == path {
+            return;
+        }
+        self.close_file();
+        let Some(path) = path else { return };
+        match AuditFile::start(path.to_owned(), Arc::clone(&self.lost)) {
+            Ok(file) => {
+                self.order().file = Some((path.to_owned(), file));
+                self.is_filed.store(true, Ordering::Relaxed);
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "there is no thread for the audit file");
+            }
+        }
+    }
+
+    /// Waits until all events are in the file, but not for long, and closes it.
+    pub fn close_file(&self) {
+        self.is_filed.store(false, Ordering::Relaxed);
+        let file = self.order().file.take();
+        if let Some((_, file)) = file {
+            file.close();
+        }
+    }
+
+    /// Takes note of other configured secrets.
+    pub fn know_secrets(&self, redactor: &Arc<Redactor>) {
+        *self.redactor.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(redactor);
+    }
+
+    fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether contents are captured from now on.
+    pub fn capture(&self, is_captured: bool) {
+        self.is_captured.store(is_captured, Ordering::Relaxed);
+    }
+
+    /// Whether contents are captured now.
+    pub fn is_captured(&self) -> bool {
+        self.is_captured.load(Ordering::Relaxed)
+    }
+
+    /// `text` as an event may contain it: its beginning, with secrets covered. `None` unless contents are captured.
+    pub fn content(&self, text: &str) -> Option<String> {
+        (self.is_captured() && self.is_heard()).then(|| {
+            // Cut afterwards: part of a secret would not be recognised.
+            let mut text = self.redacted(text);
+            text.truncate(boundary_upto(&text, MAX_CONTENT));
+            text
+        })
+    }
+
+    /// `json` as an event may contain it: as JSON where that is still possible. `None` unless contents are captured.
+    pub(crate) fn json(&self, json: &str) -> Option<Value> {
+        let text = self.content(json)?;
+        Some(serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// The details of a result as an event may contain them. `None` also if there are none.
+    pub(crate) fn details(&self, details: &Value) -> Option<Value> {
+        if details.is_null() || !self.is_captured() {
+            return None;
+        }
+        self.json(&details.to_string())
+    }
+
+    /// `text` with its secrets covered.
+    pub fn redacted(&self, text: &str) -> String {
+        self.redactor().text(text).into_owned()
+    }
+
+    /// Length in bytes of the longest configured secret.
+    pub fn longest_secret(&self) -> usize {
+        self.redactor().longest()
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("watchers", &self.watchers).finish_non_exhaustive()
+    }
+}
+
+/// Milliseconds of Unix time.
+pub fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ErrorCode,
+        question::{By, Question, Settled},
+        rules::Asked,
+    };
+
+    fn audit(secret: &str) -> Audit {
+        Audit::new(Arc::new(Redactor::new([secret])), None)
+    }
+
+    fn subject() -> Subject {
+        Subject { exchange: "ex_1".into(), hop: 2 }
+    }
+
+    #[test]
+    fn events_have_the_names_and_fields_of_the_feed() {
+        let audit = audit("secret-word");
+        let mut live = audit.subscribe();
+        let call = CallRecord::new("call_1", "web_search", "{\"query\":\"x\"}", None);
+        audit.publish(
+            Some(&subject()),
+            AuditEvent::ToolUse { call: call.clone(), provider: "serper".into(), progress: None },
+        );
+        audit.publish(
+            Some(&subject()),
+            AuditEvent::ToolResult {
+                call,
+                provider: Some("serper".into()),
+                result: None,
+                details: None,
+                code: Some(ErrorCode::Timeout),
+                millis: 30_000,
+                is_cached: false,
+            },
+        );
+        let used = live.try_recv().unwrap();
+        assert_eq!((used.sequence, used.event.name()), (1, "tool_use"));
+        let data = Value::Object(used.data());
+        assert_eq!(data["exchange"], "ex_1");
+        assert_eq!(data["hop"], 2);
+        assert_eq!(data["toolCall"]["name"], "web_search");
+        assert_eq!(data["toolCall"]["input_bytes"], 13);
+        assert_eq!(data["toolCall"].get("input"), None);
+        let result = Value::Object(live.try_recv().unwrap().data());
+        assert_eq!(
+            (&result["ok"], &result["code"], &result["ms"]),
+            (&false.into(), &"timeout".into(), &30_000.into())
+        );
+    }
+
+    /// The kind of event behind this one; `None` is before the first and behind the last.
+    fn next(event: Option<&AuditEvent>) -> Option<AuditEvent> {
+        let call = || CallRecord::new("call_1", "web_search", "{}", None);
+        let asked =
+            Asked { key: None, client: None, model: "m", tool: "web_search", aliases: &[], domain: None };
+        let question = || Question::new(&asked, ("Web Search", "{}"), None, tokio::time::Instant::now());
+        let text = String::new;
+        Some(match event {
+            None => AuditEvent::MessageStart {
+                model: text(),
+                key: None,
+                client: "chat",
+                upstream: text(),
+                tools: Vec::new(),
+            },
+            Some(AuditEvent::MessageStart { .. }) => {
+                AuditEvent::HopStart { upstream: text(), model: text(), purpose: None }
+            }
+            Some(AuditEvent::HopStart { .. }) => {
+                AuditEvent::MessageUpdate { content: None, bytes: 1, tokens: 1, held: 0 }
+            }
+            Some(AuditEvent::MessageUpdate { .. }) => {
+                AuditEvent::HopEnd { finish: text(), usage: Value::Null, millis: 1, purpose: None }
+            }
+            Some(AuditEvent::HopEnd { .. }) => AuditEvent::PermissionRequest(question()),
+            Some(AuditEvent::PermissionRequest(question)) => AuditEvent::PermissionResult(Settled {
+                request_id: question.id.clone(),
+                tool: Arc::clone(&question.tool),
+                granted: true,
+                by: By::Rule,
+                subject: None,
+            }),
+            Some(AuditEvent::PermissionResult(_)) => {
+                AuditEvent::ToolUse { call: call(), provider: "p".into(), progress: None }
+            }
+            Some(AuditEvent::ToolUse { .. }) => AuditEvent::CacheHit { call: call() },
+            Some(AuditEvent::CacheHit { .. }) => {
+                AuditEvent::Retry { call: call(), attempt: 2, delay_millis: 1, code: ErrorCode::Timeout }
+            }
+            Some(AuditEvent::Retry { .. }) => AuditEvent::ToolResult {
+                call: call(),
+                provider: None,
+                result: None,
+                details: None,
+                code: None,
+                millis: 1,
+                is_cached: true,
+            },
+            Some(AuditEvent::ToolResult { .. }) => AuditEvent::MessageComplete {
+                content: None,
+                finish: text(),
+                usage: Value::Null,
+                millis: 1,
+                first_byte_millis: None,
+            },
+            Some(AuditEvent::MessageComplete { .. }) => {
+                AuditEvent::Error { code: text(), message: text(), is_retryable: false }
+            }
+            Some(AuditEvent::Error { .. }) => AuditEvent::RegistryChanged { tools: Vec::new() },
+            Some(AuditEvent::RegistryChanged { .. }) => {
+                AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() }
+            }
+            Some(AuditEvent::ConfigLoaded { .. }) => {
+                AuditEvent::ProviderStatus { name: "p".into(), state: "ready", since: 1, tools: 1 }
+            }
+            Some(AuditEvent::ProviderStatus { .. }) => return None,
+        })
+    }
+
+    #[test]
+    fn every_kind_of_event_reaches_the_file_but_updates_of_the_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let audit = audit("secret-word");
+        audit.write_to(Some(&path));
+        let events: Vec<_> = std::iter::successors(next(None), |event| next(Some(event))).collect();
+        let mut expected: Vec<_> = events.iter().map(AuditEvent::name).collect();
+        expected.retain(|name| *name != "message_update");
+        events.into_iter().for_each(|event| audit.publish(Some(&subject()), event));
+        audit.close_file();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let names: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(names, expected);
+        assert!(lines.iter().all(|line| line["exchange"] == "ex_1" && line["hop"] == 2), "{lines:?}");
+        let hop = lines.iter().find(|line| line["event"] == "hop_end").unwrap();
+        assert_eq!(hop["id"], "ex_1:hop2");
+    }
+
+    #[test]
+    fn exchanges_whose_events_nobody_reads_stay_bounded() {
+        let audit = audit("secret-word");
+        let mut live = audit.subscribe();
+        let events = || std::iter::successors(next(None), |event| next(Some(event)));
+        for _ in 0..10_000 {
+            events().for_each(|event| audit.publish(Some(&subject()), event));
+        }
+        let published = 10_000 * events().count();
+        let Err(TryRecvError::Lagged(lost)) = live.try_recv() else { panic!("events are missing") };
+        let kept = std::iter::from_fn(|| live.try_recv().ok()).count();
+        assert!(kept <= LIVE.next_power_of_two(), "{kept} events are kept");
+        assert_eq!(usize::try_from(lost).unwrap() + kept, published);
+    }
+
+    #[test]
+    fn contents_are_captured_only_on_demand_and_without_secrets() {
+        let audit = audit("secret-word");
+        assert_eq!(audit.content("a secret-word"), None);
+        audit.capture(true);
+        assert_eq!(audit.content("a secret-word"), None, "nobody listens");
+        let _live = audit.subscribe();
+        assert_eq!(audit.content("a secret-word").as_deref(), Some("a xxxxxxxxxxx"));
+        assert_eq!(audit.json("{\"q\":\"secret-word\"}").unwrap()["q"], "xxxxxxxxxxx");
+        assert_eq!(audit.content(&"é".repeat(MAX_CONTENT)).map(|text| text.len()), Some(MAX_CONTENT));
+        audit.capture(false);
+        assert_eq!(audit.content("text"), None);
+    }
+
+    #[test]
+    fn observer_sees_every_event_also_without_subscribers() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let names = Arc::clone(&seen);
+        let observer: Observer = Box::new(move |record| names.lock().unwrap().push(record.event.name()));
+        let audit = Audit::new(Arc::new(Redactor::new([])), Some(observer));
+        audit.publish(None, AuditEvent::RegistryChanged { tools: Vec::new() });
+        assert!(!audit.is_watched() && !audit.is_heard());
+        assert_eq!(*seen.lock().unwrap(), ["registry_changed"]);
+    }
+
+    #[test]
+    fn numbers_of_events_have_the_order_of_the_feed_on_all_threads() {
+        let audit = audit("secret-word");
+        let mut live = audit.subscribe();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        audit.publish(None, AuditEvent::RegistryChanged { tools: Vec::new() });
+                    }
+                });
+            }
+        });
+        let numbers: Vec<_> =
+            std::iter::from_fn(|| live.try_recv().ok()).map(|record| record.sequence).collect();
+        assert_eq!(numbers, (1..=400).collect::<Vec<u64>>());
+    }
+}

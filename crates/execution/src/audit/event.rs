@@ -1,0 +1,385 @@
+//! [`AuditEvent`]: what can happen, and how it is shown.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    ErrorCode,
+    question::{Question, Settled},
+};
+use toolwire_net::untrusted::printable_json;
+
+/// The names of an exchange.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExchangeId {
+    /// Its own, `ex_…`. Clients cannot choose it, so it is unique.
+    pub own: Arc<str>,
+    /// The id of the client's request, as logs and `x-request-id` have it.
+    pub request: Arc<str>,
+}
+
+/// One name for both.
+impl From<&str> for ExchangeId {
+    fn from(id: &str) -> Self {
+        let id: Arc<str> = id.into();
+        Self { own: Arc::clone(&id), request: id }
+    }
+}
+
+/// Which exchange and hop an event belongs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The exchange.
+    pub exchange: ExchangeId,
+    /// The hop, counted from 1.
+    pub hop: usize,
+}
+
+impl Subject {
+    /// The hop's id, as log lines and spans have it.
+    fn id(&self) -> String {
+        format!("{}:hop{}", self.exchange.request, self.hop)
+    }
+}
+
+/// An event, when it happened, and its number on the bus.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Counted from 1 since the start of the process.
+    pub sequence: u64,
+    /// Milliseconds of Unix time.
+    pub t: u64,
+    /// `None`: it belongs to no exchange.
+    pub subject: Option<Subject>,
+    /// What happened.
+    pub event: AuditEvent,
+}
+
+/// A hosted call, as events show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallRecord {
+    /// Its id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// Bytes of the arguments.
+    pub input_bytes: usize,
+    /// The arguments, while contents are captured.
+    pub(crate) input: Option<Value>,
+}
+
+impl CallRecord {
+    /// A call with these arguments, which are shown as `input`.
+    pub(crate) fn new(id: &str, name: &str, arguments: &str, input: Option<Value>) -> Self {
+        Self { id: id.to_owned(), name: name.to_owned(), input_bytes: arguments.len(), input }
+    }
+
+    fn json(&self) -> Value {
+        let mut shown = json!({"id": self.id, "name": self.name});
+        if let (Value::Object(shown), Some(input)) = (&mut shown, &self.input) {
+            shown.insert("input".to_owned(), input.clone());
+        }
+        if let Value::Object(shown) = &mut shown {
+            shown.insert("input_bytes".to_owned(), self.input_bytes.into());
+        }
+        shown
+    }
+}
+
+/// What happened. Contents are `None` unless they are captured.
+#[derive(Debug, Clone)]
+pub enum AuditEvent {
+    /// A request of a client begins.
+    MessageStart {
+        /// The model that was requested.
+        model: String,
+        /// A short mark of the client's key.
+        key: Option<String>,
+        /// The client's dialect.
+        client: &'static str,
+        /// The upstream's name.
+        upstream: String,
+        /// The hosted tools that the model gets.
+        tools: Vec<String>,
+    },
+    /// More of the response.
+    MessageUpdate {
+        /// The text since the last update, and where in the whole text it begins, in bytes.
+        content: Option<(u64, String)>,
+        /// Bytes of text so far.
+        bytes: u64,
+        /// Pieces of text so far, about one for each token.
+        tokens: u64,
+        /// Bytes that are held back.
+        held: u64,
+    },
+    /// A hosted call begins.
+    ToolUse {
+        /// The call.
+        call: CallRecord,
+        /// The name of its provider.
+        provider: Arc<str>,
+        /// One line for people: what the tool does now.
+        progress: Option<String>,
+    },
+    /// A hosted call has a result.
+    ToolResult {
+        /// The call.
+        call: CallRecord,
+        /// The name of its provider; `None` if there is no such tool.
+        provider: Option<Arc<str>>,
+        /// The result for the model.
+        result: Option<String>,
+        /// What user interfaces show beside it.
+        details: Option<Value>,
+        /// Why it failed; `None`: it succeeded.
+        code: Option<ErrorCode>,
+        /// How long it took.
+        millis: u64,
+        /// The result of an earlier equal call was used.
+        is_cached: bool,
+    },
+    /// A response is complete.
+    MessageComplete {
+        /// The text.
+        content: Option<String>,
+        /// The finish reason.
+        finish: String,
+        /// Token counts of all hops.
+        usage: Value,
+        /// How long it took.
+        millis: u64,
+        /// When its first byte was sent, from the start.
+        first_byte_millis: Option<u64>,
+    },
+    /// A response failed.
+    Error {
+        /// The failure's code.
+        code: String,
+        /// Its words for the client.
+        message: String,
+        /// Whether the request may be repeated.
+        is_retryable: bool,
+    },
+    /// A request to an upstream begins.
+    HopStart {
+        /// The upstream's name.
+        upstream: String,
+        /// The model's name there.
+        model: String,
+        /// Why toolwire itself asks the model; `None`: it answers the client.
+        purpose: Option<&'static str>,
+    },
+    /// A hop has ended.
+    HopEnd {
+        /// The finish reason.
+        finish: String,
+        /// Token counts of the hop.
+        usage: Value,
+        /// How long it took.
+        millis: u64,
+        /// Why toolwire itself asked; `None`: the model answered the client.
+        purpose: Option<&'static str>,
+    },
+    /// A person is asked whether a call may run.
+    PermissionRequest(Question),
+    /// The question is answered.
+    PermissionResult(Settled),
+    /// The result of an earlier equal call is used.
+    CacheHit {
+        /// The call.
+        call: CallRecord,
+    },
+    /// A call is tried again.
+    Retry {
+        /// The call.
+        call: CallRecord,
+        /// The number of the next attempt; the first retry is 2.
+        attempt: usize,
+        /// How long that waits.
+        delay_millis: u64,
+        /// Why the attempt before failed.
+        code: ErrorCode,
+    },
+    /// There are other hosted tools than before.
+    RegistryChanged {
+        /// The names of all.
+        tools: Vec<String>,
+    },
+    /// The configuration was read anew.
+    ConfigLoaded {
+        /// Whether it is valid.
+        ok: bool,
+        /// What is wrong with it.
+        errors: Vec<String>,
+    },
+    /// A provider is in another state than before.
+    ProviderStatus {
+        /// Its name.
+        name: Arc<str>,
+        /// `starting`, `ready`, `failed`, `restarting`, …
+        state: &'static str,
+        /// Since when, in milliseconds of Unix time.
+        since: u64,
+        /// How many tools it offers.
+        tools: usize,
+    },
+}
+
+impl AuditEvent {
+    /// The event's name in the feed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MessageStart { .. } => "message_start",
+            Self::MessageUpdate { .. } => "message_update",
+            Self::ToolUse { .. } => "tool_use",
+            Self::ToolResult { .. } => "tool_result",
+            Self::MessageComplete { .. } => "message_complete",
+            Self::Error { .. } => "error",
+            Self::HopStart { .. } => "hop_start",
+            Self::HopEnd { .. } => "hop_end",
+            Self::PermissionRequest(_) => "permission_request",
+            Self::PermissionResult(_) => "permission_result",
+            Self::CacheHit { .. } => "cache_hit",
+            Self::Retry { .. } => "retry",
+            Self::RegistryChanged { .. } => "registry_changed",
+            Self::ConfigLoaded { .. } => "config_loaded",
+            Self::ProviderStatus { .. } => "provider_status",
+        }
+    }
+
+    /// Whether the audit file has it. Single tokens are only for live subscribers.
+    pub(super) fn is_filed(&self) -> bool {
+        !matches!(self, Self::MessageUpdate { .. })
+    }
+
+    /// Its own fields.
+    fn fields(&self) -> Value {
+        match self {
+            Self::MessageStart { model, key, client, upstream, tools } => {
+                json!({"model": model, "key": key, "client": client, "upstream": upstream, "tools": tools})
+            }
+            Self::MessageUpdate { content, bytes, tokens, held } => {
+                let mut fields = json!({"bytes": bytes, "tokens": tokens, "held": held});
+                if let (Value::Object(fields), Some((at, content))) = (&mut fields, content) {
+                    fields.insert("content".to_owned(), content.as_str().into());
+                    fields.insert("at".to_owned(), (*at).into());
+                }
+                fields
+            }
+            Self::ToolUse { call, provider, progress } => with_content(
+                json!({"toolCall": call.json(), "provider": **provider}),
+                "progress",
+                progress.as_deref(),
+            ),
+            Self::ToolResult { call, provider, result, details, code, millis, is_cached } => {
+                let mut fields =
+                    json!({"toolCall": call.json(), "ok": code.is_none(), "ms": millis, "cached": is_cached});
+                if let (Value::Object(fields), Some(code)) = (&mut fields, code) {
+                    fields.insert("code".to_owned(), code.name().into());
+                }
+                if let (Value::Object(fields), Some(provider)) = (&mut fields, provider) {
+                    fields.insert("provider".to_owned(), (**provider).into());
+                }
+                if let (Value::Object(fields), Some(details)) = (&mut fields, details) {
+                    fields.insert("details".to_owned(), details.clone());
+                }
+                with_content(fields, "result", result.as_deref())
+            }
+            Self::MessageComplete { content, finish, usage, millis, first_byte_millis } => with_content(
+                json!({"finish": finish, "usage": usage, "ms": millis, "ttft_ms": first_byte_millis}),
+                "content",
+                content.as_deref(),
+            ),
+            Self::Error { code, message, is_retryable } => {
+                json!({"error": {"code": code, "message": message, "retryable": is_retryable}})
+            }
+            Self::HopStart { upstream, model, purpose } => {
+                with_content(json!({"upstream": upstream, "model": model}), "purpose", *purpose)
+            }
+            Self::HopEnd { finish, usage, millis, purpose } => {
+                with_content(json!({"finish": finish, "usage": usage, "ms": millis}), "purpose", *purpose)
+            }
+            Self::PermissionRequest(question) => question.json(),
+            Self::PermissionResult(settled) => settled.json(),
+            Self::CacheHit { call } => json!({"toolCall": call.json()}),
+            Self::Retry { call, attempt, delay_millis, code } => json!({
+                "toolCall": call.json(), "attempt": attempt, "delay_ms": delay_millis, "code": code.name()
+            }),
+            Self::RegistryChanged { tools } => json!({"tools": tools}),
+            Self::ConfigLoaded { ok, errors } => json!({"ok": ok, "errors": errors}),
+            Self::ProviderStatus { name, state, since, tools } => {
+                json!({"name": **name, "state": state, "since": since, "tools": tools})
+            }
+        }
+    }
+}
+
+/// `fields` with `content`, if there is any.
+fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
+    if let (Value::Object(fields), Some(content)) = (&mut fields, content) {
+        fields.insert(key.to_owned(), content.into());
+    }
+    fields
+}
+
+impl Record {
+    /// What the feed sends, as JSON on one line.
+    pub fn json(&self) -> String {
+        printable_json(&Value::Object(self.data()))
+    }
+
+    /// The event's fields, with the time and the exchange.
+    pub fn data(&self) -> Map<String, Value> {
+        let mut data = Map::from_iter([("t".to_owned(), self.t.into())]);
+        if let Some(subject) = &self.subject {
+            data.insert("exchange".to_owned(), (*subject.exchange.own).into());
+            data.insert("request".to_owned(), (*subject.exchange.request).into());
+            data.insert("hop".to_owned(), subject.hop.into());
+            if matches!(self.event, AuditEvent::HopStart { .. } | AuditEvent::HopEnd { .. }) {
+                data.insert("id".to_owned(), subject.id().into());
+            }
+        }
+        if let Value::Object(fields) = self.event.fields() {
+            data.extend(fields);
+        }
+        data
+    }
+
+    /// One line of the audit file.
+    pub(super) fn line(&self) -> String {
+        let mut line = Map::from_iter([
+            ("event".to_owned(), self.event.name().into()),
+            ("sequence".to_owned(), self.sequence.into()),
+        ]);
+        line.extend(self.data());
+        let mut line = printable_json(&Value::Object(line));
+        line.push('\n');
+        line
+    }
+
+    /// Writes the log line of the event, if it has one.
+    pub(super) fn log(&self) {
+        let request = self.subject.as_ref().map_or("", |subject| &subject.exchange.request);
+        match &self.event {
+            AuditEvent::ToolResult { call, provider, code, millis, is_cached, .. } => tracing::info!(
+                request_id = request,
+                tool = provider.as_ref().map_or("unknown", |_| &call.name),
+                provider = provider.as_deref().unwrap_or_default(),
+                code = code.map_or("ok", ErrorCode::name),
+                ms = millis,
+                cached = is_cached,
+                "hosted call"
+            ),
+            AuditEvent::PermissionResult(settled) => tracing::info!(
+                request_id = request,
+                tool = %settled.tool,
+                granted = settled.granted,
+                by = settled.by.name(),
+                "permission"
+            ),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! [`Cache`]: results of hosted calls, kept for equal calls of the same client.
+//!
+//! They are in memory, and if instances share a store, also there. A store that is away has no results.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use moka::{Expiry, future};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{
+    deferred::unix_time,
+    tool::{Output, ToolError},
+};
+use toolwire_net::store::{Key, Owner, Space, Store, Stores};
+use toolwire_pipeline::wire::json::{ALLOCATION, memory_of};
+
+/// How long a result is in the shared store at most.
+const SHARED_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What makes two calls equal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct CacheKey {
+    pub(super) client: Owner,
+    pub(super) provider: Arc<str>,
+    /// Tells the provider from those that had its name before: [`Execution::mark_of`](super::Execution::mark_of).
+    pub(super) mark: u64,
+    pub(super) tool: Arc<str>,
+    /// The arguments in their canonical form.
+    pub(super) arguments: String,
+}
+
+impl CacheKey {
+    /// Its key in a store, where other instances find it: so it is without the mark, which is of this process. The digest has the form
+    /// of an owner.
+    fn shared(&self) -> Key {
+        let call = [self.provider.as_bytes(), self.tool.as_bytes(), self.arguments.as_bytes()].join(&0);
+        let Owner(digest) = Owner::of_key(&call);
+        Key::new(self.client, &digest.map(|byte| format!("{byte:02x}")).concat())
+    }
+}
+
+/// A result in a store.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    /// In seconds of Unix time.
+    expires: u64,
+    content: String,
+    summary: String,
+    details: Value,
+}
+
+/// The results. Errors are not kept.
+pub(super) struct Cache {
+    kept: future::Cache<CacheKey, Kept>,
+    /// `None`: there is only this instance.
+    store: Option<Arc<dyn Store>>,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    output: Arc<Output>,
+    expires: Instant,
+}
+
+/// Entries expire by the runtime's clock, so that they do so in tests too; moka's own clock only makes room.
+struct Ttl;
+
+impl Expiry<CacheKey, Kept> for Ttl {
+    fn expire_after_create(&self, _: &CacheKey, kept: &Kept, _: std::time::Instant) -> Option<Duration> {
+        Some(kept.expires.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// What is not kept.
+enum Unkept {
+    /// The tool says that it failed.
+    Output(Arc<Output>),
+    Error(ToolError),
+}
+
+/// A result, and whether an earlier or simultaneous equal call gave it.
+pub(super) type Found = (Arc<Output>, bool);
+
+impl Cache {
+    /// A cache of results with at most `max_bytes` bytes in memory.
+    pub(super) fn new(max_bytes: usize, stores: &Stores) -> Self {
+        let weight = |key: &CacheKey, kept: &Kept| {
+            let Output { content, summary, details, images, .. } = &*kept.output;
+            let images: usize = images.iter().map(|name| size_of::<String>() + ALLOCATION + name.len()).sum();
+            let bytes =
+                key.arguments.len() + content.len() + summary.len() + memory_of(details) + images + 512;
+            u32::try_from(bytes).unwrap_or(u32::MAX)
+        };
+        let most = u64::try_from(max_bytes).unwrap_or(u64::MAX);
+        let open = || stores.open(Space::Results, (max_bytes, SHARED_TTL), Box::new(|_| ()));
+        Self {
+            kept: future::Cache::builder().weigher(weight).max_capacity(most).expire_after(Ttl).build(),
+            store: stores.is_shared().then(open),
+        }
+    }
+
+    /// The result for `key`. If it is not in the cache, `run` provides it. Of several equal calls at the same time, one runs and all get its
+    /// result; if it is cancelled, another one runs.
+    ///
+    /// # Errors
+    /// That of `run`.
+    pub(super) async fn get_or_run(
+        &self,
+        (key, ttl): (CacheKey, Duration),
+        run: impl Future<Output = Result<Output, ToolError>>,
+    ) -> Result<Found, ToolError> {
+        if self.kept.get(&key).await.is_some_and(|kept| kept.expires <= Instant::now()) {
+            self.kept.invalidate(&key).await;
+        }
+        let (shared, mut is_found) = (self.store.as_ref().map(|store| (store, key.shared())), false);
+        let run = async {
+            if let Some((store, key)) = &shared
+                && let Some(kept) = read(store, key.clone()).await
+            {
+                is_found = true;
+                return Ok(kept);
+            }
+            match run.await {
+                Ok(output) if output.is_error => Err(Unkept::Output(Arc::new(output))),
+                Ok(output) => {
+                    if let Some((store, key)) = shared {
+                        share(&**store, key, (&output, ttl));
+                    }
+                    Ok(Kept { output: Arc::new(output), expires: Instant::now() + ttl })
+                }
+                Err(error) => Err(Unkept::Error(error)),
+            }
+        };
+        match self.kept.entry(key).or_try_insert_with(run).await {
+            Ok(entry) => {
+                let is_cached = is_found || !entry.is_fresh();
+                Ok((entry.into_value().output, is_cached))
+            }
+            Err(unkept) => match &*unkept {
+                Unkept::Output(output) => Ok((Arc::clone(output), false)),
+                Unkept::Error(error) => Err(error.clone()),
+            },
+        }
+    }
+}
+
+/// The result of another instance.
+async fn read(store: &Arc<dyn Store>, key: Key) -> Option<Kept> {
+    let (store, now) = (Arc::clone(store), unix_time());
+    let value = spawn_blocking(move || store.get(&key, now)).await.ok()?.ok()??;
+    let Saved { expires, content, summary, details } = serde_json::from_slice(&value).ok()?;
+    let left = Duration::from_secs(expires.saturating_sub(now));
+    let output = Output { content, summary, details, ..Output::default() };
+    (!left.is_zero()).then(|| Kept { output: Arc::new(output), expires: Instant::now() + left })
+}
+
+/// Lets other instances have a result. Files are of one instance only, and so is what names them.
+fn share(store: &dyn Store, key: Key, (output, ttl): (&Output, Duration)) {
+    let Output { content, summary, details, images, .. } = output;
+    if !images.is_empty() {
+        return;
+    }
+    let now = unix_time();
+    let expires = now.saturating_add(ttl.min(SHARED_TTL).as_secs());
+    let (content, summary, details) = (content.clone(), summary.clone(), details.clone());
+    let saved = Saved { expires, content, summary, details };
+    store.put(key, Bytes::from(serde_json::to_vec(&saved).unwrap_or_default()), now);
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("entries", &self.kept.entry_count()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,334 @@
+//! [`HostedCall`]: the order of what happens to one call.
+//!
+//! ```text
+//! permission ─▶ cache ─▶ rate limit ─▶ a free place ─▶ run with timeout ─▶ secrets covered, shortened ─▶ result
+//!                 │                         ▲                │
+//!                 └─▶ an equal call's result └─ 1, 2, 4 s ◀───┘ failed, but may be tried again
+//! ```
+//!
+//! A result from the cache takes nothing from a rate limit.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{Instrument, Span, field::Empty};
+
+use super::{
+    address,
+    audit::{AuditEvent, CallRecord, Subject},
+    cache::CacheKey,
+    progress,
+    provider::{GivenUp, Invocation},
+    registry::Hosted,
+    rules::Asked,
+    shrink::shrink,
+    tool::{ErrorCode, Output, ToolError},
+    turn::{Finished, HostedTurn, too_large},
+};
+use toolwire_net::telemetry::{self, Parent, SpanKind, within};
+
+/// Bytes of [`Output::details`]. Larger ones are left out.
+const MAX_DETAILS: usize = 1 << 20;
+
+/// Characters of an error's message that the model gets.
+const MAX_MESSAGE: usize = 1_000;
+
+/// The first delay before a retry. It doubles each time.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
+/// A call that has been admitted.
+pub(super) struct HostedCall {
+    pub(super) turn: Arc<HostedTurn>,
+    pub(super) hosted: Hosted,
+    pub(super) id: String,
+    /// The arguments as the model wrote them, but with the URL that was checked.
+    pub(super) written: String,
+    pub(super) arguments: Map<String, Value>,
+    /// The host that the call addresses.
+    pub(super) domain: Option<String>,
+    pub(super) canonical: String,
+    pub(super) subject: Subject,
+    /// The span of the hop that has the call.
+    pub(super) hop: Span,
+    /// The span of the request, for telemetry.
+    pub(super) trace: Option<Parent>,
+}
+
+impl HostedCall {
+    /// Runs the call, and publishes how it went.
+    pub(super) async fn run(self) -> Finished {
+        let audit = Arc::clone(self.turn.execution.audit());
+        let provider = Arc::clone(&self.hosted.provider_name);
+        let event = AuditEvent::ToolUse { call: self.record(), provider, progress: self.progress() };
+        audit.publish(Some(&self.subject), event);
+        let span = tracing::info_span!(
+            parent: &self.hop,
+            "hosted_call",
+            request_id = &*self.subject.exchange.request,
+            hop = self.subject.hop,
+            call_id = self.id,
+            tool = &*self.hosted.name,
+            provider = &*self.hosted.provider_name,
+            outcome = Empty
+        );
+        let trace = self.trace();
+        let found = within(trace.parent(), self.found().instrument(span.clone()));
+        let mut reporting = Reporting { call: &self, span, trace, began: Instant::now(), outcome: None };
+        let late = |_| out_of_time();
+        let found = timeout_at(self.turn.deadline, found).await.map_err(late);
+        let found = found.and_then(|found| found).map_err(|error| self.covered(error));
+        reporting.outcome = Some(match &found {
+            Ok((output, is_cached)) => {
+                let code = output.is_error.then_some(ErrorCode::ProviderError);
+                Told {
+                    result: audit.content(&output.content),
+                    details: audit.details(&output.details),
+                    code,
+                    is_cached: *is_cached,
+                }
+            }
+            Err(error) => Told { result: audit.content(&error.message), ..Told::failed(error.code) },
+        });
+        found.map(|(output, _)| output)
+    }
+
+    /// The call's part of the trace. Its arguments and its result are not part of it.
+    fn trace(&self) -> telemetry::Span {
+        let about = || {
+            let name = &*self.hosted.name;
+            let attributes = vec![
+                ("gen_ai.operation.name", "execute_tool".into()),
+                ("gen_ai.tool.name", name.into()),
+                ("gen_ai.tool.type", "function".into()),
+                ("gen_ai.tool.call.id", self.id.as_str().into()),
+                ("toolwire.provider", (&*self.hosted.provider_name).into()),
+                ("toolwire.hop", (self.subject.hop as u64).into()),
+            ];
+            (format!("execute_tool {name}"), attributes)
+        };
+        self.trace.as_ref().map(|trace| trace.begin(SpanKind::Internal, about)).unwrap_or_default()
+    }
+
+    /// The result, and whether it is that of an equal call.
+    async fn found(&self) -> Result<(Arc<Output>, bool), ToolError> {
+        self.permitted().await?;
+        let execution = &self.turn.execution;
+        let Some(ttl) = self.hosted.rules.cache.ttl(self.hosted.spec.is_idempotent) else {
+            return Ok((Arc::new(self.attempts().await?), false));
+        };
+        let key = CacheKey {
+            client: self.turn.asker.owner,
+            provider: Arc::clone(&self.hosted.provider_name),
+            mark: execution.mark_of(&self.hosted.provider_name),
+            tool: Arc::clone(&self.hosted.name),
+            arguments: self.canonical.clone(),
+        };
+        let (output, is_cached) = execution.cache().get_or_run((key, ttl), self.attempts()).await?;
+        if is_cached {
+            let event = AuditEvent::CacheHit { call: self.record() };
+            execution.audit().publish(Some(&self.subject), event);
+        }
+        Ok((output, is_cached))
+    }
+
+    /// Whether the call may run: its address by the rules of the tool, everything else by the permissions.
+    async fn permitted(&self) -> Result<(), ToolError> {
+        let rules = &self.hosted.rules;
+        if self.hosted.is_url_unknown() {
+            let message = "The rules limit the domains of this tool, but not which argument has its URL (`url_argument`).";
+            return Err(ToolError::new(ErrorCode::BlockedUrl, message));
+        }
+        if let Some(domain) = &self.domain
+            && !address::is_admitted(domain, &rules.allow_domains, &rules.deny_domains)
+        {
+            let message = format!("Addresses at {domain} may not be used.");
+            return Err(ToolError::new(ErrorCode::BlockedUrl, message));
+        }
+        let asked = Asked {
+            key: Some(self.turn.asker.owner),
+            client: self.turn.asker.client.as_deref(),
+            model: &self.turn.asker.model,
+            tool: &self.hosted.name,
+            aliases: &self.hosted.aliases,
+            domain: self.domain.as_deref(),
+        };
+        let params = Value::Object(self.arguments.clone()).to_string();
+        let shown = (&*self.hosted.spec.label, &*params);
+        self.turn
+            .execution
+            .permissions()
+            .check(&asked, shown, (Some(&self.subject), self.turn.deadline))
+            .await
+    }
+
+    /// Runs the call, several times if it fails and may be repeated.
+    async fn attempts(&self) -> Result<Output, ToolError> {
+        let execution = &self.turn.execution;
+        let client = self.turn.asker.owner;
+        execution.rates().take(&self.hosted, client, self.turn.deadline).await?;
+        let invocation = Invocation {
+            id: self.id.clone(),
+            tool: self.hosted.spec.name.clone(),
+            arguments: self.arguments.clone(),
+            client,
+            payer: self.turn.asker.payer.clone(),
+            subject: self.subject.clone(),
+            deadline: self.turn.deadline,
+            given_up: GivenUp::default(),
+        };
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(&invocation).await {
+                Ok(output) => return self.cleaned(output),
+                Err(error) => error,
+            };
+            let Some(delay) = self.delay(&error, attempt) else { return Err(error) };
+            attempt += 1;
+            let delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            let event = AuditEvent::Retry { call: self.record(), attempt, delay_millis, code: error.code };
+            execution.audit().publish(Some(&self.subject), event);
+            sleep(delay).await;
+        }
+    }
+
+    /// Runs the call once, when there is a free place in the turn, at the provider and in the process.
+    async fn attempt(&self, invocation: &Invocation) -> Result<Output, ToolError> {
+        let closed = |_| ToolError::new(ErrorCode::Cancelled, "The tool was stopped.");
+        // Always in this order, so that no two calls wait for each other.
+        let _in_turn = self.turn.running.acquire().await.map_err(closed)?;
+        let places = self.turn.execution.places();
+        let _at_provider = match places.of_provider(&self.hosted.provider_name) {
+            Some(provider) => Some(provider.acquire().await.map_err(closed)?),
+            None => None,
+        };
+        let _in_process = places.all().acquire().await.map_err(closed)?;
+        let limit = self.hosted.spec.timeout;
+        let own = Instant::now() + limit;
+        let late = |_| match self.turn.deadline <= own {
+            true => out_of_time(),
+            false => timed_out(&format!("The tool did not answer within {}.", seconds(limit))),
+        };
+        timeout_at(own.min(self.turn.deadline), self.hosted.provider.run(invocation)).await.map_err(late)?
+    }
+
+    /// When to try again after `error`; `None`: not at all.
+    fn delay(&self, error: &ToolError, attempt: usize) -> Option<Duration> {
+        let most = self.hosted.rules.retries.unwrap_or(self.turn.execution.settings().retries);
+        let may_repeat = error.is_retryable && (self.hosted.spec.is_idempotent || error.is_unsent);
+        if !may_repeat || attempt > most {
+            return None;
+        }
+        let doubled = FIRST_DELAY.saturating_mul(1 << (attempt - 1).min(10));
+        // Calls that failed together should not return together.
+        let delay = doubled.mul_f64(0.75 + fastrand::f64() / 2.0).max(error.retry_after.unwrap_or_default());
+        let again = Instant::now().checked_add(delay)?;
+        (again < self.turn.deadline).then_some(delay)
+    }
+
+    /// The error without configured secrets, and with a message of a bearable length. Providers may quote programs and servers, so no
+    /// message is cut before its secrets are covered: a part of a secret is not recognized.
+    fn covered(&self, error: ToolError) -> ToolError {
+        let message = self.turn.execution.secrets().text(&error.message);
+        ToolError { message: message.chars().take(MAX_MESSAGE).collect(), ..error }
+    }
+
+    /// The output without configured secrets, and not longer than it may be.
+    fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
+        let secrets = self.turn.execution.secrets();
+        let Output { content, summary, details, images, is_error } = output;
+        let limit = self.hosted.rules.max_result.unwrap_or(self.turn.execution.settings().max_result);
+        let content = secrets.text(&content).into_owned();
+        // The limit is in characters.
+        let content = match content.char_indices().nth(limit).map(|(bytes, _)| bytes) {
+            None => content,
+            Some(bytes) => shrink(content, bytes).ok_or_else(too_large)?,
+        };
+        let details = match details {
+            Value::Null => Value::Null,
+            details => {
+                let text = details.to_string();
+                match text.len() <= MAX_DETAILS {
+                    true => serde_json::from_str(&secrets.text(&text)).unwrap_or_default(),
+                    false => Value::Null,
+                }
+            }
+        };
+        Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
+    }
+
+    /// What the tool does, as an event may say it.
+    fn progress(&self) -> Option<String> {
+        let (audit, template) = (self.turn.execution.audit(), &self.hosted.spec.progress);
+        if template.is_empty() || !audit.is_captured() {
+            return None;
+        }
+        audit.content(&progress::line(template, &self.arguments, |text| audit.redacted(text)))
+    }
+
+    fn record(&self) -> CallRecord {
+        let input = self.turn.execution.audit().json(&self.written);
+        CallRecord::new(&self.id, &self.hosted.name, &self.written, input)
+    }
+}
+
+/// All calls of the response have taken longer than they may together.
+fn out_of_time() -> ToolError {
+    timed_out("The time for the tools of this response is over.")
+}
+
+fn timed_out(message: &str) -> ToolError {
+    ToolError::new(ErrorCode::Timeout, message)
+}
+
+fn seconds(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{} s", duration.as_secs()),
+        _ => format!("{} ms", duration.as_millis()),
+    }
+}
+
+/// Publishes the end of a call, also of one that was cancelled or panicked.
+struct Reporting<'c> {
+    call: &'c HostedCall,
+    span: Span,
+    trace: telemetry::Span,
+    began: Instant,
+    outcome: Option<Told>,
+}
+
+/// What is published of a result.
+struct Told {
+    /// The result if it is captured, and what is shown beside it.
+    result: Option<String>,
+    details: Option<Value>,
+    /// Why the call failed.
+    code: Option<ErrorCode>,
+    /// It is the result of an equal call.
+    is_cached: bool,
+}
+
+impl Told {
+    fn failed(code: ErrorCode) -> Self {
+        Self { result: None, details: None, code: Some(code), is_cached: false }
+    }
+}
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        let unfinished = || match std::thread::panicking() {
+            true => Told::failed(ErrorCode::ProviderError),
+            false => Told::failed(ErrorCode::Cancelled),
+        };
+        let Told { result, details, code, is_cached } = self.outcome.take().unwrap_or_else(unfinished);
+        self.span.record("outcome", code.map_or("ok", ErrorCode::name));
+        if let Some(code) = code {
+            self.trace.fail(code.name());
+        }
+        self.trace.end();
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (call, provider) = (self.call.record(), Some(Arc::clone(&self.call.hosted.provider_name)));
+        let event = AuditEvent::ToolResult { call, provider, result, details, code, millis, is_cached };
+        self.call.turn.execution.audit().publish(Some(&self.call.subject), event);
+    }
+}

@@ -1,0 +1,415 @@
+//! [`Deferred`]: turns with calls of hosted tools and of the client's (`mixed_turns = "defer"`).
+//!
+//! ```text
+//! the model's turn: calls a (hosted), b (the client's) ─▶ the client gets b
+//!                                                      └▶ a runs, and its result is kept under the id of b
+//! the client's next request: b, result of b ─▶ a, b, result of a, result of b
+//! ```
+//!
+//! The client's history does not have the hosted calls, so each of its requests that has one of its own is completed. A record
+//! holds the whole turn and what toolwire's hops before it added, which the client has not seen either. Records belong to one
+//! client, outlive a restart, and expire. A history without a record is valid too: it goes on as the client sent it.
+
+pub mod saved;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::tool::{ErrorCode, ToolError};
+use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
+use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id};
+
+/// How long a record is kept: from the model's turn to the client's next request.
+const TTL: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes of all records. The oldest go first.
+const MAX_BYTES: usize = 64 << 20;
+
+/// How long another instance is believed to be running calls that it has told of.
+const PRESUMED_RUNNING: Duration = Duration::from_secs(15);
+
+/// How often the results of another instance are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Ids of calls that are looked up for one request. Older calls are forwarded as they are.
+const MAX_IDS: usize = 512;
+
+/// The turns of all clients that wait for a next request.
+pub(crate) struct Deferred {
+    store: Arc<dyn Store>,
+    running: Mutex<HashMap<Id, watch::Receiver<()>>>,
+}
+
+/// A client's call, by its owner and its id.
+type Id = (Owner, String);
+
+/// A turn with calls of both kinds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Record {
+    /// The turns of earlier hops, with the results of their calls.
+    pub(crate) before: Vec<Turn>,
+    /// The model's turn, with the calls in its order.
+    pub(crate) turn: Turn,
+    /// The ids of the calls that toolwire runs.
+    pub(crate) hosted: Vec<String>,
+    /// Their results, as far as they are known.
+    pub(crate) results: Vec<CallOutput>,
+}
+
+/// What is kept under the id of a client's call.
+#[derive(Debug)]
+enum Kept {
+    /// The record.
+    Record(Record),
+    /// Nothing but the id under which the record is: a turn may have many calls, and the record may be large.
+    Under(String),
+}
+
+/// A record whose hosted calls are running. When it is dropped, nobody waits for them any more.
+pub(crate) struct Pending {
+    deferred: Arc<Deferred>,
+    owner: Owner,
+    record: Record,
+    _done: watch::Sender<()>,
+}
+
+impl Deferred {
+    /// Records where state is kept.
+    pub(crate) fn new(stores: &Stores) -> Self {
+        let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
+        let store = stores.open(Space::Deferred, (MAX_BYTES, TTL), Box::new(on_failure));
+        Self { store, running: Mutex::default() }
+    }
+
+    /// Keeps a record whose calls are about to run, for the client's next request.
+    pub(crate) fn begin(self: &Arc<Self>, owner: Owner, record: Record) -> Pending {
+        let (done, running) = watch::channel(());
+        if !record.is_finished() {
+            self.put_running(owner, &record);
+        }
+        self.put(owner, &record);
+        self.running().extend(record.client_ids().map(|id| ((owner, id.to_owned()), running.clone())));
+        Pending { deferred: Arc::clone(self), owner, record, _done: done }
+    }
+
+    /// Completes the turns of `conversation` that have a record. Waits for results until `deadline`. Returns whether there was
+    /// such a turn.
+    ///
+    /// # Errors
+    /// The store that instances share is away, so that nobody knows whether there is a record.
+    pub(crate) async fn restore(
+        &self,
+        conversation: &mut Conversation,
+        owner: Owner,
+        deadline: Instant,
+    ) -> Result<bool, StoreError> {
+        let ids = call_ids(conversation);
+        if ids.is_empty() {
+            return Ok(false);
+        }
+        for mut running in self.running_of(&ids, owner) {
+            // An error means that the calls have ended.
+            let _ = timeout_at(deadline, running.changed()).await;
+        }
+        let found = loop {
+            let (store, ids) = (Arc::clone(&self.store), ids.clone());
+            let read = tokio::task::spawn_blocking(move || find(&*store, owner, &ids)).await;
+            match read.unwrap_or_else(|_| Ok(Found::default())) {
+                Ok(found) if found.is_running && Instant::now() < deadline => sleep(LOOK_AGAIN).await,
+                Ok(found) => break found,
+                Err(error) if self.store.is_shared() => return Err(error),
+                Err(error) => {
+                    // The store has said it itself.
+                    if !error.is_unusable() {
+                        tracing::error!(%error, "deferred turns cannot be read");
+                    }
+                    break Found::default();
+                }
+            }
+        };
+        Ok(!found.records.is_empty() && put_back(conversation, &found.records))
+    }
+
+    /// Whether calls run whose results `conversation` needs. They may run at another instance, if there is one.
+    pub(crate) fn is_awaited(&self, conversation: &Conversation, owner: Owner) -> bool {
+        if self.store.is_shared() {
+            return !call_ids(conversation).is_empty();
+        }
+        !self.running().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
+    }
+
+    /// The ends of the calls that run beside the client's calls `ids`.
+    fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
+        let running = self.running();
+        ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
+    }
+
+    /// Waits until no call is running.
+    pub(crate) async fn settled(&self) {
+        let running: Vec<_> = self.running().values().cloned().collect();
+        for mut running in running {
+            // An error means that the calls have ended.
+            let _ = running.changed().await;
+        }
+    }
+
+    fn put(&self, owner: Owner, record: &Record) {
+        let (mut ids, now) = (record.client_ids(), unix_time());
+        let Some(first) = ids.next() else { return };
+        self.store.put(Key::new(owner, first), Bytes::from(saved::write(record)), now);
+        let under = Bytes::from(saved::write_under(first));
+        ids.for_each(|id| self.store.put(Key::new(owner, id), under.clone(), now));
+    }
+
+    /// Other instances may wait for the results of `record` for a while longer.
+    fn put_running(&self, owner: Owner, record: &Record) {
+        if let Some(first) = record.client_ids().next().filter(|_| self.store.is_shared()) {
+            let (now, key) = (unix_time(), Key::new(owner, &running_key(first)));
+            let until = now.saturating_add(PRESUMED_RUNNING.as_secs());
+            self.store.put(key, Bytes::copy_from_slice(&until.to_be_bytes()), now);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<()>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Deferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deferred").field("running", &self.running().len()).finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    /// What `running` gives. Meanwhile, other instances know that it runs.
+    pub(crate) async fn during<T>(&self, running: impl Future<Output = T>) -> T {
+        let mut running = pin!(running);
+        loop {
+            match timeout(PRESUMED_RUNNING / 3, &mut running).await {
+                Ok(ended) => return ended,
+                Err(_) => self.deferred.put_running(self.owner, &self.record),
+            }
+        }
+    }
+
+    /// Keeps the results.
+    pub(crate) fn finish(mut self, results: Vec<CallOutput>) {
+        self.record.results = results;
+        self.deferred.put(self.owner, &self.record);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let mut running = self.deferred.running();
+        for id in self.record.client_ids() {
+            running.remove(&(self.owner, id.to_owned()));
+        }
+    }
+}
+
+impl Record {
+    /// The ids of the calls that the client runs.
+    fn client_ids(&self) -> impl Iterator<Item = &str> {
+        calls(&self.turn).map(|call| call.id.as_str()).filter(|id| !self.is_hosted(id))
+    }
+
+    /// Whether all results are known.
+    fn is_finished(&self) -> bool {
+        self.hosted.iter().all(|id| self.results.iter().any(|result| result.id == *id))
+    }
+
+    fn is_hosted(&self, id: &str) -> bool {
+        self.hosted.iter().any(|hosted| hosted == id)
+    }
+
+    /// The result of a hosted call. It is lost if toolwire was stopped while the call ran.
+    fn result(&self, call: &Call) -> CallOutput {
+        let known = self.results.iter().find(|result| result.id == call.id).cloned();
+        known.unwrap_or_else(|| {
+            let error = ToolError::new(ErrorCode::Cancelled, "The call was stopped before it had a result.");
+            CallOutput {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                content: error.content(&call.name),
+                is_error: true,
+            }
+        })
+    }
+}
+
+/// What a store knows of calls.
+#[derive(Debug, Default)]
+struct Found {
+    /// By the ids of the client's calls.
+    records: HashMap<String, Arc<Record>>,
+    /// Another instance is running calls of one of them.
+    is_running: bool,
+}
+
+/// Looks up the calls `ids`.
+fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreError> {
+    let now = unix_time();
+    let read = |ids: &[String]| {
+        let keys: Vec<_> = ids.iter().map(|id| Key::new(owner, id)).collect();
+        let values = store.get_all(&keys, now)?.into_iter();
+        Ok::<_, StoreError>(values.map(|value| saved::read(&value?)).collect::<Vec<_>>())
+    };
+    let (mut records, mut firsts) = (Vec::new(), Vec::new());
+    for kept in read(ids)?.into_iter().flatten() {
+        match kept {
+            Kept::Record(record) => records.push(record),
+            Kept::Under(first) => firsts.push(first),
+        }
+    }
+    // A record is put before what points to it. So one that another instance puts while this one reads is found the second time.
+    let known: HashSet<&str> = records.iter().flat_map(Record::client_ids).collect();
+    firsts.retain(|first| !known.contains(first.as_str()));
+    firsts.sort_unstable();
+    firsts.dedup();
+    let others = if firsts.is_empty() { Vec::new() } else { read(&firsts)? };
+    records.extend(others.into_iter().flatten().filter_map(|kept| match kept {
+        Kept::Record(record) => Some(record),
+        Kept::Under(_) => None,
+    }));
+    let unfinished = records.iter().filter(|record| store.is_shared() && !record.is_finished());
+    let firsts = unfinished.filter_map(|record| record.client_ids().next());
+    let keys: Vec<_> = firsts.map(|first| Key::new(owner, &running_key(first))).collect();
+    let running = if keys.is_empty() { Vec::new() } else { store.get_all(&keys, now)? };
+    let is_later =
+        |until: &Bytes| <[u8; 8]>::try_from(&**until).is_ok_and(|until| u64::from_be_bytes(until) > now);
+    let mut found = Found { is_running: running.iter().flatten().any(is_later), ..Found::default() };
+    for record in records {
+        let record = Arc::new(record);
+        let ids: Vec<_> = record.client_ids().map(str::to_owned).collect();
+        found.records.extend(ids.into_iter().map(|id| (id, Arc::clone(&record))));
+    }
+    Ok(found)
+}
+
+/// Under what instances tell each other that calls are running. No call has such an id.
+fn running_key(first: &str) -> String {
+    format!("{first}\0running")
+}
+
+fn calls(turn: &Turn) -> impl Iterator<Item = &Call> {
+    turn.parts.iter().filter_map(|part| match part {
+        Part::Call(call) => Some(call),
+        _ => None,
+    })
+}
+
+fn result_id(part: &Part) -> Option<&str> {
+    match part {
+        Part::Result(output) => Some(&output.id),
+        _ => None,
+    }
+}
+
+/// The ids of the latest calls in the history.
+fn call_ids(conversation: &Conversation) -> Vec<String> {
+    let turns = conversation.turns.iter().rev().filter(|turn| turn.role == Role::Assistant);
+    let calls = turns.flat_map(calls).filter(|call| !is_own_id(&call.id));
+    calls.map(|call| call.id.clone()).take(MAX_IDS).collect()
+}
+
+/// Completes the turns that have a record, which is known by the id of each of the client's calls. Returns whether there was one.
+fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Record>>) -> bool {
+    let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
+    let (mut done, mut is_changed) = (Vec::new(), false);
+    while let Some(first) = turns.next() {
+        if first.role != Role::Assistant {
+            done.push(first);
+            continue;
+        }
+        // Some clients replay one response in pieces.
+        let mut run = vec![first];
+        // Between them there may be results that the client saw: the record has them, too.
+        while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
+            run.push(more);
+        }
+        let client_calls = || run.iter().flat_map(calls).filter(|call| !is_own_id(&call.id));
+        let ids: HashSet<String> = client_calls().map(|call| call.id.clone()).collect();
+        let record = run.iter().flat_map(calls).find_map(|call| records.get(&call.id));
+        let is_whole = |record: &&Arc<Record>| ids.iter().all(|id| record.client_ids().any(|own| own == id));
+        let Some(record) = record.filter(is_whole) else {
+            done.append(&mut run);
+            continue;
+        };
+        is_changed = true;
+        let mut answers = Vec::new();
+        while let Some(more) = turns.next_if(|turn| turn.role != Role::Assistant) {
+            answers.push(more);
+        }
+        complete(record, &ids, answers, &mut done);
+    }
+    conversation.turns = done;
+    is_changed
+}
+
+/// Puts the turn of `record` with the client's calls `ids` into `done`, and behind it the results in the order of the calls, then
+/// what else the client said.
+fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &mut Vec<Turn>) {
+    let mut turn = record.turn.clone();
+    turn.parts.retain(|part| match part {
+        Part::Call(call) => record.is_hosted(&call.id) || ids.contains(&call.id),
+        _ => true,
+    });
+    let mut results: HashMap<String, Turn> = HashMap::new();
+    let mut rest = Vec::new();
+    for mut answer in answers {
+        let own = |part: &Part| result_id(part).is_some_and(|id| ids.contains(id));
+        if !answer.parts.iter().any(own) {
+            rest.push(answer);
+            continue;
+        }
+        let is_one = answer.parts.iter().filter(|part| result_id(part).is_some()).count() == 1;
+        if let Some(id) =
+            answer.parts.iter().find_map(result_id).filter(|_| is_one && answer.role == Role::Tool)
+        {
+            results.insert(id.to_owned(), answer);
+            continue;
+        }
+        let (own, others): (Vec<_>, Vec<_>) = answer.parts.into_iter().partition(own);
+        for part in own {
+            let id = result_id(&part).unwrap_or_default().to_owned();
+            results.insert(id, Turn::of(Role::Tool, vec![part]));
+        }
+        if !others.is_empty() {
+            answer.parts = others;
+            answer.rest.remove("content");
+            rest.push(answer);
+        }
+    }
+    let hosted = |call: &Call| Turn::of(Role::Tool, vec![Part::Result(record.result(call))]);
+    let in_order = calls(&turn).filter_map(|call| match record.is_hosted(&call.id) {
+        true => Some(hosted(call)),
+        false => results.remove(&call.id),
+    });
+    let in_order: Vec<_> = in_order.collect();
+    done.extend(record.before.iter().cloned());
+    done.push(turn);
+    done.extend(in_order);
+    done.append(&mut rest);
+}
+
+/// Seconds of Unix time.
+pub(super) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
+mod tests;

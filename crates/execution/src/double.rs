@@ -1,0 +1,168 @@
+//! A scripted provider, and the stage around it, for tests.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::{
+    Asker, ErrorCode, Execution, ExecutionSettings, HostedTurn, Invocation, Output, Provider, Running,
+    Subscription, Surroundings, ToolError, ToolSpec, running::RunningProvider, runtime::Runtime,
+};
+use toolwire_net::{redact::Redactor, store::Owner};
+use toolwire_pipeline::{conversation::Call, wire::json::Raw};
+
+/// What the provider does with a call.
+#[derive(Debug, Clone)]
+pub(super) enum Act {
+    /// It answers with this text after a while.
+    Answer(Duration, String),
+    /// It answers with these details.
+    Detail(Value),
+    /// It reports that it failed.
+    Report(String),
+    /// It fails.
+    Fail(ToolError),
+    /// It never answers.
+    Hang,
+    Panic,
+}
+
+impl Act {
+    pub(super) fn say(text: &str) -> Self {
+        Self::Answer(Duration::ZERO, text.to_owned())
+    }
+
+    pub(super) fn fail(code: ErrorCode) -> Self {
+        Self::Fail(ToolError::new(code, "It failed."))
+    }
+}
+
+/// Does what its script says, call by call; then it repeats the arguments.
+#[derive(Debug, Default)]
+pub(super) struct Scripted {
+    pub(super) specs: Mutex<Vec<Arc<ToolSpec>>>,
+    pub(super) script: Mutex<VecDeque<Act>>,
+    pub(super) calls: Mutex<Vec<(String, Map<String, Value>)>>,
+    running: AtomicUsize,
+    pub(super) most_running: AtomicUsize,
+    /// Its tools never displace those of others.
+    pub(super) yields: AtomicBool,
+}
+
+impl Scripted {
+    pub(super) fn new(specs: Vec<ToolSpec>, script: impl IntoIterator<Item = Act>) -> Arc<Self> {
+        let specs = Mutex::new(specs.into_iter().map(Arc::new).collect());
+        Arc::new(Self { specs, script: Mutex::new(script.into_iter().collect()), ..Self::default() })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.calls.lock().unwrap().len()
+    }
+}
+
+struct RunningCall<'s>(&'s Scripted);
+
+impl<'s> RunningCall<'s> {
+    fn begin(scripted: &'s Scripted) -> Self {
+        let running = scripted.running.fetch_add(1, Ordering::SeqCst) + 1;
+        scripted.most_running.fetch_max(running, Ordering::SeqCst);
+        Self(scripted)
+    }
+}
+
+impl Drop for RunningCall<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Provider for Scripted {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        self.specs.lock().unwrap().clone()
+    }
+
+    fn yields(&self) -> bool {
+        self.yields.load(Ordering::SeqCst)
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        self.calls.lock().unwrap().push((call.tool.clone(), call.arguments.clone()));
+        let act = self.script.lock().unwrap().pop_front();
+        Box::pin(async move {
+            let _running = RunningCall::begin(self);
+            match act {
+                None => Ok(Output::text(Value::Object(call.arguments.clone()).to_string())),
+                Some(Act::Answer(after, text)) => {
+                    sleep(after).await;
+                    Ok(Output { summary: "1 result".to_owned(), ..Output::text(text) })
+                }
+                Some(Act::Detail(details)) => Ok(Output { details, ..Output::text("ok") }),
+                Some(Act::Report(text)) => Ok(Output::failed(text)),
+                Some(Act::Fail(error)) => Err(error),
+                Some(Act::Hang) => std::future::pending().await,
+                Some(Act::Panic) => panic!("the provider panics"),
+            }
+        })
+    }
+}
+
+/// A tool with one argument, `q`.
+pub(super) fn spec(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        label: "A Tool".to_owned(),
+        parameters: Raw::from(json!({"type": "object", "properties": {"q": {"type": "string"}}})),
+        timeout: Duration::from_secs(30),
+        ..ToolSpec::default()
+    }
+}
+
+/// The same, and calls of it may be repeated.
+pub(super) fn idempotent(name: &str) -> ToolSpec {
+    ToolSpec { is_idempotent: true, ..spec(name) }
+}
+
+pub(super) fn call(id: &str, name: &str, q: &str) -> Call {
+    Call::new(id, name, json!({"q": q}).to_string())
+}
+
+/// The stage with these providers, on the runtime of the test.
+pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Scripted>)]) -> Arc<Execution> {
+    let around = Surroundings::covering(Redactor::new(["secret-word"]));
+    let runtime = Arc::new(Runtime::here());
+    let execution = Execution::assembled(Arc::new(settings), around, Arc::clone(&runtime), |_| {
+        let own = providers.iter();
+        own.map(|(name, provider)| RunningProvider::idle(name, Arc::clone(*provider) as _, &runtime))
+            .collect()
+    });
+    Arc::new(execution)
+}
+
+pub(super) fn asker() -> Asker {
+    Asker { owner: Owner([7; 32]), client: None, payer: None, model: "m".into(), exchange: "ex_1".into() }
+}
+
+/// A turn that has all tools of the stage.
+pub(super) fn turn(execution: &Arc<Execution>) -> Arc<HostedTurn> {
+    Arc::new(execution.by_hand(asker()))
+}
+
+/// Runs a test on a clock that stands still.
+pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(test)
+}
+
+/// The names of the events so far.
+pub(super) fn names(live: &mut Subscription) -> Vec<&'static str> {
+    std::iter::from_fn(|| live.try_recv().ok()).map(|record| record.event.name()).collect()
+}

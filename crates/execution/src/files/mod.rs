@@ -1,0 +1,438 @@
+//! [`ImageFiles`]: generated images, in one folder. Clients get them at `/api/images/{name}`, without a key: nobody can guess a
+//! name.
+//!
+//! A name that comes from outside is checked before any file is touched ([`is_name`]). Files are opened relative to the folder, and
+//! symbolic links are not followed, so nothing outside of the folder can be reached.
+//!
+//! All functions that touch the disk block: async code calls them from a thread for blocking work.
+
+mod format;
+mod name;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    fs::{DirBuilder, File},
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::fs::DirBuilderExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::Uri;
+use prometheus_client::metrics::gauge::Gauge;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, renameat, unlinkat};
+use tokio::{task::spawn_blocking, time::sleep};
+
+use self::format::ImageFormat;
+pub use self::name::is_name;
+use toolwire_pipeline::{
+    event::Media,
+    settings::{Field, Key, Settings},
+};
+
+/// The path below which clients get images.
+pub const PATH: &str = "/api/images/";
+
+/// Begins the name of a file that is still being written.
+const UNFINISHED: &str = ".new-";
+
+/// A file that is still unfinished after this long was left behind by a crash.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
+
+/// A file counts as at least this many bytes, so that tiny ones are bounded too.
+const BLOCK: u64 = 4096;
+
+/// How often expired images are removed, at least.
+const CLEANING: Duration = Duration::from_secs(60 * 60);
+
+/// The content type of the image `name`.
+pub fn content_type(name: &str) -> &'static str {
+    ImageFormat::of_name(name).unwrap_or(ImageFormat::Png).content_type()
+}
+
+/// Where images are kept, how many, and how clients find them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageSettings {
+    /// The folder. Without one, images cannot be generated.
+    pub(crate) folder: Option<String>,
+    /// The URL under which clients reach toolwire. `None`: the address on which it listens.
+    pub(crate) public_url: Option<Uri>,
+    /// Bytes of one image.
+    pub(crate) max_image: usize,
+    /// Bytes of all images together. Beyond, the oldest are removed.
+    pub(crate) max_images: usize,
+    /// How long an image is kept.
+    pub(crate) ttl: Duration,
+}
+
+impl Default for ImageSettings {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            public_url: None,
+            max_image: 2 << 20,
+            max_images: 512 << 20,
+            ttl: Duration::from_secs(7 * 24 * 60 * 60),
+        }
+    }
+}
+
+impl ImageSettings {
+    /// The same with a folder below `state_dir` if none is set.
+    pub(crate) fn in_state_dir(self, state_dir: Option<&Path>) -> Self {
+        let own = || Some(state_dir?.join("images").to_string_lossy().into_owned());
+        Self { folder: self.folder.clone().or_else(own), ..self }
+    }
+
+    /// The keys, which stand in `[execution]`.
+    pub fn keys(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "public_url",
+                "the URL under which clients reach toolwire, for links to generated images, such as `\"https://ai.example\"`",
+            )
+            .or("the first address in `listen`"),
+            Field::Address(&mut self.public_url),
+        );
+        keys.key(
+            Key::new("image_dir", "the folder for generated images; it is made when there is one")
+                .or("`images` in `state_dir`")
+                .file_only(),
+            Field::OptionalText(&mut self.folder),
+        );
+        keys.key(
+            Key::new("max_image", "the largest generated image that is kept"),
+            Field::Size(&mut self.max_image),
+        );
+        keys.key(
+            Key::new("max_images", "of all generated images; beyond, the oldest are removed"),
+            Field::Size(&mut self.max_images),
+        );
+        keys.key(Key::new("image_ttl", "how long a generated image is kept"), Field::Duration(&mut self.ttl));
+    }
+}
+
+/// What the folder contains, for metrics.
+#[derive(Debug, Clone, Default)]
+pub struct ImageGauges {
+    /// Images.
+    pub count: Gauge,
+    /// Their bytes.
+    pub bytes: Gauge,
+}
+
+/// The folder of generated images.
+#[derive(Debug)]
+pub struct ImageFiles {
+    folder: PathBuf,
+    settings: ImageSettings,
+    gauges: ImageGauges,
+    /// The URL under which clients reach toolwire, without a slash at the end.
+    base: OnceLock<String>,
+    /// `None` until the folder has been read.
+    known: Mutex<Option<Known>>,
+}
+
+/// The images in the folder.
+#[derive(Debug, Default)]
+struct Known {
+    /// The bytes that each counts as. Names begin with the time, so the first is the oldest.
+    sizes: BTreeMap<String, u64>,
+    bytes: u64,
+}
+
+/// Why an image is not kept.
+#[derive(Debug)]
+pub(crate) enum SaveError {
+    /// It is not an image of a known format.
+    NotImage,
+    /// It is larger than it may be.
+    TooLarge,
+    /// It cannot be written. The words are for the log.
+    Io(io::Error),
+}
+
+impl From<io::Error> for SaveError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<rustix::io::Errno> for SaveError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+/// An image that has been saved for a result. If there is no such result in the end, because the call was cancelled or failed, nobody
+/// learns of the image, and it is removed.
+#[derive(Debug)]
+pub(crate) struct UnclaimedImage {
+    files: Arc<ImageFiles>,
+    /// `None`: it belongs to a result.
+    name: Option<String>,
+}
+
+impl UnclaimedImage {
+    /// Saves an image; see [`ImageFiles::save`].
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(crate) fn save(files: &Arc<ImageFiles>, image: &[u8], now: SystemTime) -> Result<Self, SaveError> {
+        let name = files.save(image, now)?;
+        Ok(Self { files: Arc::clone(files), name: Some(name) })
+    }
+
+    /// The address of the image.
+    pub(crate) fn url(&self) -> Option<String> {
+        self.name.as_ref().map(|name| self.files.url(name))
+    }
+
+    /// The image's name. It is in a result now.
+    pub(crate) fn claim(mut self) -> Option<String> {
+        self.name.take()
+    }
+}
+
+impl Drop for UnclaimedImage {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.files.remove(name);
+        }
+    }
+}
+
+impl ImageFiles {
+    /// The folder of these settings; it is not touched yet. `None`: they name none.
+    pub(crate) fn new(settings: &ImageSettings, gauges: ImageGauges) -> Option<Self> {
+        let folder = PathBuf::from(settings.folder.as_ref()?);
+        let base = OnceLock::new();
+        if let Some(url) = &settings.public_url {
+            let _ = base.set(url.to_string().trim_end_matches('/').to_owned());
+        }
+        Some(Self { folder, settings: settings.clone(), gauges, base, known: Mutex::default() })
+    }
+
+    /// Whether these are its settings.
+    pub(crate) fn is_by(&self, settings: &ImageSettings) -> bool {
+        self.settings == *settings
+    }
+
+    /// Clients reach toolwire at `base`, such as `http://127.0.0.1:8787`, unless the settings say otherwise.
+    pub fn reached_at(&self, base: &str) {
+        let _ = self.base.set(base.trim_end_matches('/').to_owned());
+    }
+
+    /// The URL of the image `name`.
+    pub(crate) fn url(&self, name: &str) -> String {
+        format!("{}{PATH}{name}", self.base.get().map_or("", String::as_str))
+    }
+
+    /// How long clients may keep an image.
+    pub fn ttl(&self) -> Duration {
+        self.settings.ttl
+    }
+
+    /// The most bytes that an image may have.
+    pub(crate) fn max_image(&self) -> usize {
+        self.settings.max_image
+    }
+
+    /// Keeps an image under a new name, which is returned. Its format is what its first bytes say, whatever a service says.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub(crate) fn save(&self, image: &[u8], now: SystemTime) -> Result<String, SaveError> {
+        let format = ImageFormat::of(image).ok_or(SaveError::NotImage)?;
+        let limit = self.settings.max_images as u64;
+        let size = charged(image.len() as u64);
+        if image.len() > self.settings.max_image || size > limit {
+            return Err(SaveError::TooLarge);
+        }
+        let name = name::new(now, format)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let folder = self.open_folder()?;
+        let unfinished = format!("{UNFINISHED}{name}");
+        let mut known = self.known();
+        let known = known.get_or_insert_with(|| read_folder(&folder));
+        while known.bytes + size > limit
+            && let Some((oldest, _)) = known.sizes.first_key_value()
+        {
+            let oldest = oldest.clone();
+            known.remove(&oldest, &folder);
+        }
+        let written = write(&folder, &unfinished, image)
+            .and_then(|()| renameat(&folder, &*unfinished, &folder, &*name));
+        if let Err(error) = written {
+            let _ = unlinkat(&folder, &*unfinished, AtFlags::empty());
+            return Err(error.into());
+        }
+        known.add(name.clone(), size);
+        self.show(known);
+        Ok(name)
+    }
+
+    /// Removes an image, if it exists.
+    fn remove(&self, name: &str) {
+        let Ok(folder) = self.open_folder() else { return };
+        if let Some(known) = self.known().as_mut() {
+            known.remove(name, &folder);
+            self.show(known);
+        }
+    }
+
+    /// The image `name`; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        if !is_name(name) {
+            return Ok(None);
+        }
+        match self.open_folder().map_err(io::Error::from).and_then(|folder| self.open(&folder, name)) {
+            Ok(Some(mut file)) => {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes)?;
+                Ok(Some(bytes))
+            }
+            Ok(None) => Ok(None),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The images `names` for a response, each with an id for it. What cannot be read, or does not fit into `room` bytes, is left out.
+    pub(crate) fn media(&self, names: Vec<(String, String)>, mut room: usize) -> Vec<Media<'static>> {
+        let mut all = Vec::new();
+        for (id, name) in names {
+            let Ok(Some(bytes)) = self.read(&name) else { continue };
+            let data = BASE64_STANDARD.encode(bytes);
+            if let Some(left) = room.checked_sub(data.len()) {
+                room = left;
+                all.push(Media { id: id.into(), mime: content_type(&name).into(), data: data.into() });
+            }
+        }
+        all
+    }
+
+    /// `None`: it is not a file, but a link, for instance; or is larger than any image.
+    fn open(&self, folder: &OwnedFd, name: &str) -> io::Result<Option<impl Read + use<>>> {
+        // Without `NONBLOCK`, opening a named pipe waits for its other end.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(folder, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(rustix::io::Errno::LOOP) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let about = fstat(&file)?;
+        let size = u64::try_from(about.st_size).unwrap_or(u64::MAX);
+        let is_image =
+            FileType::from_raw_mode(about.st_mode).is_file() && size <= self.settings.max_images as u64;
+        Ok(is_image.then(|| File::from(file).take(size)))
+    }
+
+    /// Removes images that have expired, and what a crash has left behind. What others have changed in the folder is known after it.
+    pub(crate) fn clean(&self, now: SystemTime) {
+        let Ok(folder) = self.open_folder() else { return };
+        let mut known = self.known();
+        let fresh = read_folder(&folder);
+        let ages = |name: &str| -> Option<Duration> {
+            let about = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let written = UNIX_EPOCH + Duration::from_secs(u64::try_from(about.st_mtime).ok()?);
+            now.duration_since(written).ok()
+        };
+        let expired: Vec<_> = fresh
+            .sizes
+            .keys()
+            .filter(|name| ages(name).is_some_and(|age| age > self.settings.ttl))
+            .cloned()
+            .collect();
+        let known = known.insert(fresh);
+        for name in &expired {
+            known.remove(name, &folder);
+        }
+        for name in names_in(&folder).filter(|name| name.starts_with(UNFINISHED)) {
+            if ages(&name).is_some_and(|age| age > ABANDONED) {
+                let _ = unlinkat(&folder, &*name, AtFlags::empty());
+            }
+        }
+        self.show(known);
+    }
+
+    fn open_folder(&self) -> rustix::io::Result<OwnedFd> {
+        open(&self.folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, known: &Known) {
+        self.gauges.count.set(i64::try_from(known.sizes.len()).unwrap_or(i64::MAX));
+        self.gauges.bytes.set(i64::try_from(known.bytes).unwrap_or(i64::MAX));
+    }
+}
+
+impl Known {
+    fn add(&mut self, name: String, size: u64) {
+        self.bytes += size;
+        self.sizes.insert(name, size);
+    }
+
+    /// Removes an image from the folder too. One that cannot be removed no longer counts: it would be tried forever.
+    fn remove(&mut self, name: &str, folder: &OwnedFd) {
+        if let Some(size) = self.sizes.remove(name) {
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+        match unlinkat(folder, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => tracing::warn!(%error, "a generated image cannot be removed"),
+        }
+    }
+}
+
+/// Removes expired images from time to time, for as long as this is polled.
+pub(crate) async fn keep_clean(files: Arc<ImageFiles>) {
+    loop {
+        let cleaned = Arc::clone(&files);
+        let cleaning = spawn_blocking(move || cleaned.clean(SystemTime::now()));
+        if let Err(error) = cleaning.await {
+            tracing::error!(%error, "the folder of generated images cannot be cleaned");
+        }
+        sleep(CLEANING.min(files.settings.ttl)).await;
+    }
+}
+
+/// The bytes that a file of this size counts as.
+fn charged(size: u64) -> u64 {
+    size.max(BLOCK)
+}
+
+fn write(folder: &OwnedFd, name: &str, bytes: &[u8]) -> rustix::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
+    let errno = |error: io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+    let mut file = File::from(file);
+    file.write_all(bytes).and_then(|()| file.sync_data()).map_err(errno)
+}
+
+fn read_folder(folder: &OwnedFd) -> Known {
+    let mut known = Known::default();
+    for name in names_in(folder).filter(|name| is_name(name)) {
+        if let Ok(about) = rustix::fs::statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+            known.add(name, charged(u64::try_from(about.st_size).unwrap_or(0)));
+        }
+    }
+    known
+}
+
+/// The names of what is in the folder, as far as they are UTF-8.
+fn names_in(folder: &OwnedFd) -> impl Iterator<Item = String> + use<> {
+    let entries = Dir::read_from(folder).ok().into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()))
+}

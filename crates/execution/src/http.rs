@@ -1,0 +1,282 @@
+//! [`HttpClient`]: HTTP requests of providers.
+//!
+//! It limits what a response may contain. Time limits are the caller's: dropping the future aborts the exchange. A client without
+//! rules is for addresses of the configuration, which may be private ones. For addresses that someone else has chosen, there is
+//! [`HttpClient::guarded`]. Requests go through the proxies that there are.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION,
+        PROXY_AUTHORIZATION,
+    },
+    uri::Scheme,
+};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use url::Url;
+
+use super::{
+    address::{AddressRules, Blocked},
+    connect::{CheckedConnector, Lookup, system_lookup},
+    tool::{ErrorCode, ToolError},
+};
+use toolwire_net::proxied::Proxies;
+
+/// Redirects of one request.
+const MAX_REDIRECTS: usize = 5;
+
+/// Bytes of a response's head from a server that someone else has chosen.
+const MAX_HEAD: usize = 64 << 10;
+
+/// Sends requests. Clones share their connections.
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    client: Client<HttpsConnector<CheckedConnector>, Full<Bytes>>,
+    rules: Option<Arc<AddressRules>>,
+    proxies: Arc<Proxies>,
+}
+
+/// A page or file to download.
+#[derive(Debug, Clone)]
+pub(crate) struct Download<'a> {
+    /// Where it is.
+    pub(crate) url: &'a str,
+    /// For this server only: a redirect to another one does not get them.
+    pub(crate) headers: HeaderMap,
+    /// Bytes that it may have.
+    pub(crate) max_body: usize,
+    /// The content types that it may have: `image/png`, or all `text/`. Empty: any.
+    pub(crate) content_types: &'a [&'a str],
+}
+
+/// Why there is no response. The words are for the log; they may name the server.
+#[derive(Debug)]
+pub enum HttpError {
+    /// The address may not be reached.
+    Blocked(Blocked),
+    /// No connection: nothing was sent.
+    Connect(String),
+    /// The exchange broke off.
+    Broken(String),
+    /// The response is larger than it may be.
+    TooLarge,
+    /// The response has another content type than it may have, or it is compressed.
+    ContentType,
+    /// Too many redirects, or one to nowhere.
+    Redirect,
+}
+
+impl Error for HttpError {}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocked(blocked) => blocked.fmt(f),
+            Self::Connect(reason) | Self::Broken(reason) => f.write_str(reason),
+            Self::TooLarge => f.write_str("the response is too large"),
+            Self::ContentType => f.write_str("the response has an unexpected content type"),
+            Self::Redirect => f.write_str("the redirects do not end"),
+        }
+    }
+}
+
+impl From<HttpError> for ToolError {
+    /// The error in words that do not name the server.
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Blocked(blocked) => blocked.into(),
+            HttpError::Connect(_) => Self::new(ErrorCode::ProviderError, "The server could not be reached."),
+            HttpError::Broken(_) => {
+                Self::new(ErrorCode::ProviderError, "The connection to the server broke off.")
+            }
+            HttpError::TooLarge => Self::new(ErrorCode::TooLarge, "The server's response is too large."),
+            HttpError::ContentType => Self {
+                is_retryable: false,
+                ..Self::new(
+                    ErrorCode::ProviderError,
+                    "The server's response is of another type than expected.",
+                )
+            },
+            HttpError::Redirect => Self {
+                is_retryable: false,
+                ..Self::new(ErrorCode::ProviderError, "The server redirects without end.")
+            },
+        }
+    }
+}
+
+impl HttpClient {
+    /// A client for addresses of the configuration, which it reaches directly. It trusts the system's certificates, or Mozilla's if
+    /// there are none.
+    pub fn new() -> Self {
+        Self::through(Proxies::One(None))
+    }
+
+    /// The same through proxies.
+    pub(crate) fn through(proxies: Proxies) -> Self {
+        Self::with(None, Arc::new(proxies), system_lookup())
+    }
+
+    /// A client that goes through the same proxies and reaches only what the rules allow.
+    pub(crate) fn guarded(&self, rules: AddressRules) -> Self {
+        Self::with(Some(Arc::new(rules)), Arc::clone(&self.proxies), system_lookup())
+    }
+
+    fn with(rules: Option<Arc<AddressRules>>, proxies: Arc<Proxies>, lookup: Lookup) -> Self {
+        let roots = HttpsConnectorBuilder::new().with_native_roots();
+        let tls = roots.unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots());
+        let connector = CheckedConnector::new(rules.clone(), Arc::clone(&proxies), lookup);
+        let connector = tls.https_or_http().enable_all_versions().wrap_connector(connector);
+        let mut builder = Client::builder(TokioExecutor::new());
+        if rules.is_some() {
+            builder.http1_max_buf_size(MAX_HEAD);
+        }
+        Self { client: builder.build(connector), rules, proxies }
+    }
+
+    /// The response to `request`, whose body has at most `max_body` bytes. A redirect is returned like any response.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn send(&self, request: Request<Bytes>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
+        if let Some(rules) = &self.rules {
+            rules.check(&request.uri().to_string()).map_err(HttpError::Blocked)?;
+        }
+        collected(self.exchange(request).await?, max_body).await
+    }
+
+    /// What is at an address, after at most five redirects, each of which is checked like the address itself.
+    ///
+    /// # Errors
+    /// Why there is no response.
+    pub(crate) async fn get(&self, download: Download<'_>) -> Result<Response<Bytes>, HttpError> {
+        let mut url = match &self.rules {
+            Some(rules) => rules.check(download.url).map_err(HttpError::Blocked)?,
+            None => Url::parse(download.url).map_err(|_| HttpError::Blocked(Blocked::Invalid))?,
+        };
+        let mut headers = download.headers;
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = Request::new(Bytes::new());
+            *request.method_mut() = Method::GET;
+            *request.uri_mut() = url.as_str().parse().map_err(|_| HttpError::Blocked(Blocked::Invalid))?;
+            *request.headers_mut() = headers.clone();
+            // What is small when compressed may be large when it is not.
+            request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            let response = self.exchange(request).await?;
+            let Some(location) = redirect(&response) else {
+                if response.status().is_success() {
+                    check_content(response.headers(), download.content_types)?;
+                }
+                return collected(response, download.max_body).await;
+            };
+            let next = redirected(&url, location)?;
+            if let Some(rules) = &self.rules {
+                rules.check_url(&next).map_err(HttpError::Blocked)?;
+            }
+            if next.origin() != url.origin() {
+                headers.clear();
+            }
+            url = next;
+        }
+        Err(HttpError::Redirect)
+    }
+
+    /// The response to `request`, whose body is still to come. The address is not checked.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Incoming>, HttpError> {
+        // A proxy that opens a tunnel was told when it opened it.
+        if self.rules.is_none()
+            && request.uri().scheme() == Some(&Scheme::HTTP)
+            && let Some(authorization) =
+                self.proxies.proxy_for(request.uri()).and_then(|proxy| proxy.authorization)
+        {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
+        self.client.request(request.map(Full::new)).await.map_err(|error| {
+            let cause = innermost(&error);
+            match cause.downcast_ref::<Blocked>() {
+                Some(blocked) => HttpError::Blocked(*blocked),
+                None if error.is_connect() => HttpError::Connect(cause.to_string()),
+                None => HttpError::Broken(cause.to_string()),
+            }
+        })
+    }
+}
+
+/// Where a response sends the client instead.
+fn redirect(response: &Response<Incoming>) -> Option<&HeaderValue> {
+    let is_redirect = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    response.headers().get(LOCATION).filter(|_| is_redirect)
+}
+
+/// The address that `location` means in a response from `url`.
+fn redirected(url: &Url, location: &HeaderValue) -> Result<Url, HttpError> {
+    let location = location.to_str().map_err(|_| HttpError::Redirect)?;
+    let next = url.join(location).map_err(|_| HttpError::Redirect)?;
+    match url.scheme() == "https" && next.scheme() == "http" {
+        true => Err(HttpError::Blocked(Blocked::Downgrade)),
+        false => Ok(next),
+    }
+}
+
+/// Checks that the body is not compressed and has one of `types`, if any are given.
+fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
+    let is_plain = headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity");
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (essence, _) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let essence = essence.trim().to_ascii_lowercase();
+    let is_one =
+        |wanted: &&str| if wanted.ends_with('/') { essence.starts_with(wanted) } else { essence == *wanted };
+    match is_plain && (types.is_empty() || types.iter().any(is_one)) {
+        true => Ok(()),
+        false => Err(HttpError::ContentType),
+    }
+}
+
+/// The response with its body, which has at most `max_body` bytes.
+///
+/// # Errors
+/// Why there is none.
+pub async fn collected(response: Response<Incoming>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
+    let (head, body) = response.into_parts();
+    let length =
+        head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > max_body) {
+        return Err(HttpError::TooLarge);
+    }
+    let body =
+        Limited::new(body, max_body).collect().await.map_err(|error| match error
+            .is::<http_body_util::LengthLimitError>(
+        ) {
+            true => HttpError::TooLarge,
+            false => HttpError::Broken(innermost(error.as_ref()).to_string()),
+        })?;
+    Ok(Response::from_parts(head, body.to_bytes()))
+}
+
+/// The error that caused all others.
+fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Which hosted tools the model gets in a request.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::{
+    asker::Asker,
+    engines::narrowed,
+    intent::{Intent, plain},
+    permission::Permissions,
+    registry::{Hosted, Snapshot},
+    rules::Asked,
+    settings::{Clash, Injection},
+};
+use toolwire_pipeline::{
+    conversation::{Conversation, Part, Role, ServerTool, Tool, ToolChoice, Turn},
+    tools::normalized,
+    wire::text::{boundary_upto, tail},
+};
+
+/// Bytes at the end of a user's text in which words that ask for a tool are looked for.
+const MAX_TEXT: usize = 64 << 10;
+
+/// The beginning of a hosted tool's name with [`Clash::Prefix`].
+const PREFIX: &str = "hosted__";
+
+/// Places in a snapshot, by the names under which the model has the tools.
+pub(super) type Offered = HashMap<String, usize>;
+
+/// Adds the hosted tools that the model gets to `conversation`. `unserved` are the types of the servers' tools in it that the upstream
+/// does not have.
+///
+/// A hosted tool takes the place of a server's tool that is the same one: the upstream does not have that, or the hosted one wins.
+/// Who chooses the server's tool has then chosen the hosted one.
+pub(super) fn inject(
+    conversation: &mut Conversation,
+    (snapshot, unserved): (&Snapshot, &[String]),
+    (clash, permissions, asker): (Clash, &Permissions, &Asker),
+) -> Offered {
+    let mut offered = Offered::new();
+    if matches!(conversation.tool_choice, ToolChoice::None) && conversation.server_choice.is_empty() {
+        return offered;
+    }
+    let chain = Chain::of(&conversation.turns);
+    let is_wanted = |hosted: &Hosted, conversation: &Conversation| {
+        let asked = Asked {
+            key: Some(asker.owner),
+            client: asker.client.as_deref(),
+            model: &asker.model,
+            tool: &hosted.name,
+            aliases: &hosted.aliases,
+            domain: None,
+        };
+        hosted.is_enabled && wants(conversation, &chain, hosted) && permissions.may_ever_run(&asked)
+    };
+    let wanted = snapshot.tools().iter().enumerate().filter(|(_, hosted)| is_wanted(hosted, conversation));
+    let named = wanted.filter_map(|(place, hosted)| {
+        Some((place, hosted, free_name(conversation, unserved, (hosted, clash))?))
+    });
+    let named: Vec<_> = named.collect();
+    for (_, hosted, name) in &named {
+        choose_instead(conversation, hosted, name);
+    }
+    for (place, hosted, name) in named {
+        if !may_be_chosen(&conversation.tool_choice, &name) {
+            continue;
+        }
+        replace(conversation, hosted, &name);
+        let own = &hosted.spec.parameters;
+        let parameters = narrowed(&hosted.name, own, &chain.texts).unwrap_or_else(|| own.clone());
+        conversation.hosted_tools.push(name.clone());
+        conversation.tools.push(Tool {
+            description: hosted.spec.description.clone(),
+            parameters: Some(parameters),
+            ..Tool::named(name.clone())
+        });
+        offered.insert(name, place);
+        offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
+    }
+    instruct(conversation, &offered, snapshot);
+    // Calls by other names are hosted too. The model is not given these names.
+    let aliases: Vec<_> =
+        offered.keys().filter(|name| !conversation.hosted_tools.contains(name)).cloned().collect();
+    conversation.hosted_tools.extend(aliases);
+    offered
+}
+
+/// Adds what the rules for these tools tell the model, each text once: several tools may have one rule.
+fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snapshot) {
+    let mut prompts: Vec<&str> = Vec::new();
+    for hosted in
+        conversation.hosted_tools.iter().filter_map(|name| snapshot.tools().get(*offered.get(name)?))
+    {
+        let prompt = hosted.rules.prompt.as_deref().unwrap_or_default();
+        if !prompt.is_empty() && !prompts.contains(&prompt) {
+            prompts.push(prompt);
+        }
+    }
+    if prompts.is_empty() {
+        return;
+    }
+    let text = prompts.join("\n\n");
+    let is_system = |turn: &&mut Turn| matches!(turn.role, Role::System | Role::Developer);
+    match conversation.turns.iter_mut().find(is_system) {
+        Some(system) => system.add_text("\n\n", &text),
+        None => conversation.turns.insert(0, Turn::text(Role::System, text)),
+    }
+}
+
+/// Whether the client's choice leaves room for the tool that the model has under this name: it may have chosen other ones.
+fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
+    match choice {
+        ToolChoice::None => false,
+        ToolChoice::Auto | ToolChoice::Required => true,
+        ToolChoice::Named(chosen) => chosen == name,
+        ToolChoice::Allowed { names, .. } => names.iter().any(|chosen| chosen == name),
+    }
+}
+
+/// Whether a server's tool of the type `kind` is the hosted one.
+fn is_same(kind: &ServerTool, hosted: &Hosted) -> bool {
+    kind.is(&hosted.name) || hosted.spec.aliases.iter().any(|alias| kind.is(alias))
+}
+
+/// Makes a choice of a server's tool one of the hosted tool that takes its place, under its own name.
+fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
+    if name != &*hosted.name {
+        return;
+    }
+    let replaced: Vec<_> = conversation.server_tools.iter().filter(|tool| is_same(tool, hosted)).collect();
+    let is_replaced = |chosen: &str| replaced.iter().any(|tool| tool.name == chosen);
+    match &mut conversation.tool_choice {
+        ToolChoice::Named(chosen) if is_replaced(chosen) => name.clone_into(chosen),
+        ToolChoice::Allowed { names, .. } => {
+            names.iter_mut().filter(|chosen| is_replaced(chosen)).for_each(|chosen| name.clone_into(chosen));
+        }
+        _ => {}
+    }
+    let kind = |chosen: &Value| {
+        ServerTool::new(chosen.get("type").and_then(Value::as_str).unwrap_or_default(), None)
+    };
+    let count = conversation.server_choice.len();
+    conversation.server_choice.retain(|chosen| !is_same(&kind(chosen), hosted));
+    if conversation.server_choice.len() < count {
+        // What is left of the choice is written anew.
+        conversation.rest.remove("tool_choice");
+        match &mut conversation.tool_choice {
+            ToolChoice::Allowed { names, .. } => names.push(name.to_owned()),
+            choice @ ToolChoice::None => {
+                *choice = ToolChoice::Allowed { names: vec![name.to_owned()], required: false };
+            }
+            choice => *choice = ToolChoice::Named(name.to_owned()),
+        }
+    }
+}
+
+/// Removes the tools of the client and of servers whose place the hosted tool takes.
+fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
+    if name != &*hosted.name {
+        return;
+    }
+    conversation.tools.retain(|tool| tool.name != name);
+    conversation.custom_tools.remove(name);
+    conversation.namespaced.retain(|namespaced| namespaced.name != name);
+    if conversation.server_tools.iter().any(|tool| is_same(tool, hosted)) {
+        conversation.server_tools.retain(|tool| !is_same(tool, hosted));
+        conversation.rest.retain_tools(|kind| !is_same(&ServerTool::new(kind, None), hosted));
+    }
+}
+
+fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
+    match hosted.rules.injection {
+        Injection::Off => false,
+        Injection::Force => true,
+        Injection::Selective => {
+            is_named(conversation, hosted) || chain.has_called(hosted) || {
+                let own = &hosted.rules.intent;
+                let defaults = || Intent::default_for(&hosted.name, &hosted.spec.label);
+                let matches = |rule: &Intent| chain.texts.iter().any(|text| rule.matches(text));
+                if own.is_empty() { defaults().iter().any(matches) } else { own.iter().any(matches) }
+            }
+        }
+    }
+}
+
+/// Whether the client names the tool: in its choice, or as a tool of a server, such as `web_search_20250305`.
+fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
+    let is_chosen = match &conversation.tool_choice {
+        ToolChoice::Named(_) | ToolChoice::Allowed { .. } => {
+            let prefixed = prefixed(&hosted.name);
+            [&*hosted.name, &prefixed].iter().any(|name| may_be_chosen(&conversation.tool_choice, name))
+        }
+        _ => false,
+    };
+    is_chosen || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
+}
+
+/// The turns since the model's last answer without calls. What was asked for or called in them stays available until the next
+/// such answer, so a model does not lose a tool in the middle of its work.
+struct Chain {
+    /// What the user wrote, in the form of [`plain`].
+    texts: Vec<String>,
+    /// The names of the tools that were called.
+    calls: HashSet<String>,
+}
+
+impl Chain {
+    fn of(turns: &[Turn]) -> Self {
+        let mut chain = Self { texts: Vec::new(), calls: HashSet::new() };
+        for turn in turns.iter().rev() {
+            match turn.role {
+                Role::User => {
+                    let text = turn.joined_text();
+                    let text = tail(&text, boundary_upto(&text, text.len().saturating_sub(MAX_TEXT)));
+                    chain.texts.push(plain(text));
+                }
+                Role::Assistant => {
+                    let mut calls = turn.parts.iter().filter_map(|part| match part {
+                        Part::Call(call) => Some(call.name.clone()),
+                        _ => None,
+                    });
+                    let Some(first) = calls.next() else { break };
+                    chain.calls.insert(first);
+                    chain.calls.extend(calls);
+                }
+                Role::System | Role::Developer | Role::Tool => {}
+            }
+        }
+        chain
+    }
+
+    fn has_called(&self, hosted: &Hosted) -> bool {
+        self.calls.contains(&*hosted.name)
+            || hosted.spec.aliases.iter().any(|alias| self.calls.contains(*alias))
+    }
+}
+
+/// The other names under which models call the tool, but for those of the client's tools.
+fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<Item = String> {
+    let is_free = |alias: &&&str| !conversation.tools.iter().any(|tool| tool.name == **alias);
+    hosted.spec.aliases.iter().filter(is_free).map(|alias| (*alias).to_owned())
+}
+
+/// The name under which the model gets the tool. If the client has declared a tool of this name, or the same tool of a server that the
+/// upstream has, that depends on the settings.
+fn free_name(
+    conversation: &Conversation,
+    unserved: &[String],
+    (hosted, clash): (&Hosted, Clash),
+) -> Option<String> {
+    let is_declared = |name: &str| conversation.tools.iter().any(|tool| tool.name == name);
+    let is_served = |tool: &ServerTool| is_same(tool, hosted) && !unserved.contains(&tool.kind);
+    if !is_declared(&hosted.name) && !conversation.server_tools.iter().any(is_served) {
+        return Some(hosted.name.to_string());
+    }
+    match clash {
+        Clash::ClientWins => None,
+        Clash::ServerWins => Some(hosted.name.to_string()),
+        Clash::Prefix => Some(prefixed(&hosted.name)).filter(|name| !is_declared(name)),
+    }
+}
+
+/// The name beside a tool of the client.
+fn prefixed(name: &str) -> String {
+    normalized(&format!("{PREFIX}{name}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! [`Intent`]: words of a user that ask for a tool.
+//!
+//! A rule is written as alternatives on each side of `+`: `find|look up + news|article` matches a text that has `find` or `look up`
+//! and also `news` or `article`. Words in Latin script match whole words in any case; others match anywhere, since Chinese has no
+//! spaces between words.
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    written: String,
+    /// One word or phrase of each group must occur; in lower case, with single spaces.
+    groups: Vec<Vec<String>>,
+}
+
+/// What asks for a web search, if the configuration says nothing else. The rules and their words are llmswitch's.
+const WEB_SEARCH: [&str; 5] = [
+    "web search|websearch|search the web|internet search|search online|online search|/search",
+    "谷歌搜索|谷歌一下|百度一下|百度搜索|联网搜索|网络搜索|网上搜索|上网搜|上网查",
+    "search|find|look up|look for|google + web|internet|online|news|information|info|report|reports|article|articles",
+    "上网",
+    "搜索|查找|搜 + 网络|联网|新闻|信息|报道",
+];
+
+impl Intent {
+    /// Reads a rule. `None`: a side has no words.
+    pub fn parse(written: &str) -> Option<Self> {
+        let group = |side: &str| -> Option<Vec<String>> {
+            let words: Vec<_> = side.split('|').map(plain).filter(|word| !word.is_empty()).collect();
+            (!words.is_empty()).then_some(words)
+        };
+        let groups = written.split('+').map(group).collect::<Option<_>>()?;
+        Some(Self { written: written.to_owned(), groups })
+    }
+
+    /// The rules for a tool that has none in the configuration: those of a web search, or its name.
+    pub(crate) fn default_for(tool: &str, label: &str) -> Vec<Self> {
+        match tool {
+            "web_search" => WEB_SEARCH.into_iter().filter_map(Self::parse).collect(),
+            _ => {
+                Self::parse(&format!("{tool}|{}|{}", tool.replace(['_', '-'], " "), label.replace('+', " ")))
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+
+    /// Whether a text asks for the tool. The text is in the form that [`plain`] gives.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        self.groups.iter().all(|words| words.iter().any(|word| mentions(text, word)))
+    }
+}
+
+/// A text in lower case, with one space in place of each white space.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !plain.is_empty() {
+            plain.push(' ');
+        }
+        plain.extend(word.chars().flat_map(char::to_lowercase));
+    }
+    plain
+}
+
+/// Whether `text` has `word`: not inside another word, if it is of Latin letters.
+pub(super) fn mentions(text: &str, word: &str) -> bool {
+    let is_latin = |character: Option<char>| character.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+    let (opens, closes) = (is_latin(word.chars().next()), is_latin(word.chars().next_back()));
+    text.match_indices(word).any(|(at, _)| {
+        let before = text.get(..at).and_then(|before| before.chars().next_back());
+        let after = text.get(at + word.len()..).and_then(|after| after.chars().next());
+        !((opens && is_latin(before)) || (closes && is_latin(after)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(text: &str) -> bool {
+        Intent::default_for("web_search", "Web Search").iter().any(|rule| rule.matches(&plain(text)))
+    }
+
+    #[test]
+    fn web_search_is_asked_for_by_phrases_or_by_a_verb_with_a_noun() {
+        for text in [
+            "Please do a web search for rust",
+            "SEARCH  the\nweb",
+            "/search rust",
+            "Find me news about rust",
+            "look up the article",
+            "Could you google the latest news?",
+            "帮我百度一下",
+            "上网看看",
+            "搜索最新的新闻",
+        ] {
+            assert!(asks(text), "{text}");
+        }
+        for text in [
+            "",
+            "research the webbing of spiders",
+            "find the bug in this function",
+            "the news is good",
+            "websearching",
+            "搜索这个文件",
+            "cobweb searchlight",
+        ] {
+            assert!(!asks(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_need_words_on_each_side() {
+        for written in ["", " ", "+", "a +", "| + b", "a + + b"] {
+            assert_eq!(Intent::parse(written), None, "{written}");
+        }
+        let rule = Intent::parse(" Draw|paint me + picture ").unwrap();
+        assert!(rule.matches("paint me a picture"));
+        assert!(!rule.matches("paint a picture"));
+    }
+
+    #[test]
+    fn other_tools_are_asked_for_by_their_names() {
+        let rules = Intent::default_for("generate_images", "Image Generation");
+        let asks = |text: &str| rules.iter().any(|rule| rule.matches(&plain(text)));
+        assert!(asks("Use generate_images now"));
+        assert!(asks("generate images of cats"));
+        assert!(asks("try image generation"));
+        assert!(!asks("images"));
+    }
+}

@@ -1,0 +1,79 @@
+//! The execution stage: toolwire runs *hosted tools* itself, and the client sees one response.
+//!
+//! ```text
+//! request ─▶ Execution::offer ─▶ the model gets the hosted tools beside the client's
+//! hop ends with hosted calls ─▶ HostedTurn::run ─▶ results ─▶ the next hop
+//!                                  │ arguments, permission, rate, cache, run with timeout, retry, size
+//!                                  ▼
+//!                               Provider (a web search, an MCP server, a program, …)
+//! ```
+//!
+//! [`Provider`]s offer tools and run their calls. The [`Registry`] has the tools of all providers; a request keeps the
+//! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
+//! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
+
+#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+
+mod arguments;
+mod asker;
+mod cache;
+mod call;
+mod connect;
+mod deferred;
+#[cfg(test)]
+mod double;
+mod engines;
+mod inject;
+mod intent;
+pub mod permission;
+mod process;
+mod progress;
+mod provider;
+mod question;
+mod rates;
+mod registry;
+mod rules;
+mod running;
+mod runtime;
+mod schema;
+mod settings;
+mod shrink;
+mod stage;
+mod stderr;
+#[cfg(test)]
+mod test_server;
+mod tool;
+mod turn;
+
+pub mod address;
+pub mod ask;
+pub mod audit;
+pub mod command_path;
+pub mod files;
+pub mod http;
+pub mod providers;
+pub mod vision;
+
+pub use self::settings::ExecutionSettings;
+pub use self::{
+    address::Domain,
+    asker::Asker,
+    audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
+    deferred::saved,
+    intent::Intent,
+    permission::{NotKept, RememberedRule},
+    provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},
+    providers::{CallStream, KINDS, KeyNumber, ProviderOptions, Registered, Registrations, ShownRequest},
+    question::{Answer, AnswerError, Question, Scope},
+    registry::Hosted,
+    rules::{Permission, PermissionRule, key_mark},
+    runtime::Runtime,
+    settings::{CacheRule, Clash, Injection, ProviderEntry, ToolRules, Unattended, Visibility},
+    stage::{Execution, Started, Surroundings},
+    tool::{ErrorCode, Output, Rate, ToolError, ToolSpec},
+    turn::{HostedTurn, Ran},
+};
+
+#[cfg(test)]
+#[path = "../../../tests/support/repository.rs"]
+mod repository;

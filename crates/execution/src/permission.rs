@@ -1,0 +1,359 @@
+//! [`Permissions`]: whether a hosted call may run.
+//!
+//! ```text
+//! configured rules ─▶ allow, deny
+//!        │ ask
+//!        ▼
+//! auto-approve ─▶ remembered rules ─▶ is somebody there? ─▶ question ─▶ the first answer, or denied when it expires
+//! ```
+//!
+//! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions; they
+//! do not change what the configuration allows or denies.
+//!
+//! Instances that share a store share remembered rules there. Each call asks for their revision, so a change holds everywhere from its
+//! confirmation on. While the store is away, nobody knows whether a call was denied, so only a person can allow it.
+
+mod keeping;
+mod remembered;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep_until},
+};
+
+pub(crate) use self::keeping::Keeping;
+use self::{keeping::Kept, remembered::Remembered};
+pub use self::{keeping::NotKept, remembered::RememberedRule};
+use super::{
+    address::Domain,
+    audit::{Audit, AuditEvent, Subject, unix_millis},
+    question::{Answer, AnswerError, By, Open, Question, Scope, Settled},
+    rules::{Asked, Permission, PermissionRule, decide},
+    settings::{PermissionSettings, Unattended},
+    tool::{ErrorCode, ToolError},
+};
+
+/// Questions that may be open at once. Beyond, calls are denied.
+const MAX_OPEN: usize = 256;
+
+/// Answered questions that are known, for a second person who answers.
+const MAX_SETTLED: usize = 256;
+
+/// Decides whether calls may run. All threads share it.
+pub struct Permissions {
+    settings: RwLock<Arc<PermissionSettings>>,
+    audit: Arc<Audit>,
+    state: Mutex<State>,
+    /// Remembered rules have changed.
+    changed: Arc<Notify>,
+    kept: Kept,
+}
+
+#[derive(Default)]
+struct State {
+    remembered: Remembered,
+    open: HashMap<String, Open>,
+    settled: VecDeque<Settled>,
+}
+
+impl Permissions {
+    /// Permissions by these settings, with the rules that were remembered before. Reads the file, if they are in one.
+    pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, keeping: Keeping) -> Self {
+        let (remembered, kept) = keeping.opened();
+        let state = Mutex::new(State { remembered, ..State::default() });
+        let settings = RwLock::new(Arc::new(settings));
+        Self { settings, audit, state, changed: Arc::default(), kept }
+    }
+
+    /// Replaces the settings. They hold at once, also for turns that have begun.
+    pub(crate) fn decide_by(&self, settings: PermissionSettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    fn settings(&self) -> Arc<PermissionSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a call may run, asking a person if the rules say so. `params` are the arguments as a person may see them.
+    ///
+    /// # Errors
+    /// Why not, for the model.
+    pub(crate) async fn check(
+        &self,
+        asked: &Asked<'_>,
+        (label, params): (&str, &str),
+        (subject, deadline): (Option<&Subject>, Instant),
+    ) -> Result<(), ToolError> {
+        match self.configured(asked) {
+            Permission::Allow => return Ok(()),
+            Permission::Deny => return Err(denied()),
+            Permission::Ask => {}
+        }
+        let remembered = self.remembered(asked).await;
+        match &remembered {
+            Ok(Some(true)) => return Ok(()),
+            Ok(Some(false)) => return Err(denied()),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, tool = asked.tool, "remembered permissions cannot be read"),
+        }
+        if !self.audit.is_watched() {
+            match self.settings().unattended {
+                Unattended::Allow if remembered.is_ok() => return Ok(()),
+                Unattended::Allow | Unattended::Deny => return Err(denied()),
+                Unattended::Wait => {}
+            }
+        }
+        self.ask(asked, (label, params), (subject, deadline)).await
+    }
+
+    /// What the configuration says about a call.
+    pub(crate) fn configured(&self, asked: &Asked<'_>) -> Permission {
+        let settings = self.settings();
+        decide(&settings.rules, asked).unwrap_or(settings.default)
+    }
+
+    /// What the configuration says about calls of the tool that no rule for a client, model or domain matches.
+    pub fn of_tool(&self, tool: &str, aliases: &[String]) -> Permission {
+        self.configured(&Asked { key: None, client: None, model: "", tool, aliases, domain: None })
+    }
+
+    /// Whether a call of the tool may run for at least some domain.
+    pub(crate) fn may_ever_run(&self, asked: &Asked<'_>) -> bool {
+        let allows_domain = |rule: &PermissionRule| {
+            let asked = Asked { domain: rule.domain.as_ref().map(Domain::as_str), ..*asked };
+            rule.domain.is_some() && self.configured(&asked) != Permission::Deny
+        };
+        self.configured(asked) != Permission::Deny || self.settings().rules.iter().any(allows_domain)
+    }
+
+    async fn ask(
+        &self,
+        asked: &Asked<'_>,
+        (label, params): (&str, &str),
+        (subject, deadline): (Option<&Subject>, Instant),
+    ) -> Result<(), ToolError> {
+        let expires = deadline.min(Instant::now() + self.settings().ask_timeout);
+        let question = Question::new(asked, (label, &self.audit.redacted(params)), subject, expires);
+        let (verdict, mut answered) = watch::channel(None);
+        {
+            let mut state = self.lock();
+            if state.open.len() >= MAX_OPEN {
+                return Err(denied());
+            }
+            let open = Open { question: question.clone(), expires, deadline, verdict };
+            state.open.insert(question.id.clone(), open);
+        }
+        self.audit.publish(subject, AuditEvent::PermissionRequest(question.clone()));
+        // When the client leaves, this is dropped.
+        let _withdrawn = Withdrawn { permissions: self, id: &question.id };
+        loop {
+            let expires = self.lock().open.get(&question.id).map(|open| open.expires);
+            tokio::select! {
+                biased;
+                changed = answered.changed() => {
+                    let settled = *answered.borrow_and_update();
+                    match settled {
+                        Some(true) => return Ok(()),
+                        Some(false) => return Err(denied()),
+                        // The expiry was moved.
+                        None if changed.is_ok() => {}
+                        None => return Err(denied()),
+                    }
+                }
+                () = sleep_until(expires.unwrap_or_else(Instant::now)) => {
+                    let is_over = |open: &Open| open.expires <= Instant::now();
+                    let mut state = self.lock();
+                    if state.open.get(&question.id).is_some_and(is_over) {
+                        let settled = state.settle(&question.id, false, By::Timeout);
+                        drop(state);
+                        self.publish(settled);
+                        return Err(ToolError::new(
+                            ErrorCode::PermissionTimeout,
+                            "Nobody has allowed this call in time.",
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The open questions, the oldest first.
+    pub fn questions(&self) -> Vec<Question> {
+        let mut open: Vec<_> = self.lock().open.values().map(|open| open.question.clone()).collect();
+        open.sort_by(|a, b| (a.asked_at, &a.id).cmp(&(b.asked_at, &b.id)));
+        open
+    }
+
+    /// Answers a question. The first answer counts.
+    ///
+    /// # Errors
+    /// There is no such question, or it was answered before, or the answer counts but is not remembered.
+    pub async fn answer(
+        self: &Arc<Self>,
+        id: &str,
+        answer: Answer,
+    ) -> Result<Result<Settled, NotKept>, AnswerError> {
+        let (settled, tool, domain) = {
+            let mut state = self.lock();
+            let Some(open) = state.open.get(id) else {
+                let earlier = state.settled.iter().find(|settled| settled.request_id == id);
+                return Err(
+                    earlier.map_or(AnswerError::Unknown, |earlier| AnswerError::Late(earlier.clone()))
+                );
+            };
+            let domain = match answer.scope {
+                Scope::Global => None,
+                Scope::Domain => Some(open.question.context.domain.clone().ok_or(AnswerError::NoDomain)?),
+            };
+            let tool = open.question.tool.to_string();
+            let by = By::Person { remember: answer.remember, scope: answer.scope };
+            (state.settle(id, answer.granted, by).ok_or(AnswerError::Unknown)?, tool, domain)
+        };
+        self.publish([settled.clone()]);
+        if answer.remember {
+            let remember = |remembered: &mut Remembered| {
+                remembered.remember(tool.clone(), domain.clone(), answer.granted, unix_millis());
+            };
+            if let Err(error) = self.change(remember).await {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(settled))
+    }
+
+    /// Gives a question more time, but not beyond the end of its turn. Returns when it expires, in milliseconds of Unix time.
+    pub fn extend(&self, id: &str) -> Option<u64> {
+        let more = self.settings().ask_timeout;
+        let mut state = self.lock();
+        let open = state.open.get_mut(id)?;
+        open.extend(more);
+        Some(open.question.expires_at)
+    }
+
+    /// The remembered rules, the oldest first.
+    pub fn rules(&self) -> Vec<RememberedRule> {
+        self.lock().remembered.rules().to_vec()
+    }
+
+    /// Forgets a rule. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub async fn revoke(self: &Arc<Self>, id: &str) -> Result<bool, NotKept> {
+        self.change(|remembered| remembered.revoke(id)).await
+    }
+
+    /// Remembers that these tools may run, and allows their calls that wait.
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
+        let allow = |remembered: &mut Remembered| {
+            tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
+        };
+        self.change(allow).await
+    }
+
+    /// Whether all questions are answered with yes.
+    pub fn auto_approve(&self) -> bool {
+        self.lock().remembered.auto_approve
+    }
+
+    /// Sets whether all questions are answered with yes, also those that are open.
+    ///
+    /// # Errors
+    /// As [`NotKept`] says.
+    pub async fn set_auto_approve(self: &Arc<Self>, is_on: bool) -> Result<(), NotKept> {
+        self.change(|remembered| remembered.auto_approve = is_on).await
+    }
+
+    /// Settles the questions that remembered rules answer.
+    fn settle_by_rules(&self) {
+        let settled = self.lock().settle_by_rules();
+        if !settled.is_empty() {
+            self.changed.notify_one();
+        }
+        self.publish(settled);
+    }
+
+    /// Notified when remembered rules have changed.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    fn publish(&self, settled: impl IntoIterator<Item = Settled>) {
+        for settled in settled {
+            let subject = settled.subject.clone();
+            self.audit.publish(subject.as_ref(), AuditEvent::PermissionResult(settled));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Closes a question. `None`: it is not open.
+    fn settle(&mut self, id: &str, granted: bool, by: By) -> Option<Settled> {
+        let open = self.open.remove(id)?;
+        let settled = open.settled(granted, by);
+        if self.settled.len() == MAX_SETTLED {
+            self.settled.pop_front();
+        }
+        self.settled.push_back(settled.clone());
+        Some(settled)
+    }
+
+    /// Closes all questions that remembered rules answer.
+    fn settle_by_rules(&mut self) -> Vec<Settled> {
+        let now = unix_millis();
+        let Self { remembered, open, .. } = self;
+        let answered = open.values().filter_map(|open| {
+            let asked = open.question.asked();
+            remembered.answer(&asked, now).map(|granted| (open.question.id.clone(), granted))
+        });
+        let answered: Vec<_> = answered.collect();
+        answered.into_iter().filter_map(|(id, granted)| self.settle(&id, granted, By::Rule)).collect()
+    }
+}
+
+/// Closes a question whose call is gone.
+struct Withdrawn<'q> {
+    permissions: &'q Permissions,
+    id: &'q str,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        let settled = self.permissions.lock().settle(self.id, false, By::Cancelled);
+        self.permissions.publish(settled);
+    }
+}
+
+/// Writes what is not on disk yet.
+impl Drop for Permissions {
+    fn drop(&mut self) {
+        // An error was logged.
+        let _ = self.write();
+    }
+}
+
+impl fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permissions").field("settings", &self.settings()).finish_non_exhaustive()
+    }
+}
+
+fn denied() -> ToolError {
+    ToolError::new(ErrorCode::PermissionDenied, "Permission denied: this call may not run.")
+}
+
+#[cfg(test)]
+mod tests;

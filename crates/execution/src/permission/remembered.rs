@@ -1,0 +1,192 @@
+//! [`Remembered`]: answers that are kept as rules, in a file or a text that instances share.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::rules::Asked;
+use toolwire_net::private;
+
+/// Rules that are remembered. Beyond, those that were not used for the longest time are forgotten.
+const MAX_RULES: usize = 10_000;
+
+/// An answer that is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RememberedRule {
+    /// Its id.
+    pub id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The domain; `None`: all, and calls that address none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Calls may run.
+    pub granted: bool,
+    /// When it was remembered, in milliseconds of Unix time.
+    pub granted_at: u64,
+    /// When it last answered a question.
+    #[serde(default)]
+    pub last_used: Option<u64>,
+    /// How many questions it has answered.
+    #[serde(default)]
+    pub use_count: u64,
+}
+
+/// The remembered rules.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    /// All questions are answered with yes.
+    #[serde(default)]
+    pub(super) auto_approve: bool,
+    #[serde(default)]
+    rules: Vec<RememberedRule>,
+    /// As it was written last. `None`: nothing was.
+    #[serde(skip)]
+    written: Option<String>,
+    /// How often rules were used that other instances have not counted yet, and when last, by their ids.
+    #[serde(skip)]
+    uses: HashMap<String, (u64, u64)>,
+}
+
+impl Remembered {
+    /// The rules in the file, or none. A file that cannot be understood is put aside.
+    pub(super) fn read(file: &Path) -> Self {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::default(),
+            Err(error) => {
+                tracing::error!(path = %file.display(), %error, "remembered permissions cannot be read");
+                return Self::default();
+            }
+        };
+        match serde_json::from_str::<Self>(&text) {
+            Ok(mut remembered) => {
+                remembered.written = Some(text);
+                remembered
+            }
+            Err(error) => {
+                let aside = file.with_extension("unreadable");
+                tracing::error!(path = %file.display(), %error, aside = %aside.display(), "remembered permissions cannot be read");
+                // If that fails too, the file is overwritten.
+                let _ = fs::rename(file, aside);
+                Self::default()
+            }
+        }
+    }
+
+    /// Takes over what instances share, with what was used here meanwhile.
+    ///
+    /// # Errors
+    /// The text cannot be understood, and nothing has changed.
+    pub(super) fn take_over(&mut self, text: &str) -> serde_json::Result<()> {
+        let mut next = if text.is_empty() { Self::default() } else { serde_json::from_str::<Self>(text)? };
+        next.written = (!text.is_empty()).then(|| text.to_owned());
+        for rule in &mut next.rules {
+            if let Some((id, (count, last))) = self.uses.remove_entry(&rule.id) {
+                rule.use_count = rule.use_count.saturating_add(count);
+                rule.last_used = rule.last_used.max(Some(last));
+                next.uses.insert(id, (count, last));
+            }
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// The rules, the oldest first.
+    pub(super) fn rules(&self) -> &[RememberedRule] {
+        &self.rules
+    }
+
+    /// What is remembered for a call; `None`: nothing. A rule for the domain beats one for the tool.
+    pub(super) fn answer(&mut self, asked: &Asked<'_>, now: u64) -> Option<bool> {
+        if self.auto_approve {
+            return Some(true);
+        }
+        let of_tool = self.rules.iter_mut().filter(|rule| rule.tool == asked.tool);
+        let fitting = of_tool.filter(|rule| rule.domain.is_none() || rule.domain.as_deref() == asked.domain);
+        let rule = fitting.max_by_key(|rule| rule.domain.is_some())?;
+        rule.last_used = Some(now);
+        rule.use_count = rule.use_count.saturating_add(1);
+        let (count, last) = self.uses.entry(rule.id.clone()).or_default();
+        (*count, *last) = (count.saturating_add(1), now);
+        Some(rule.granted)
+    }
+
+    /// Remembers an answer, in place of an earlier one for the same calls.
+    pub(super) fn remember(&mut self, tool: String, domain: Option<String>, granted: bool, now: u64) {
+        self.rules.retain(|rule| !(rule.tool == tool && rule.domain == domain));
+        if self.rules.len() >= MAX_RULES {
+            let used = |rule: &RememberedRule| rule.last_used.unwrap_or(rule.granted_at);
+            let least =
+                self.rules.iter().enumerate().min_by_key(|(_, rule)| used(rule)).map(|(place, _)| place);
+            if let Some(place) = least {
+                self.rules.remove(place);
+            }
+        }
+        let id = format!("rule_{:016x}", fastrand::u64(..));
+        self.rules.push(RememberedRule {
+            id,
+            tool,
+            domain,
+            granted,
+            granted_at: now,
+            last_used: None,
+            use_count: 0,
+        });
+    }
+
+    /// Remembers that a tool may run, for all domains.
+    pub(super) fn allow_everywhere(&mut self, tool: &str, now: u64) {
+        self.rules.retain(|rule| rule.tool != tool);
+        self.remember(tool.to_owned(), None, true, now);
+    }
+
+    /// Forgets a rule. Returns whether there was one.
+    pub(super) fn revoke(&mut self, id: &str) -> bool {
+        let before = self.rules.len();
+        self.rules.retain(|rule| rule.id != id);
+        self.rules.len() < before
+    }
+
+    /// The file's text, if it has changed since it was last taken.
+    pub(super) fn text_if_changed(&mut self) -> Option<String> {
+        // Serializing these types cannot fail.
+        let text = serde_json::to_string_pretty(self).ok()?;
+        let is_empty = self.written.is_none() && self.rules.is_empty() && !self.auto_approve;
+        if is_empty || self.written.as_ref() == Some(&text) {
+            return None;
+        }
+        self.written = Some(text.clone());
+        self.uses.clear();
+        Some(text)
+    }
+
+    /// What was taken last could not be written.
+    pub(super) fn is_not_written(&mut self) {
+        self.written = Some(String::new());
+    }
+}
+
+/// What to write, and where.
+#[derive(Debug)]
+pub(super) struct Save {
+    pub(super) file: PathBuf,
+    pub(super) text: String,
+}
+
+impl Save {
+    /// Replaces the file at once, so that it is whole at any moment. Blocks on the disk.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub(super) fn write(&self) -> io::Result<()> {
+        if let Some(folder) = self.file.parent() {
+            private::create_dir_all(folder)?;
+        }
+        private::replace_on_disk(&self.file, self.text.as_bytes())
+    }
+}

@@ -1,0 +1,481 @@
+//! `kind = "images"`: the tool `generate_images`, through Gemini's image models, OpenAI's images API, or the `:predict` method that
+//! Imagen had and that other servers still have.
+//!
+//! The images are kept as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of the images
+//! could be made, the call succeeds and says so. What a service says about a failure goes to the log at most as a code.
+
+mod engine;
+mod fields;
+mod gemini;
+mod openai;
+mod predict;
+mod refusal;
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
+mod tests;
+mod wish;
+
+use std::{
+    num::NonZeroU32,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, timeout_at},
+};
+
+use self::{engine::Engine, wish::Wish};
+use toolwire_pipeline::{settings::{Field, Key, OneOf, Settings}, wire::json::Raw};
+use crate::{ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict, address::AddressRules, files::{ImageFiles, SaveError, UnclaimedImage}, http::{Download, HttpClient, HttpError}, providers::Fault};
+
+/// The tool's name.
+pub const TOOL: &str = "generate_images";
+
+/// How often each client may call it, unless `[[tools]]` says otherwise.
+const CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+
+/// Bytes of one response of a service.
+const MAX_RESPONSE: usize = 64 << 20;
+
+/// What is left of the call's time when the images that are there must be reported.
+const REPORTING: Duration = Duration::from_secs(5);
+
+/// The settings.
+#[derive(Debug, Clone)]
+pub struct Options {
+    engine: Engine,
+    base_url: Option<Uri>,
+    api_key: Option<SecretString>,
+    model: String,
+    timeout: Duration,
+    max_concurrent: usize,
+    max_count: usize,
+    style_suffix: String,
+    request: Option<Value>,
+    allow_private: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            engine: Engine::Gemini,
+            base_url: None,
+            api_key: None,
+            model: String::new(),
+            timeout: Duration::from_secs(60),
+            max_concurrent: 2,
+            max_count: 4,
+            style_suffix: String::new(),
+            request: None,
+            allow_private: false,
+        }
+    }
+}
+
+const ENGINES: [(&str, Engine); 3] =
+    [("gemini", Engine::Gemini), ("openai", Engine::OpenAi), ("predict", Engine::Predict)];
+
+impl Options {
+    /// The keys.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new(
+                "engine",
+                "the API: `gemini`, Gemini's image models; `openai`, OpenAI's `images/generations` and compatible servers; \
+                 `predict`, the `:predict` method of Imagen and compatible servers",
+            ),
+            Field::Word(&mut OneOf(&mut self.engine, &ENGINES)),
+        );
+        keys.key(
+            Key::new("base_url", "the URL of the API, up to the version")
+                .or("Google's or OpenAI's, by `engine`"),
+            Field::Address(&mut self.base_url),
+        );
+        keys.key(
+            Key::new("api_key", "the key. Without a key and a `base_url`, nothing is offered"),
+            Field::Secret(&mut self.api_key),
+        );
+        keys.key(
+            Key::new("model", "the model that makes the images")
+                .or("`gemini-3.1-flash-image` with `gemini`; else it must be given"),
+            Field::Text(&mut self.model),
+        );
+        keys.key(
+            Key::new("timeout", "how long a call may take; images that are not there by then are left out"),
+            Field::Duration(&mut self.timeout),
+        );
+        keys.key(
+            Key::new("max_concurrent", "requests to the service at the same time, for all clients"),
+            Field::Count(&mut self.max_concurrent, 1),
+        );
+        keys.key(
+            Key::new("max_count", "images in one call; a call that asks for more gets these, with a note"),
+            Field::Count(&mut self.max_count, 1),
+        );
+        keys.key(
+            Key::new("style_suffix", "text that is appended to every description"),
+            Field::AnyText(&mut self.style_suffix),
+        );
+        keys.key(
+            Key::new(
+                "request",
+                "further fields of the request: of `generationConfig` (`gemini`), of `parameters` (`predict`), or of the whole \
+                 (`openai`), such as `{ quality = \"low\" }`",
+            )
+            .or(" "),
+            Field::Json(&mut self.request),
+        );
+        keys.key(
+            Key::new(
+                "allow_private",
+                "a service that sends addresses instead of images may use those of this machine and its \
+                 networks",
+            )
+            .file_only(),
+            Field::Switch(&mut self.allow_private),
+        );
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.model.is_empty() && self.engine.default_model().is_none() {
+            true => Err(Fault::new("model", "`model` is missing: the model that makes the images")),
+            false => Ok(()),
+        }
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        [TOOL, "generate_image", "image_generation"].map(str::to_owned).into()
+    }
+
+    /// The provider.
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+        let model = match (self.model.as_str(), self.engine.default_model()) {
+            ("", None) => return Err("`model` is missing: the model that makes the images".to_owned()),
+            ("", Some(model)) => model,
+            (model, _) => model,
+        };
+        let is_usable = self.api_key.is_some() || self.base_url.is_some();
+        if !is_usable {
+            tracing::warn!(provider = %host.name, "no images can be generated without `api_key`");
+        }
+        let files = host.files.clone();
+        if files.is_none() {
+            tracing::warn!(provider = %host.name, "no images can be generated without `state_dir` or `image_dir`");
+        }
+        let base = match &self.base_url {
+            Some(url) => url.to_string().trim_end_matches('/').to_owned(),
+            None => self.engine.default_base().to_owned(),
+        };
+        let tool = is_usable.then(|| Arc::new(self.tool()));
+        let service = files.map(|files| {
+            let service = Service {
+                options: Self { model: model.to_owned(), ..self.clone() },
+                base,
+                files,
+                http: host.http.clone(),
+                downloads: host
+                    .http
+                    .guarded(AddressRules { allow_private: self.allow_private, ..AddressRules::default() }),
+                places: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
+                provider: Arc::clone(&host.name),
+            };
+            Arc::new(service)
+        });
+        Ok(Arc::new(Images { tool: tool.filter(|_| service.is_some()), service }))
+    }
+
+    fn tool(&self) -> ToolSpec {
+        let description = format!(
+            "Generates images from a description. Call it when the user asks for a picture, drawing, photo, logo or other image. \
+             The result has the URLs of the images; show each of them in the answer as a Markdown image. One call makes up to {} \
+             images.",
+            self.max_count
+        );
+        ToolSpec {
+            name: TOOL.to_owned(),
+            aliases: &["generate_image", "image_generation"],
+            label: "Image Generation".to_owned(),
+            description,
+            progress: "Generating images: {prompt}".to_owned(),
+            parameters: Raw::from(wish::schema(self.max_count)),
+            is_idempotent: false,
+            url_argument: None,
+            timeout: self.timeout + REPORTING,
+            rate_limit: Some(Rate::per_minute(CALLS_PER_MINUTE)),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Images {
+    /// `None`: nothing can be generated.
+    tool: Option<Arc<ToolSpec>>,
+    service: Option<Arc<Service>>,
+}
+
+impl Provider for Images {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        self.tool.iter().cloned().collect()
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        Box::pin(async move {
+            let missing = || ToolError::new(ErrorCode::ProviderError, "There is no folder for images.");
+            self.service.as_ref().ok_or_else(missing)?.call(&call.arguments, call.deadline).await
+        })
+    }
+
+    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
+        Box::pin(async move { Some(self.service.as_ref()?.test(key).await) })
+    }
+}
+
+/// A service that makes images, and where they go.
+#[derive(Debug)]
+struct Service {
+    options: Options,
+    /// The URL of the API, without a slash at the end.
+    base: String,
+    files: Arc<ImageFiles>,
+    http: HttpClient,
+    /// For images that the service sends as addresses.
+    downloads: HttpClient,
+    /// For requests to the service.
+    places: Semaphore,
+    provider: Arc<str>,
+}
+
+/// An image as a service sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Image {
+    /// As base64.
+    Data(String),
+    /// As a URL, which the service has chosen.
+    Url(String),
+}
+
+/// The images of one request, or why there is none, each in its place.
+type Made = Vec<Result<Image, ToolError>>;
+
+impl Service {
+    async fn call(
+        self: &Arc<Self>,
+        arguments: &Map<String, Value>,
+        end: Instant,
+    ) -> Result<Output, ToolError> {
+        let wish = Wish::read(arguments, self.options.max_count)?;
+        let deadline = end.min(Instant::now() + self.options.timeout);
+        let mut tasks = JoinSet::new();
+        for (place, count) in self.options.engine.requests(wish.count).enumerate() {
+            let (service, wish) = (Arc::clone(self), Wish { count, ..wish.clone() });
+            tasks.spawn(async move { (place, service.make(&wish, deadline).await) });
+        }
+        let mut made = Vec::new();
+        while let Some(ended) = tasks.join_next().await {
+            // A task that has panicked made nothing.
+            made.extend(ended);
+        }
+        made.sort_unstable_by_key(|(place, _)| *place);
+        self.report(&wish, made.into_iter().flat_map(|(_, results)| results).collect())
+    }
+
+    /// The result: success if there is at least one image.
+    fn report(
+        &self,
+        wish: &Wish,
+        results: Vec<Result<UnclaimedImage, ToolError>>,
+    ) -> Result<Output, ToolError> {
+        let mut names = Vec::new();
+        let mut failure = None;
+        for result in results {
+            match result {
+                Ok(image) if names.len() < wish.count => names.extend(image.claim()),
+                Ok(_) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if names.is_empty() {
+            let nothing = || ToolError::new(ErrorCode::ProviderError, "The image service sent no image.");
+            return Err(failure.unwrap_or_else(nothing));
+        }
+        let urls: Vec<_> = names.iter().map(|name| self.files.url(name)).collect();
+        let summary = images(urls.len());
+        let mut message = format!("Generated {summary} from the description.");
+        if let Some(note) = &wish.note {
+            message.push_str(&format!(" {note}"));
+        }
+        if urls.len() < wish.count {
+            let reason =
+                failure.map_or("The image service sent fewer images.".to_owned(), |error| error.message);
+            message
+                .push_str(&format!(" {} could not be generated: {reason}", images(wish.count - urls.len())));
+        }
+        let markdown: Vec<_> =
+            urls.iter().zip(1..).map(|(url, number)| format!("![Image {number}]({url})")).collect();
+        let data = json!({"image_urls": urls, "prompt": wish.prompt});
+        let content = json!({
+            "ok": true,
+            "kind": "images",
+            "message": message,
+            "data": data,
+            "instructions": "Show the images to the user: put these lines into the answer unchanged, each on its own line.",
+            "markdown": markdown.join("\n"),
+        });
+        let details = json!({"kind": "images", "message": message, "data": data});
+        Ok(Output { content: content.to_string(), summary, details, images: names, ..Output::default() })
+    }
+
+    /// Makes the images of one request and keeps them.
+    async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
+        let late = || {
+            let message =
+                format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
+            ToolError::new(ErrorCode::Timeout, message)
+        };
+        let made = timeout_at(deadline, self.ask(wish)).await.unwrap_or_else(|_| Err(late()));
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => return vec![Err(error)],
+        };
+        let mut kept = Vec::with_capacity(made.len());
+        for image in made {
+            kept.push(match image {
+                Ok(image) => timeout_at(deadline, self.keep(image)).await.unwrap_or_else(|_| Err(late())),
+                Err(error) => Err(error),
+            });
+        }
+        kept
+    }
+
+    async fn ask(&self, wish: &Wish) -> Result<Made, ToolError> {
+        let closed = |_| ToolError::new(ErrorCode::Cancelled, "The image service is shut down.");
+        let _place = self.places.acquire().await.map_err(closed)?;
+        let engine = self.options.engine;
+        let (path, body) = engine.request(&self.options, wish);
+        let request = self.request(http::Method::POST, &path, None, body.to_string().into())?;
+        let response = self.http.send(request, MAX_RESPONSE).await.map_err(|error| self.unanswered(error))?;
+        if !response.status().is_success() {
+            return Err(self.refused(&response));
+        }
+        let answer = serde_json::from_slice(response.body()).map_err(|error| {
+            tracing::warn!(provider = %self.provider, %error, "an image service sent a response that cannot be read");
+            ToolError::new(ErrorCode::ProviderError, "The image service sent a response that cannot be read.")
+        })?;
+        let made = engine.images(&answer, wish.count);
+        for code in made.iter().filter_map(|image| image.as_ref().err()) {
+            tracing::info!(provider = %self.provider, code = code.code.name(), "an image was not generated");
+        }
+        Ok(made)
+    }
+
+    /// Keeps an image.
+    async fn keep(&self, image: Image) -> Result<UnclaimedImage, ToolError> {
+        let bytes = match image {
+            Image::Data(data) => engine::decoded(&data).map(Bytes::from),
+            Image::Url(url) => Some(self.download(&url).await?),
+        };
+        let files = Arc::clone(&self.files);
+        let kept = spawn_blocking(move || {
+            let image = bytes.ok_or(SaveError::NotImage)?;
+            UnclaimedImage::save(&files, &image, SystemTime::now())
+        });
+        let failed = |message: &str| ToolError::new(ErrorCode::ProviderError, message);
+        match kept.await.map_err(|_| failed("The image could not be saved."))? {
+            Ok(image) => Ok(image),
+            Err(SaveError::NotImage) => {
+                let message = "The image service sent something that is not a PNG, JPEG or WebP image.";
+                Err(ToolError { is_retryable: false, ..failed(message) })
+            }
+            Err(SaveError::TooLarge) => {
+                let message = format!("The image is larger than {} bytes.", self.files.max_image());
+                Err(ToolError::new(ErrorCode::TooLarge, message))
+            }
+            Err(SaveError::Io(error)) => {
+                tracing::error!(%error, "a generated image cannot be saved");
+                Err(failed("The image could not be saved."))
+            }
+        }
+    }
+
+    /// The image at an address that the service has chosen.
+    async fn download(&self, url: &str) -> Result<Bytes, ToolError> {
+        let max_body = self.files.max_image();
+        let download = Download { url, headers: HeaderMap::new(), max_body, content_types: &[] };
+        let response = self.downloads.get(download).await.map_err(|error| self.unanswered(error))?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        let status = response.status().as_u16();
+        tracing::warn!(provider = %self.provider, status, "an image is not at the address that the service sent");
+        Err(ToolError::new(ErrorCode::ProviderError, "The image service sent an address without an image."))
+    }
+
+    /// A request below the API's URL, with `key` in place of the configured one.
+    fn request(
+        &self,
+        method: http::Method,
+        path: &str,
+        key: Option<&SecretString>,
+        body: Bytes,
+    ) -> Result<Request<Bytes>, ToolError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}/{path}", self.base))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json");
+        if let Some(key) = key.or(self.options.api_key.as_ref()) {
+            let (name, text) = self.options.engine.key_header(key.expose_secret());
+            if let Ok(mut value) = HeaderValue::try_from(text) {
+                value.set_sensitive(true);
+                request = request.header(name, value);
+            }
+        }
+        let wrong = |_| ToolError::new(ErrorCode::ProviderError, "The image service has no valid address.");
+        request.body(body).map_err(wrong)
+    }
+
+    fn unanswered(&self, error: HttpError) -> ToolError {
+        tracing::warn!(provider = %self.provider, %error, "an image service did not answer");
+        error.into()
+    }
+
+    fn refused(&self, response: &Response<Bytes>) -> ToolError {
+        let error = refusal::error(response);
+        let (status, code) = (response.status().as_u16(), error.code.name());
+        tracing::warn!(provider = %self.provider, status, code, "an image service refused a request");
+        error
+    }
+
+    /// Lists the models, which costs nothing.
+    async fn test(&self, key: Option<&SecretString>) -> Verdict {
+        let Ok(request) = self.request(http::Method::GET, "models", key, Bytes::new()) else {
+            return Verdict::Unreachable;
+        };
+        let limit = Instant::now() + self.options.timeout;
+        let Ok(Ok(response)) = timeout_at(limit, self.http.send(request, MAX_RESPONSE)).await else {
+            return Verdict::Unreachable;
+        };
+        if response.status().is_success() {
+            return Verdict::Valid;
+        }
+        match refusal::error(&response).code {
+            ErrorCode::AuthFailed => Verdict::Invalid,
+            ErrorCode::RateLimited => Verdict::RateLimited,
+            _ => Verdict::Unreachable,
+        }
+    }
+}
+
+/// `1 image`, `2 images`.
+fn images(count: usize) -> String {
+    if count == 1 { "1 image".to_owned() } else { format!("{count} images") }
+}

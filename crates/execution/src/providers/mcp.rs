@@ -1,0 +1,345 @@
+//! `kind = "mcp"`: the tools of an MCP server, which is a program or listens on a URL.
+//!
+//! ```text
+//! supervise ─▶ connect ─▶ rmcp ─▶ Guard ─▶ Stdio (a program) or HttpServer (streamable HTTP)
+//!     │           └─▶ list the tools, all pages
+//!     └─▶ while it is ready: calls; lists again when the server says so
+//! ```
+//!
+//! The server is started in the background; its tools are offered when it is ready, and it is started again when it ends. Nothing
+//! that it sends is trusted: every message, list and rate has a limit.
+
+mod guard;
+mod http;
+mod message;
+mod output;
+mod stdio;
+mod supervise;
+mod tools;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use ::http::Uri;
+use rmcp::{
+    RoleClient, ServiceError,
+    model::{CallToolRequestParams, CallToolResponse, ErrorData},
+    service::Peer,
+};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::{sync::Notify, time::Instant};
+
+use toolwire_net::redact::Redactor;
+use toolwire_pipeline::settings::{Field, Key, OneOf, Settings, TableText, names_secret};
+use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog};
+
+/// Characters of a server's words that are passed on outside results.
+const LONGEST_REASON: usize = 500;
+
+const PROTOCOLS: [(&str, Protocol); 3] =
+    [("auto", Protocol::Auto), ("initialize", Protocol::Initialize), ("discover", Protocol::Discover)];
+
+/// How a connection begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// As the server prefers.
+    Auto,
+    /// With the handshake of versions up to 2025-11-25.
+    Initialize,
+    /// Without one, as in 2026-07-28.
+    Discover,
+}
+
+/// The settings.
+#[derive(Debug, Clone)]
+pub struct Options {
+    program: Program,
+    url: Option<Uri>,
+    api_key: Option<SecretString>,
+    headers: BTreeMap<String, TableText>,
+    protocol: Protocol,
+    timeout: Duration,
+    start_timeout: Duration,
+    max_output: usize,
+    trust_annotations: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            program: Program::default(),
+            url: None,
+            api_key: None,
+            headers: BTreeMap::new(),
+            protocol: Protocol::Auto,
+            timeout: Duration::from_secs(60),
+            start_timeout: Duration::from_secs(60),
+            max_output: 4 << 20,
+            trust_annotations: false,
+        }
+    }
+}
+
+impl Options {
+    /// The keys.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        let command = "the program that is the server, and its arguments; no shell reads them";
+        self.program.settings(keys, Key::new("command", command).or(" "));
+        keys.key(
+            Key::new("url", "in place of `command`: where the server listens, over streamable HTTP"),
+            Field::Address(&mut self.url),
+        );
+        keys.key(
+            Key::new(
+                "api_key",
+                "for the server at `url`, as a bearer token; `\"env:NAME\"` or `\"file:PATH\"`",
+            ),
+            Field::Secret(&mut self.api_key),
+        );
+        keys.key(
+            Key::new(
+                "headers",
+                "for the server at `url`: a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret, as those of names such as `x-api-key`",
+            ),
+            Field::TextTable(&mut self.headers, names_secret),
+        );
+        keys.key(
+            Key::new(
+                "protocol",
+                "`auto`; `initialize`, the handshake of versions up to 2025-11-25; `discover`, version 2026-07-28. With `auto`, \
+                 an older server that ignores unknown requests is ready 10 s later",
+            ),
+            Field::Word(&mut OneOf(&mut self.protocol, &PROTOCOLS)),
+        );
+        keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
+        keys.key(
+            Key::new(
+                "start_timeout",
+                "how long the server may take until its tools are known; then it is started again",
+            ),
+            Field::Duration(&mut self.start_timeout),
+        );
+        keys.key(
+            Key::new("max_output", "of one message of the server; a call whose result is larger fails"),
+            Field::Size(&mut self.max_output),
+        );
+        keys.key(
+            Key::new(
+                "trust_annotations",
+                "trust the server's marks that a tool is read-only or idempotent; then calls may be \
+                 repeated and their results kept",
+            ),
+            Field::Switch(&mut self.trust_annotations),
+        );
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match (self.program.command.is_empty(), &self.url) {
+            (true, None) => return Err(Fault::new("command", "`command` or `url` is missing")),
+            (false, Some(_)) => return Err(Fault::new("url", "either `command` or `url`, not both")),
+            _ => {}
+        }
+        http::check_headers(&self.headers).map_err(|message| Fault::new("headers", message))
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, name: &str) -> Vec<String> {
+        vec![tools::wire_name(name, "*")]
+    }
+
+    /// The provider.
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+        Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name))))
+    }
+
+    /// What must not be seen outside.
+    fn secrets(&self) -> Vec<&str> {
+        let headers = self.headers.values().filter_map(TableText::as_secret);
+        let own = headers.chain(&self.api_key).map(ExposeSecret::expose_secret);
+        self.program.secrets().chain(own).collect()
+    }
+}
+
+/// An MCP server. Its state changes in [`Server::supervise`].
+#[derive(Debug)]
+struct Server {
+    options: Options,
+    name: Arc<str>,
+    redactor: Redactor,
+    stderr: Arc<StderrLog>,
+    host: OnceLock<Host>,
+    state: Mutex<State>,
+    /// The server says that its tools have changed.
+    changed: Arc<Notify>,
+    /// A call was not answered, so the server may be gone.
+    suspected: Notify,
+    /// It is to be started again.
+    restarted: Notify,
+    /// Calls that are running.
+    running: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    status: Status,
+    tools: Vec<Arc<ToolSpec>>,
+    peer: Option<Peer<RoleClient>>,
+    /// When the list of tools is to be asked for again.
+    expiry: Option<Instant>,
+}
+
+impl Server {
+    fn new(options: Options, name: Arc<str>) -> Self {
+        let redactor = Redactor::new(options.secrets());
+        let stderr = Arc::new(StderrLog::new(Arc::clone(&name), options.secrets()));
+        let status = Status { state: ProviderState::Starting, ..Status::default() };
+        Self {
+            options,
+            name,
+            redactor,
+            stderr,
+            host: OnceLock::new(),
+            state: Mutex::new(State { status, ..State::default() }),
+            changed: Arc::default(),
+            suspected: Notify::new(),
+            restarted: Notify::new(),
+            running: AtomicUsize::new(0),
+        }
+    }
+
+    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `text` of the server as one short line without secrets.
+    fn plain(&self, text: &str) -> String {
+        let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+        let text = match self.host.get() {
+            Some(host) => host.redacted(&text),
+            None => self.redactor.text(&text).into_owned(),
+        };
+        // A part of a secret would not be recognized, so it is cut afterwards.
+        text.chars().take(LONGEST_REASON).collect()
+    }
+
+    async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
+        let peer = self.state(|state| state.peer.clone());
+        let peer = peer.ok_or_else(|| failed("The server of the tool is not ready."))?;
+        let own_name = tools::own_name(&self.name, &call.tool);
+        let params = CallToolRequestParams::new(own_name.to_owned()).with_arguments(call.arguments.clone());
+        let mut running = RunningCall::new(self);
+        let answer = peer.call_tool_once(params).await;
+        running.is_answered = true;
+        match answer {
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(output::of(result, self.host.get().and_then(|host| host.files.as_ref())).await)
+            }
+            Ok(CallToolResponse::InputRequired(_)) => Err(ToolError {
+                is_retryable: false,
+                ..failed("The tool asks for input, which cannot be given.")
+            }),
+            Ok(_) => {
+                Err(ToolError { is_retryable: false, ..failed("The tool does not answer in the call.") })
+            }
+            Err(ServiceError::McpError(error)) => self.refused(error),
+            Err(ServiceError::UnexpectedResponse) => Err(not_a_result()),
+            Err(error) => {
+                tracing::warn!(provider = %self.name, error = self.plain(&error.to_string()), "a call failed");
+                self.suspected.notify_one();
+                Err(Self::lost(&error))
+            }
+        }
+    }
+
+    /// The server's error in place of a result.
+    fn refused(&self, error: ErrorData) -> Result<Output, ToolError> {
+        match error.code {
+            message::TOO_LARGE => {
+                Err(ToolError::new(ErrorCode::TooLarge, "The server of the tool sent more than it may."))
+            }
+            message::UNREADABLE => Err(not_a_result()),
+            _ => Ok(Output::failed(self.plain(&error.message))),
+        }
+    }
+
+    fn lost(error: &ServiceError) -> ToolError {
+        match error {
+            ServiceError::TransportSend(error) if http::is_refusal(error) => {
+                ToolError::new(ErrorCode::AuthFailed, "The server of the tool refused the key.")
+            }
+            _ => failed("The server of the tool did not answer."),
+        }
+    }
+}
+
+/// The tool has run, so the call is not to be repeated.
+fn not_a_result() -> ToolError {
+    ToolError { is_retryable: false, ..failed("The server of the tool sent what is not a result.") }
+}
+
+fn failed(message: &str) -> ToolError {
+    ToolError::new(ErrorCode::ProviderError, message)
+}
+
+impl Provider for Server {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        self.state(|state| state.tools.clone())
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        Box::pin(self.call(call))
+    }
+
+    fn status(&self) -> Status {
+        let status = self.state(|state| state.status.clone());
+        Status { stderr: self.stderr.last(), ..status }
+    }
+
+    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
+        Box::pin(async move { Some(self.tested(key).await) })
+    }
+
+    fn restart(&self) -> bool {
+        self.restarted.notify_one();
+        true
+    }
+
+    fn start(self: Arc<Self>, host: &Host) {
+        if self.host.set(host.clone()).is_ok() {
+            host.spawn(self.supervise());
+        }
+    }
+}
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+struct RunningCall<'s> {
+    server: &'s Server,
+    is_answered: bool,
+}
+
+impl<'s> RunningCall<'s> {
+    fn new(server: &'s Server) -> Self {
+        server.running.fetch_add(1, Ordering::Relaxed);
+        Self { server, is_answered: false }
+    }
+}
+
+impl Drop for RunningCall<'_> {
+    fn drop(&mut self) {
+        self.server.running.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_answered {
+            self.server.suspected.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,377 @@
+//! [`HttpServer`]: a server that listens on a URL, over streamable HTTP.
+//!
+//! rmcp knows the state of a session; this sends its requests and reads the responses. Redirects are followed within the same
+//! origin only, because the requests carry the key.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    error::Error,
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures_util::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT},
+};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use rmcp::{
+    model::{
+        ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    },
+    transport::{
+        DynamicTransportError,
+        streamable_http_client::{
+            AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError,
+            StreamableHttpPostResponse,
+        },
+    },
+};
+use secrecy::{ExposeSecret, SecretString};
+use sse_stream::Sse;
+
+use super::message;
+use toolwire_pipeline::{settings::TableText, wire::sse::{Frame, Frames}};
+use crate::http::{HttpClient, HttpError, collected};
+
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What is said of a server that refuses the key.
+pub(super) const REFUSED: &str = "the server refused the key";
+
+/// Redirects of one request.
+const MAX_REDIRECTS: usize = 3;
+
+type Failure = StreamableHttpError<HttpError>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Whether names and values can be those of headers.
+///
+/// # Errors
+/// Which one cannot.
+pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
+    for (name, value) in headers {
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return Err(format!("`{name}` cannot be the name of a header"));
+        }
+        if HeaderValue::from_str(value.expose_secret()).is_err() {
+            return Err(format!("the value of `{name}` cannot be that of a header"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a message could not be sent because the server refuses the key.
+pub(super) fn is_refusal(error: &DynamicTransportError) -> bool {
+    matches!(error.error.downcast_ref(), Some(Failure::AuthRequired(_)))
+}
+
+/// Sends messages to a server.
+#[derive(Debug, Clone)]
+pub(super) struct HttpServer {
+    http: HttpClient,
+    headers: Arc<HeaderMap>,
+    max_message: usize,
+}
+
+impl HttpServer {
+    /// One that gets `key` and `headers` with every request. Its messages have at most `max_message` bytes.
+    pub(super) fn new(
+        http: HttpClient,
+        key: Option<&SecretString>,
+        headers: &BTreeMap<String, TableText>,
+        max_message: usize,
+    ) -> Self {
+        let mut all = HeaderMap::new();
+        all.insert(USER_AGENT, HeaderValue::from_static(concat!("toolwire/", env!("CARGO_PKG_VERSION"))));
+        let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose_secret())));
+        let own = headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret().to_owned()));
+        for (name, value) in key.into_iter().chain(own) {
+            // What cannot be a header was refused when the settings were read.
+            if let (Ok(name), Ok(mut value)) =
+                (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value))
+            {
+                value.set_sensitive(true);
+                all.insert(name, value);
+            }
+        }
+        Self { http, headers: Arc::new(all), max_message }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        uri: &str,
+        (session, custom): (Option<&str>, HashMap<HeaderName, HeaderValue>),
+        own: &[(HeaderName, &str)],
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Failure> {
+        let mut headers = (*self.headers).clone();
+        let own =
+            own.iter().map(|(name, value)| (name.clone(), *value)).chain(session.map(|id| (SESSION, id)));
+        for (name, value) in own {
+            headers.insert(
+                name,
+                HeaderValue::from_str(value).map_err(|_| unexpected("an id that no header can carry"))?,
+            );
+        }
+        headers.extend(custom);
+        let mut uri: Uri = uri.parse().map_err(|_| unexpected("an invalid URL"))?;
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = Request::new(body.clone());
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = headers.clone();
+            let response = self.http.exchange(request).await.map_err(Failure::Client)?;
+            match redirected(&uri, &response) {
+                Some(target) => uri = target,
+                None => return checked(response),
+            }
+        }
+        Err(unexpected("too many redirects"))
+    }
+
+    /// The message in a response that is JSON as a whole.
+    async fn whole(&self, response: Response<Incoming>) -> Result<Option<ServerJsonRpcMessage>, Failure> {
+        let body = collected(response, self.max_message).await.map_err(|error| match error {
+            HttpError::TooLarge => Failure::ResponseBodyTooLarge { max_size: self.max_message },
+            error => Failure::Client(error),
+        })?;
+        Ok(message::read(body.body()))
+    }
+}
+
+fn unexpected(what: &'static str) -> Failure {
+    Failure::UnexpectedServerResponse(what.into())
+}
+
+/// Where the request is to be repeated, if that is the same origin.
+fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
+    if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+        return None;
+    }
+    let target = response.headers().get(LOCATION)?.to_str().ok()?;
+    let target: Uri = target.parse().ok()?;
+    let mut parts = target.into_parts();
+    let is_same = |own: Option<&str>, other: Option<&str>| other.is_none_or(|other| own == Some(other));
+    let is_same_origin = is_same(from.scheme_str(), parts.scheme.as_ref().map(AsRef::as_ref))
+        && is_same(from.authority().map(AsRef::as_ref), parts.authority.as_ref().map(AsRef::as_ref));
+    parts.scheme = from.scheme().cloned();
+    parts.authority = from.authority().cloned();
+    Uri::from_parts(parts).ok().filter(|_| is_same_origin)
+}
+
+/// The response, unless it refuses the key.
+fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
+    match response.status() {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Err(Failure::AuthRequired(AuthRequiredError::new(REFUSED.to_owned())))
+        }
+        _ => Ok(response),
+    }
+}
+
+/// Whether a server says with this status and error that it does not know the session, because it was restarted or forgot it. The
+/// protocol has status 404 for this; servers that look sessions up themselves often say 400 and what is wrong in words.
+fn is_session_lost(status: StatusCode, error: Option<&ServerJsonRpcMessage>) -> bool {
+    let is_named = |message: &str| ["session", "not initialized"].iter().any(|word| message.contains(word));
+    match (status, error) {
+        (StatusCode::NOT_FOUND, _) => true,
+        (StatusCode::BAD_REQUEST, Some(JsonRpcMessage::Error(error))) => {
+            is_named(&error.error.message.to_ascii_lowercase())
+        }
+        _ => false,
+    }
+}
+
+fn is_of_type(response: &Response<Incoming>, expected: &str) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(expected))
+}
+
+impl StreamableHttpClient for HttpServer {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let body = Bytes::from(serde_json::to_vec(&message)?);
+        let own = [(CONTENT_TYPE, JSON), (ACCEPT, "application/json, text/event-stream")];
+        let response = self.send(Method::POST, &uri, (session.as_deref(), custom), &own, body).await?;
+        let status = response.status();
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        let new_session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let request = match &message {
+            JsonRpcMessage::Request(request) => Some(request),
+            _ => None,
+        };
+        if !status.is_success() {
+            let error = if is_of_type(&response, JSON) { self.whole(response).await? } else { None };
+            if session.is_some() && is_session_lost(status, error.as_ref()) {
+                return Err(Failure::SessionExpired);
+            }
+            let is_discovery = request.is_some_and(|request| {
+                session.is_none() && matches!(request.request, ClientRequest::DiscoverRequest(_))
+            });
+            return match (error, request) {
+                (Some(JsonRpcMessage::Error(mut error)), Some(request)) => {
+                    error.id = Some(request.id.clone());
+                    Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), new_session))
+                }
+                // An older server does not know the request.
+                (_, Some(request)) if is_discovery && status.is_client_error() => {
+                    let error = ErrorData::invalid_request("unknown request", None);
+                    let error = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+                    Ok(StreamableHttpPostResponse::Json(error, None))
+                }
+                _ => Err(Failure::UnexpectedServerResponse(format!("HTTP status {status}").into())),
+            };
+        }
+        let Some(request) = request else {
+            // Nothing waits for what is sent in response to a notification.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
+        if is_of_type(&response, EVENT_STREAM) {
+            let events = events(response.into_body(), self.max_message, Some(request.id.clone()));
+            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
+        }
+        let message = match self.whole(response).await {
+            Ok(message) => {
+                message.unwrap_or_else(|| message::failure(message::UNREADABLE, request.id.clone()))
+            }
+            Err(Failure::ResponseBodyTooLarge { .. }) => {
+                message::failure(message::TOO_LARGE, request.id.clone())
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(StreamableHttpPostResponse::Json(message, new_session))
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Failure> {
+        let response = self.send(Method::DELETE, &uri, (Some(&session), custom), &[], Bytes::new()).await?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportDeleteSession),
+            _ => Ok(()),
+        }
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _: Option<String>,
+        custom: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Events, Failure> {
+        let mut own = vec![(ACCEPT, EVENT_STREAM)];
+        own.extend(last_event.as_deref().map(|id| (LAST_EVENT, id)));
+        let response = self.send(Method::GET, &uri, (session.as_deref(), custom), &own, Bytes::new()).await?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportSse),
+            StatusCode::NOT_FOUND if session.is_some() => Err(Failure::SessionExpired),
+            status if !status.is_success() => {
+                Err(Failure::UnexpectedServerResponse(format!("HTTP status {status}").into()))
+            }
+            _ if !is_of_type(&response, EVENT_STREAM) => Err(Failure::ServerDoesNotSupportSse),
+            _ => Ok(events(response.into_body(), self.max_message, None)),
+        }
+    }
+}
+
+/// The events of a body. `request`: whose response is awaited in it. If that is too large, an error response takes its place.
+fn events(body: Incoming, max_event: usize, request: Option<RequestId>) -> Events {
+    let reader = EventReader {
+        body,
+        frames: Frames::new(max_event),
+        request,
+        ready: VecDeque::new(),
+        has_ended: false,
+    };
+    stream::unfold(reader, async |mut reader| reader.next().await.map(|event| (event, reader))).boxed()
+}
+
+struct EventReader {
+    body: Incoming,
+    frames: Frames,
+    request: Option<RequestId>,
+    ready: VecDeque<Sse>,
+    has_ended: bool,
+}
+
+impl EventReader {
+    async fn next(&mut self) -> Option<Result<Sse, SseError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.has_ended {
+                return None;
+            }
+            match self.body.frame().await {
+                None => self.has_ended = true,
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.push(&data);
+                    }
+                }
+                Some(Err(error)) => {
+                    self.has_ended = true;
+                    let error: Box<dyn Error + Send + Sync> = error.into();
+                    return Some(Err(SseError::Body(error)));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, data: &[u8]) {
+        let ready = &mut self.ready;
+        let pushed = self.frames.push(data, |frame| {
+            match frame {
+                Frame::Event(event) => {
+                    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+                    let id = event.id.and_then(text);
+                    // rmcp ignores what it cannot read, and its request would wait.
+                    let data = match message::in_place(event.data) {
+                        Some(message) => serde_json::to_string(&message).ok(),
+                        None => text(event.data),
+                    };
+                    ready.push_back(Sse { event: None, data, id, retry: None });
+                }
+                Frame::Retry(milliseconds) => {
+                    ready.push_back(Sse { retry: Some(milliseconds), ..Sse::default() });
+                }
+                Frame::Comment(_) => {}
+            }
+            ControlFlow::Continue(())
+        });
+        if pushed.is_err() {
+            self.has_ended = true;
+            let failure = self.request.take().map(|id| message::failure(message::TOO_LARGE, id));
+            let data = failure.and_then(|failure| serde_json::to_string(&failure).ok());
+            self.ready.extend(data.map(|data| Sse::default().data(data)));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The life of a server: started, listed, watched, and started again.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use rmcp::{
+    ClientHandler, RoleClient, ServiceError,
+    model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter},
+    service::{
+        ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
+        Peer, RunningService,
+    },
+    transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig},
+};
+use secrecy::SecretString;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::{
+    Options, Protocol, Server,
+    guard::Guard,
+    http::{self, HttpServer},
+    stdio::Stdio,
+    tools::{self, ToolList},
+};
+use crate::{Host, Verdict, http::HttpClient, provider::ProviderState};
+
+/// Between two attempts to start a server, at first and at most.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Between two lists of tools, at least and, for a server that says how long one is valid, at most.
+const REFRESH: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(24 * 60 * 60));
+
+/// How long a server may take to end.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Between two attempts to be notified of changes.
+const RESUBSCRIBE: Duration = Duration::from_secs(60);
+
+/// The client that rmcp answers for. Questions to users are declined and models are not lent, which is rmcp's default.
+#[derive(Debug, Clone)]
+struct Handler {
+    changed: Arc<Notify>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("toolwire", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), own)
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}
+
+type Connection = RunningService<RoleClient, Handler>;
+
+impl Server {
+    /// Keeps the server running. Never ends.
+    pub(super) async fn supervise(self: Arc<Self>) {
+        let Some(host) = self.host.get() else { return };
+        let mut pause = BACKOFF.0;
+        loop {
+            let begin = Instant::now();
+            let limit = self.options.start_timeout;
+            let (state, reason) = match timeout(limit, self.connect(&host.http, &self.options)).await {
+                Ok(Ok((connection, list))) => {
+                    self.is_ready(host, connection.peer().clone(), list);
+                    (ProviderState::Restarting, self.watch(host, connection).await)
+                }
+                Ok(Err(reason)) => (ProviderState::Failed, reason),
+                Err(_) => (ProviderState::Failed, format!("it was not ready after {limit:?}")),
+            };
+            self.is_away(host, state, &reason);
+            if begin.elapsed() >= BACKOFF.1 {
+                pause = BACKOFF.0;
+            }
+            tokio::select! {
+                () = sleep(pause) => pause = (pause * 2).min(BACKOFF.1),
+                () = self.restarted.notified() => pause = BACKOFF.0,
+            }
+        }
+    }
+
+    /// Whether it can be used, a server at a URL also with another key.
+    pub(super) async fn tested(&self, key: Option<&SecretString>) -> Verdict {
+        let Some(host) = self.host.get() else { return Verdict::Unreachable };
+        let limit = self.options.start_timeout;
+        let listed = match self.options.url.is_some() {
+            true => {
+                let api_key = key.cloned().or_else(|| self.options.api_key.clone());
+                let options = Options { api_key, ..self.options.clone() };
+                timeout(limit, self.connect(&host.http, &options))
+                    .await
+                    .map(|connected| connected.map(|_| ()))
+            }
+            false => match self.state(|state| state.peer.clone()) {
+                Some(peer) => {
+                    let listed = timeout(limit, tools::list(&peer, &self.name, &self.options)).await;
+                    listed.map(|listed| listed.map(|_| ()).map_err(|error| error.to_string()))
+                }
+                None => return Verdict::Unreachable,
+            },
+        };
+        match listed {
+            Ok(Ok(())) => Verdict::Valid,
+            Ok(Err(reason)) if reason.contains(http::REFUSED) => Verdict::Invalid,
+            Ok(Err(_)) | Err(_) => Verdict::Unreachable,
+        }
+    }
+
+    /// Starts the server, or connects to it, and asks for its tools.
+    async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), String> {
+        let handler = Handler { changed: Arc::clone(&self.changed) };
+        let preferred_versions = vec![ProtocolVersion::LATEST];
+        let legacy_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        let mode = match options.protocol {
+            Protocol::Auto => {
+                ClientLifecycleMode::Auto { preferred_versions, legacy_version: Some(legacy_version) }
+            }
+            Protocol::Initialize => ClientLifecycleMode::Initialize,
+            Protocol::Discover => ClientLifecycleMode::Discover { preferred_versions },
+        };
+        let connected = match &options.url {
+            Some(url) => {
+                let server = HttpServer::new(
+                    http.clone(),
+                    options.api_key.as_ref(),
+                    &options.headers,
+                    options.max_output,
+                );
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.to_string());
+                config.max_sse_event_size = options.max_output;
+                config.max_json_response_size = options.max_output;
+                let transport = StreamableHttpClientTransport::with_client(server, config);
+                handler.serve_with_lifecycle(Guard::new(transport), mode).await
+            }
+            None => {
+                let program = Stdio::start(&options.program, options.max_output, Arc::clone(&self.stderr));
+                let transport = program.map_err(|error| format!("the program cannot be started: {error}"))?;
+                handler.serve_with_lifecycle(Guard::new(transport), mode).await
+            }
+        };
+        let connection = connected.map_err(|error| self.plain(&reason(&error)))?;
+        // Lists are asked for only when they may have changed.
+        connection.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
+        let list = tools::list(connection.peer(), &self.name, options).await;
+        let list = list.map_err(|error| self.plain(&format!("its tools cannot be listed: {error}")))?;
+        Ok((connection, list))
+    }
+
+    fn is_ready(&self, host: &Host, peer: Peer<RoleClient>, list: ToolList) {
+        let version = peer.peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default();
+        tracing::info!(provider = %self.name, tools = list.specs.len(), version, "the MCP server is ready");
+        let count = list.specs.len();
+        self.state(|state| {
+            state.status.state = ProviderState::Ready;
+            state.status.reason = None;
+            state.peer = Some(peer);
+            state.tools = list.specs;
+            state.expiry = expiry(list.ttl);
+        });
+        host.tools_changed();
+        host.state_changed(ProviderState::Ready.name(), count);
+    }
+
+    /// The server ended, or could not be started. Its tools are withdrawn when it cannot be started again.
+    fn is_away(&self, host: &Host, now: ProviderState, reason: &str) {
+        tracing::warn!(provider = %self.name, reason, "the MCP server is not available");
+        let count = self.state(|state| {
+            state.status.state = now;
+            state.status.reason = Some(reason.to_owned());
+            state.peer = None;
+            if now == ProviderState::Failed {
+                state.tools.clear();
+            }
+            state.tools.len()
+        });
+        host.tools_changed();
+        host.state_changed(now.name(), count);
+    }
+
+    /// Keeps the list of tools up to date until the server is gone. Returns why it is.
+    async fn watch(&self, host: &Host, connection: Connection) -> String {
+        let peer = connection.peer().clone();
+        let stop = connection.cancellation_token();
+        let mut waiting = Box::pin(connection.waiting());
+        let mut subscribed = Box::pin(self.subscribe(&peer));
+        let mut listed = Instant::now();
+        let reason = loop {
+            let expiry = self.state(|state| state.expiry);
+            tokio::select! {
+                _ = &mut waiting => return "it has ended".to_owned(),
+                () = self.restarted.notified() => break "a restart was asked for".to_owned(),
+                () = &mut subscribed => {}
+                () = self.changed.notified() => {}
+                () = self.suspected.notified() => {}
+                () = sleep_until(expiry.unwrap_or(listed)), if expiry.is_some() => {}
+            }
+            tokio::select! {
+                _ = &mut waiting => return "it has ended".to_owned(),
+                () = self.restarted.notified() => break "a restart was asked for".to_owned(),
+                () = sleep_until(listed + REFRESH.0) => {}
+            }
+            if let Err(reason) = self.refresh(host, &peer).await {
+                break reason;
+            }
+            listed = Instant::now();
+        };
+        stop.cancel();
+        let _ = timeout(CLOSE, waiting).await;
+        reason
+    }
+
+    /// Asks for the tools again.
+    ///
+    /// # Errors
+    /// If the server is gone, and why this seems so.
+    async fn refresh(&self, host: &Host, peer: &Peer<RoleClient>) -> Result<(), String> {
+        let limit = self.options.start_timeout;
+        match timeout(limit, tools::list(peer, &self.name, &self.options)).await {
+            Ok(Ok(list)) => {
+                let has_changed = self.state(|state| {
+                    state.expiry = expiry(list.ttl);
+                    let has_changed = !tools::are_equal(&state.tools, &list.specs);
+                    state.tools = list.specs;
+                    has_changed
+                });
+                if has_changed {
+                    host.tools_changed();
+                }
+                Ok(())
+            }
+            Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
+                Err(self.plain(&error.to_string()))
+            }
+            // A server that does one thing at a time answers when its calls have ended.
+            Err(_) if self.running.load(Ordering::Relaxed) == 0 => {
+                Err(format!("it did not answer within {limit:?}"))
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.state(|state| state.expiry = expiry(Some(limit)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks a server of the protocol without handshake to say when its tools change. Never ends.
+    async fn subscribe(&self, peer: &Peer<RoleClient>) {
+        let wants = peer.peer_info().is_some_and(|info| {
+            let notifies = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+            !info.protocol_version.has_initialize() && notifies == Some(true)
+        });
+        if !wants {
+            return std::future::pending().await;
+        }
+        loop {
+            let filter = SubscriptionFilter::builder().tools_list_changed().build();
+            if let Ok(Ok(mut subscription)) = timeout(self.options.start_timeout, peer.listen(filter)).await {
+                while let Ok(Some(_)) = subscription.next().await {
+                    self.changed.notify_one();
+                }
+            }
+            sleep(RESUBSCRIBE).await;
+        }
+    }
+}
+
+/// When a list is to be asked for again.
+fn expiry(ttl: Option<Duration>) -> Option<Instant> {
+    ttl.map(|ttl| Instant::now() + ttl.clamp(REFRESH.0, REFRESH.1))
+}
+
+/// Why there is no connection.
+fn reason(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => "it ended, or closed the connection".to_owned(),
+        ClientInitializeError::TransportError { error, .. } if http::is_refusal(error) => {
+            http::REFUSED.to_owned()
+        }
+        ClientInitializeError::TransportError { error, .. } => error.error.to_string(),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
+        ClientInitializeError::ExpectedInitResult(_) => "it does not speak the protocol".to_owned(),
+        other => other.to_string(),
+    }
+}

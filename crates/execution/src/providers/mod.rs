@@ -1,0 +1,86 @@
+//! The kinds of providers. A new one is its file and one line of the table.
+
+mod answer;
+
+/// What is wrong with a provider's settings.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The key of the setting.
+    pub key: &'static str,
+    /// What is wrong with it, in words. It contains no secret.
+    pub message: String,
+}
+
+impl Fault {
+    fn new(key: &'static str, message: impl Into<String>) -> Self {
+        Self { key, message: message.into() }
+    }
+}
+
+/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with `settings`, which
+/// declares their keys, `check`, which finds faults that no single key shows, `offers`, the names of the tools that a provider of this
+/// name may offer, where `*` at the end matches any rest, and `build`, which makes the provider.
+macro_rules! kinds {
+    ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
+        $($(#[$on])* pub mod $module;)*
+
+        /// The settings of a provider, by its kind.
+        #[derive(Debug, Clone)]
+        pub enum ProviderOptions {
+            $($(#[$on])* #[doc = concat!("`", $name, "`")] $variant($module::Options),)*
+        }
+
+        /// The kinds, by their names in the configuration.
+        pub const KINDS: &[(&str, fn() -> ProviderOptions)] =
+            &[$($(#[$on])* ($name, || ProviderOptions::$variant($module::Options::default())),)*];
+
+        impl ProviderOptions {
+            /// The kind's name.
+            pub fn kind(&self) -> &'static str {
+                match self { $($(#[$on])* Self::$variant(_) => $name,)* }
+            }
+
+            /// Shows `keys` the settings that only this kind has.
+            pub fn settings(&mut self, keys: &mut dyn toolwire_pipeline::settings::Settings) {
+                match self { $($(#[$on])* Self::$variant(options) => options.settings(keys),)* }
+            }
+
+            /// Checks the settings for faults that no single key shows.
+            ///
+            /// # Errors
+            /// The first fault.
+            pub fn check(&self) -> Result<(), Fault> {
+                match self { $($(#[$on])* Self::$variant(options) => options.check(),)* }
+            }
+
+            /// The names of the tools that the provider `name` may offer; `*` at the end matches any rest.
+            pub fn offers(&self, name: &str) -> Vec<String> {
+                match self { $($(#[$on])* Self::$variant(options) => options.offers(name),)* }
+            }
+
+            /// Makes the provider.
+            ///
+            /// # Errors
+            /// What is wrong with the settings, in words.
+            pub(crate) fn build(
+                &self,
+                host: &super::Host,
+            ) -> Result<std::sync::Arc<dyn super::Provider>, String> {
+                self.check().map_err(|fault| fault.message)?;
+                match self { $($(#[$on])* Self::$variant(options) => options.build(host),)* }
+            }
+        }
+    };
+}
+
+pub use registered::{CallStream, KeyNumber, Registered, Registrations, ShownRequest};
+
+kinds! {
+    Command "command": command;
+    Serper "serper": serper;
+    Search "search": search;
+    Registered "http": registered;
+    Images "images": images;
+    #[cfg(feature = "mcp")]
+    Mcp "mcp": mcp;
+}

@@ -1,0 +1,226 @@
+//! [`Credentials`]: who may register, and how messages are signed.
+//!
+//! A request shows one of the keys in `Authorization: Bearer`, or proves that it knows one: a signature by HMAC-SHA256 over time,
+//! method, path and body. Requests to programs are signed in the same way. A signature counts for a few minutes and once.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use http::{HeaderMap, HeaderName, Method, header};
+use ring::hmac;
+use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+
+use toolwire_pipeline::failure::{Failure, Kind};
+
+/// When a message was signed, in milliseconds of Unix time.
+pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolwire-timestamp");
+
+/// `v1=` and the signature in lower-case hexadecimal.
+pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("x-toolwire-signature");
+
+/// How far the clock of a program may be off, and how long a signature counts, in milliseconds.
+const TOLERANCE: u64 = 300_000;
+
+/// Signatures that are remembered, so that each counts once. Beyond, signed requests are refused until the oldest have expired.
+const MAX_SEEN: usize = 10_000;
+
+/// Which of the configured keys a program showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyNumber(usize);
+
+/// A request with what it shows.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownRequest<'r> {
+    pub(super) method: &'r Method,
+    /// As it was sent, with the query.
+    pub(super) path: &'r str,
+    pub(super) headers: &'r HeaderMap,
+    pub(super) body: &'r [u8],
+}
+
+impl<'r> ShownRequest<'r> {
+    /// A request of a program.
+    pub fn new(method: &'r Method, path: &'r str, headers: &'r HeaderMap, body: &'r [u8]) -> Self {
+        Self { method, path, headers, body }
+    }
+}
+
+/// The keys, and the signatures that were seen.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    keys: Vec<SecretString>,
+    /// Used signatures with their times.
+    seen: Mutex<VecDeque<(u64, String)>>,
+}
+
+impl Credentials {
+    pub(super) fn new(keys: Vec<SecretString>) -> Self {
+        Self { keys, seen: Mutex::default() }
+    }
+
+    /// The key with which a request was made.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthorized`]; [`Kind::RateLimit`] if too many signatures are remembered.
+    pub(super) fn check(&self, request: &ShownRequest<'_>) -> Result<KeyNumber, Failure> {
+        self.check_at(request, unix_milliseconds())
+    }
+
+    /// The same at the time `now`.
+    fn check_at(&self, request: &ShownRequest<'_>, now: u64) -> Result<KeyNumber, Failure> {
+        let shown = |name| {
+            let mut values = request.headers.get_all(name).iter();
+            values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
+        };
+        if let Some(shown) = shown(header::AUTHORIZATION) {
+            return self.bearer(shown).ok_or_else(|| refused("this key may not register"));
+        }
+        let (Some(time), Some(signature)) = (shown(TIMESTAMP), shown(SIGNATURE)) else {
+            return Err(refused("a registration key is needed: send it as `Authorization: Bearer KEY`, or sign the request"));
+        };
+        let is_fresh = time.parse::<u64>().is_ok_and(|time| time.abs_diff(now) <= TOLERANCE);
+        if !is_fresh {
+            return Err(refused("the signature's time is missing or too far from toolwire's own"));
+        }
+        let claimed = signature.strip_prefix("v1=").and_then(bytes_of).unwrap_or_default();
+        let message = message(time, request.method, request.path, request.body);
+        let fits = |key: &SecretString| hmac::verify(&key_of(key), &message, &claimed).is_ok();
+        let fitting = self.keys.iter().enumerate().filter(|(_, key)| fits(key)).fold(None, |found, (number, _)| found.or(Some(number)));
+        let number = fitting.ok_or_else(|| refused("the signature is not one of a key that may register"))?;
+        self.use_once(signature, now)?;
+        Ok(KeyNumber(number))
+    }
+
+    /// The key `number`.
+    pub(super) fn secret(&self, number: KeyNumber) -> &SecretString {
+        self.keys.get(number.0).unwrap_or_else(|| self.first())
+    }
+
+    /// The first key.
+    pub(super) fn first(&self) -> &SecretString {
+        static NONE: std::sync::OnceLock<SecretString> = std::sync::OnceLock::new();
+        self.keys.first().unwrap_or_else(|| NONE.get_or_init(SecretString::default))
+    }
+
+    /// Every key is compared, even after a match.
+    fn bearer(&self, shown: &str) -> Option<KeyNumber> {
+        let (scheme, token) = shown.split_at_checked(7)?;
+        let token = scheme.eq_ignore_ascii_case("bearer ").then(|| token.trim().as_bytes())?;
+        let fits = |key: &SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(token));
+        let numbered = self.keys.iter().enumerate();
+        numbered.fold(None, |found, (number, key)| if fits(key) { Some(KeyNumber(number)) } else { found })
+    }
+
+    fn use_once(&self, signature: &str, now: u64) -> Result<(), Failure> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // A signature may be as far in the future as in the past.
+        while seen.front().is_some_and(|(at, _)| now.saturating_sub(*at) > 2 * TOLERANCE) {
+            seen.pop_front();
+        }
+        if seen.iter().any(|(_, used)| used.eq_ignore_ascii_case(signature)) {
+            return Err(refused("this signature was used before"));
+        }
+        if seen.len() >= MAX_SEEN {
+            return Err(Failure::new(Kind::RateLimit, "too many signed requests; try again in a few minutes"));
+        }
+        seen.push_back((now, signature.to_owned()));
+        Ok(())
+    }
+}
+
+/// The headers that sign a request to a program: their names and values.
+pub(super) fn signed(key: &SecretString, method: &Method, path: &str, body: &[u8]) -> [(HeaderName, String); 2] {
+    let time = unix_milliseconds().to_string();
+    let tag = hmac::sign(&key_of(key), &message(&time, method, path, body));
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    [(TIMESTAMP, time), (SIGNATURE, format!("v1={hex}"))]
+}
+
+/// What is signed: time, method, path and body, with a full stop between each two. Neither of the first three contains one that
+/// could be read otherwise: times are digits, methods letters, and the body is last.
+fn message(time: &str, method: &Method, path: &str, body: &[u8]) -> Vec<u8> {
+    [format!("{time}.{method}.{path}.").as_bytes(), body].concat()
+}
+
+fn key_of(secret: &SecretString) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes())
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+fn refused(message: &str) -> Failure {
+    Failure::new(Kind::Unauthorized, message)
+}
+
+fn unix_milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credentials() -> Credentials {
+        Credentials::new(vec!["first-key".into(), "second-key".into()])
+    }
+
+    fn headers(fields: impl IntoIterator<Item = (HeaderName, String)>) -> HeaderMap {
+        fields.into_iter().map(|(name, value)| (name, value.parse().unwrap())).collect()
+    }
+
+    fn check(credentials: &Credentials, headers: &HeaderMap, path: &str, body: &[u8]) -> Result<KeyNumber, Failure> {
+        credentials.check(&ShownRequest::new(&Method::POST, path, headers, body))
+    }
+
+    #[test]
+    fn bearer_keys_are_told_apart() {
+        let credentials = credentials();
+        let bearer = |key: &str| headers([(header::AUTHORIZATION, format!("Bearer {key}"))]);
+        assert_eq!(check(&credentials, &bearer("second-key"), "/", b""), Ok(KeyNumber(1)));
+        for wrong in ["", "second", "second-key2", "third"] {
+            assert!(check(&credentials, &bearer(wrong), "/", b"").is_err(), "{wrong}");
+        }
+        assert!(check(&credentials, &HeaderMap::new(), "/", b"").is_err());
+    }
+
+    #[test]
+    fn signature_counts_once_and_only_for_what_it_signs() {
+        let credentials = credentials();
+        let sign = || headers(signed(&"second-key".into(), &Method::POST, "/v1/providers", b"{}"));
+        let good = sign();
+        assert!(check(&credentials, &good, "/v1/providers", b"{ }").is_err());
+        assert!(check(&credentials, &good, "/v1/providers/x", b"{}").is_err());
+        let get = ShownRequest::new(&Method::GET, "/v1/providers", &good, b"{}");
+        assert!(credentials.check(&get).is_err());
+        assert_eq!(check(&credentials, &good, "/v1/providers", b"{}"), Ok(KeyNumber(1)));
+        let replayed = check(&credentials, &good, "/v1/providers", b"{}").unwrap_err();
+        assert!(replayed.message().contains("used before"), "{replayed:?}");
+        let mut louder = good.clone();
+        let upper = good[SIGNATURE].to_str().unwrap().to_uppercase().replace("V1", "v1");
+        louder.insert(SIGNATURE, upper.parse().unwrap());
+        assert!(check(&credentials, &louder, "/v1/providers", b"{}").is_err(), "the same signature in other letters");
+    }
+
+    #[test]
+    fn old_and_future_signatures_are_refused() {
+        let credentials = credentials();
+        let good = headers(signed(&"first-key".into(), &Method::POST, "/", b""));
+        let request = ShownRequest::new(&Method::POST, "/", &good, b"");
+        let now = unix_milliseconds();
+        assert!(credentials.check_at(&request, now + TOLERANCE + 2_000).is_err());
+        assert!(credentials.check_at(&request, now - TOLERANCE - 2_000).is_err());
+        assert!(credentials.check_at(&request, now + TOLERANCE - 2_000).is_ok());
+        assert!(credentials.check_at(&request, now + TOLERANCE - 1_000).is_err(), "a replay");
+    }
+}

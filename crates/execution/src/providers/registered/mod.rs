@@ -1,0 +1,523 @@
+//! `kind = "http"`: programs that register at run time and run tools.
+//!
+//! ```text
+//! program ─POST /v1/providers─▶ Registrations ─tools─▶ the registry
+//!                                   │ a call
+//!          callback URL ◀─POST──────┤
+//!          event stream ◀───────────┘   (GET /v1/providers/{id}/calls; the program posts the result)
+//! ```
+//!
+//! A registration lasts for a lease, which the program renews. Who may register is decided by keys of the configuration
+//! ([`credentials`]), what may be registered by [`description`]. Neither can displace the tools of others. The protocol is described
+//! in docs/tools.md#programs-that-register.
+
+mod calls;
+mod credentials;
+mod description;
+mod ready;
+mod result;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use secrecy::SecretString;
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::{Instant, sleep_until},
+};
+
+pub use self::{calls::CallStream, credentials::{ShownRequest, KeyNumber}};
+use self::{
+    calls::{Callback, Message, Waiting},
+    credentials::Credentials,
+    description::Description,
+};
+use toolwire_pipeline::{failure::{Failure, Kind}, settings::{Field, Key, Settings}};
+use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, address::AddressRules, http::HttpClient, providers::Fault};
+
+/// The settings.
+#[derive(Debug, Clone)]
+pub struct Options {
+    keys: Vec<SecretString>,
+    ready_callbacks: Vec<String>,
+    allow_private: bool,
+    lease: Duration,
+    timeout: Duration,
+    max_registrations: usize,
+    max_tools: usize,
+    max_result: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            keys: Vec::new(),
+            ready_callbacks: Vec::new(),
+            allow_private: false,
+            lease: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
+            max_registrations: 16,
+            max_tools: 64,
+            max_result: 1 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// The keys.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new("keys", "secrets, one of which a program needs to register").or(Key::REQUIRED),
+            Field::SecretList(&mut self.keys),
+        );
+        keys.key(
+            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again")
+                .file_only(),
+            Field::Texts(&mut self.ready_callbacks),
+        );
+        keys.key(
+            Key::new("allow_private", "whether programs may give callback URLs on this machine and in private networks")
+                .file_only(),
+            Field::Switch(&mut self.allow_private),
+        );
+        keys.key(
+            Key::new("lease", "how long a registration lasts unless it is renewed"),
+            Field::Duration(&mut self.lease),
+        );
+        keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
+        keys.key(
+            Key::new("max_registrations", "registrations of one key at the same time"),
+            Field::Count(&mut self.max_registrations, 1),
+        );
+        keys.key(Key::new("max_tools", "tools of one registration"), Field::Count(&mut self.max_tools, 1));
+        keys.key(
+            Key::new("max_result", "the answer to a call; a call with a larger one fails"),
+            Field::Size(&mut self.max_result),
+        );
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.keys.is_empty() {
+            true => Err(Fault::new("keys", "`keys` is missing: the secrets with which programs register")),
+            false => Ok(()),
+        }
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        vec!["*".to_owned()]
+    }
+
+    /// The provider.
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+        Ok(Arc::new(Registrations::new(self.clone(), host.clone())))
+    }
+}
+
+/// The programs that have registered.
+#[derive(Debug)]
+pub struct Registrations {
+    options: Options,
+    host: Host,
+    credentials: Credentials,
+    rules: AddressRules,
+    /// Reaches the programs' callbacks.
+    http: HttpClient,
+    /// By the ids that the programs chose.
+    entries: Mutex<HashMap<String, Registration>>,
+    /// A lease ends at another time than before.
+    leases_changed: Notify,
+}
+
+/// A program that has registered.
+#[derive(Debug)]
+struct Registration {
+    owner: KeyNumber,
+    label: String,
+    callback: Option<Callback>,
+    tools: Vec<Arc<ToolSpec>>,
+    /// Tools whose names other programs have. They are offered when a name becomes free.
+    refused: Vec<Arc<ToolSpec>>,
+    expires: Instant,
+    /// The open stream on which it gets calls.
+    stream: Option<mpsc::Sender<Message>>,
+    /// The calls that were sent on a stream.
+    waiting: HashMap<String, oneshot::Sender<Result<Output, ToolError>>>,
+    /// Dropped with the registration, which ends its calls.
+    alive: watch::Sender<()>,
+}
+
+/// What a registration led to.
+#[derive(Debug, PartialEq)]
+pub struct Registered {
+    /// How long it lasts.
+    pub lease: Duration,
+    /// Names that others have, so these tools are not offered.
+    pub refused: Vec<String>,
+    /// The other tools. The registry has the last word on them: other providers may have their names.
+    pub accepted: Vec<String>,
+}
+
+impl Registrations {
+    fn new(options: Options, host: Host) -> Self {
+        let credentials = Credentials::new(options.keys.clone());
+        let rules = AddressRules { allow_private: options.allow_private, ..AddressRules::default() };
+        let http = host.http.guarded(rules.clone());
+        Self {
+            options,
+            host,
+            credentials,
+            rules,
+            http,
+            entries: Mutex::default(),
+            leases_changed: Notify::new(),
+        }
+    }
+
+    /// The provider's name.
+    pub fn name(&self) -> &str {
+        &self.host.name
+    }
+
+    /// The key with which a request was made.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthorized`] without one of the keys.
+    pub fn authorize(&self, request: &ShownRequest<'_>) -> Result<KeyNumber, Failure> {
+        self.credentials.check(request)
+    }
+
+    /// Registers a program, or renews and replaces its registration.
+    ///
+    /// # Errors
+    /// What is wrong with `body`, or which limit is reached.
+    pub fn register(&self, key: KeyNumber, body: &[u8]) -> Result<Registered, Failure> {
+        let limits = (self.options.max_tools, self.options.timeout);
+        let Description { id, label, callback, tools } = Description::parse(body, &self.rules, limits)?;
+        let mut entries = self.entries();
+        let now = Instant::now();
+        remove_expired(&mut entries, now);
+        match entries.get(&id) {
+            Some(existing) if existing.owner != key => return Err(taken(&id)),
+            Some(_) => {}
+            None => {
+                let own = entries.values().filter(|entry| entry.owner == key).count();
+                if own >= self.options.max_registrations {
+                    return Err(too_many(self.options.max_registrations));
+                }
+            }
+        }
+        let others: Vec<_> = entries.iter().filter(|(other, _)| **other != id).map(|(_, entry)| entry).collect();
+        let is_taken = |tool: &Arc<ToolSpec>| others.iter().any(|other| other.has(&tool.name));
+        let (taken, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(is_taken);
+        let refused: Vec<_> = taken.iter().map(|tool| tool.name.clone()).collect();
+        let accepted = tools.iter().map(|tool| tool.name.clone()).collect();
+        let expires = now + self.options.lease;
+        let is_same = match entries.get_mut(&id) {
+            Some(entry) => {
+                let is_same = entry.offers(&tools);
+                if !is_same {
+                    tracing::warn!(provider = %self.host.name, id, "a registration replaces the one before it");
+                }
+                (entry.label, entry.callback, entry.expires) = (label, callback, expires);
+                (entry.tools, entry.refused) = (tools, taken);
+                is_same
+            }
+            None => {
+                tracing::info!(provider = %self.host.name, id, tools = tools.len(), "a program has registered");
+                let registration = Registration::new((key, label, callback), (tools, taken), expires);
+                entries.insert(id.clone(), registration);
+                false
+            }
+        };
+        offer_free(&mut entries);
+        drop(entries);
+        if !refused.is_empty() {
+            tracing::warn!(provider = %self.host.name, id, tools = refused.join(", "), "other programs offer tools of these names");
+        }
+        self.leases_changed.notify_one();
+        if !is_same {
+            self.host.tools_changed();
+        }
+        Ok(Registered { lease: self.options.lease, refused, accepted })
+    }
+
+    /// Renews a registration.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]
+    pub fn renew(&self, key: KeyNumber, id: &str) -> Result<Duration, Failure> {
+        self.with(key, id, |entry| entry.expires = Instant::now() + self.options.lease)?;
+        Ok(self.options.lease)
+    }
+
+    /// Removes a registration with its tools. Its calls end with an error.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]
+    pub fn remove(&self, key: KeyNumber, id: &str) -> Result<(), Failure> {
+        self.with(key, id, |_| ())?;
+        let mut entries = self.entries();
+        entries.remove(id);
+        offer_free(&mut entries);
+        drop(entries);
+        tracing::info!(provider = %self.host.name, id, "a program has unregistered");
+        self.host.tools_changed();
+        Ok(())
+    }
+
+    /// Removes all registrations, and ends the streams of their calls.
+    pub(crate) fn end_all(&self) {
+        self.entries().clear();
+    }
+
+    /// Opens the stream on which a program gets its calls. It takes the place of the one before.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`]
+    pub fn connect(self: &Arc<Self>, key: KeyNumber, id: &str) -> Result<CallStream, Failure> {
+        let (sender, calls) = mpsc::channel(calls::MAX_WAITING);
+        self.with(key, id, |entry| entry.stream = Some(sender))?;
+        Ok(CallStream::new(Arc::clone(self), id.to_owned(), calls))
+    }
+
+    /// The result of a call that was sent on a stream.
+    ///
+    /// # Errors
+    /// [`Kind::NotFound`] if no such call waits for one, [`Kind::TooLarge`] if it is larger than it may be.
+    pub fn answer(&self, key: KeyNumber, id: &str, call: &str, body: &[u8]) -> Result<(), Failure> {
+        if body.len() > self.options.max_result {
+            let message = format!("the result is larger than {} bytes (max_result)", self.options.max_result);
+            return Err(Failure::new(Kind::TooLarge, message));
+        }
+        let waiting = self.with(key, id, |entry| entry.waiting.remove(call))?;
+        let waiting = waiting.ok_or_else(|| Failure::new(Kind::NotFound, "no such call waits for a result"))?;
+        // An error means that the call was cancelled meanwhile.
+        let _ = waiting.send(result::parse(body));
+        Ok(())
+    }
+
+    /// The registrations: ids, labels, and numbers of tools.
+    pub fn list(&self) -> Vec<(String, String, usize)> {
+        let entries = self.entries();
+        let mut list: Vec<_> =
+            entries.iter().map(|(id, entry)| (id.clone(), entry.label.clone(), entry.tools.len())).collect();
+        list.sort();
+        list
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, Registration>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Acts on the registration `id` of this key. Those of other keys do not exist for it.
+    fn with<T>(
+        &self,
+        key: KeyNumber,
+        id: &str,
+        act: impl FnOnce(&mut Registration) -> T,
+    ) -> Result<T, Failure> {
+        let (mut entries, now) = (self.entries(), Instant::now());
+        let entry = entries.get_mut(id).filter(|entry| entry.owner == key && !entry.is_expired(now));
+        let acted = entry.map(act).ok_or_else(|| {
+            Failure::new(Kind::NotFound, "there is no such registration; register again").with_param("id")
+        });
+        drop(entries);
+        self.leases_changed.notify_one();
+        acted
+    }
+
+    /// Removes registrations whose leases have ended, for as long as the provider exists.
+    async fn expire(self: Arc<Self>) {
+        loop {
+            let now = Instant::now();
+            let (removed, next) = {
+                let mut entries = self.entries();
+                let removed = remove_expired(&mut entries, now);
+                (removed, entries.values().filter_map(Registration::ends).min())
+            };
+            if !removed.is_empty() {
+                let ids = removed.join(", ");
+                tracing::warn!(provider = %self.host.name, ids, "registrations were not renewed");
+                self.host.tools_changed();
+            }
+            let changed = self.leases_changed.notified();
+            match next {
+                Some(end) => {
+                    tokio::select! {
+                        () = sleep_until(end) => {}
+                        () = changed => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Runs a call at the program that offers the tool.
+    async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
+        let gone = || ToolError::new(ErrorCode::ProviderError, "The program that runs the tool is gone.");
+        let (way, mut alive) = {
+            let mut entries = self.entries();
+            let now = Instant::now();
+            let mut offering =
+                entries.iter_mut().filter(|(_, entry)| !entry.is_expired(now) && entry.has(&call.tool));
+            let (id, entry) = offering.next().ok_or_else(gone)?;
+            let alive = entry.alive.subscribe();
+            (self.way((id, entry), call)?, alive)
+        };
+        let answered = async {
+            match way {
+                Way::Stream(waiting) => waiting.result().await.unwrap_or_else(|| Err(gone())),
+                Way::Callback(callback, owner) => {
+                    let key = self.credentials.secret(owner);
+                    callback.ask(&self.http, key, call, self.options.max_result).await
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answered => answer,
+            // The value never changes: this ends when the registration is dropped.
+            _ = alive.changed() => Err(gone()),
+        }
+    }
+
+    /// How a call reaches its program.
+    fn way(
+        &self,
+        (id, entry): (&String, &mut Registration),
+        call: &Invocation,
+    ) -> Result<Way<'_>, ToolError> {
+        if let Some(stream) = entry.stream.clone().filter(|stream| !stream.is_closed()) {
+            let waiting = calls::send(entry, stream, call)?;
+            return Ok(Way::Stream(Waiting::new(self, id.clone(), waiting)));
+        }
+        let Some(callback) = entry.callback.clone() else {
+            let message = "The program that runs the tool is not connected.";
+            return Err(ToolError::new(ErrorCode::ProviderError, message));
+        };
+        Ok(Way::Callback(callback, entry.owner))
+    }
+}
+
+/// How a call reaches its program.
+enum Way<'r> {
+    Stream(Waiting<'r>),
+    Callback(Callback, KeyNumber),
+}
+
+impl Provider for Registrations {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        let entries = self.entries();
+        let now = Instant::now();
+        let mut entries: Vec<_> = entries.iter().filter(|(_, entry)| !entry.is_expired(now)).collect();
+        entries.sort_by_key(|(id, _)| *id);
+        entries.into_iter().flat_map(|(_, entry)| entry.tools.iter().cloned()).collect()
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        Box::pin(self.call(call))
+    }
+
+    fn start(self: Arc<Self>, host: &Host) {
+        for url in self.options.ready_callbacks.clone() {
+            let (http, key) = (host.http.clone(), self.credentials.first().clone());
+            host.spawn(async move { ready::announce(&http, &key, &url).await });
+        }
+        host.spawn(self.expire());
+    }
+
+    fn yields(&self) -> bool {
+        true
+    }
+
+    fn registrations(self: Arc<Self>) -> Option<Arc<Registrations>> {
+        Some(self)
+    }
+}
+
+impl Registration {
+    fn new(
+        (owner, label, callback): (KeyNumber, String, Option<Callback>),
+        (tools, refused): (Vec<Arc<ToolSpec>>, Vec<Arc<ToolSpec>>),
+        expires: Instant,
+    ) -> Self {
+        let (waiting, alive) = (HashMap::new(), watch::channel(()).0);
+        Self { owner, label, callback, tools, refused, expires, stream: None, waiting, alive }
+    }
+
+    /// Whether one of its tools has this name, in whatever spelling.
+    fn has(&self, name: &str) -> bool {
+        let name = description::plain(name);
+        self.tools.iter().any(|tool| description::plain(&tool.name) == name)
+    }
+
+    /// Whether it offers exactly these tools.
+    fn offers(&self, tools: &[Arc<ToolSpec>]) -> bool {
+        let is_same = |(own, other): (&Arc<ToolSpec>, &Arc<ToolSpec>)| {
+            own.name == other.name
+                && own.label == other.label
+                && own.description == other.description
+                && own.parameters == other.parameters
+                && own.is_idempotent == other.is_idempotent
+        };
+        self.tools.len() == tools.len() && self.tools.iter().zip(tools).all(is_same)
+    }
+
+    /// When the lease ends. `None`: not while the stream is open.
+    fn ends(&self) -> Option<Instant> {
+        let is_open = self.stream.as_ref().is_some_and(|stream| !stream.is_closed());
+        (!is_open).then_some(self.expires)
+    }
+
+    fn is_expired(&self, now: Instant) -> bool {
+        self.ends().is_some_and(|end| end <= now)
+    }
+}
+
+/// Removes registrations whose leases have ended. Returns their ids.
+fn remove_expired(entries: &mut HashMap<String, Registration>, now: Instant) -> Vec<String> {
+    let expired: Vec<_> =
+        entries.iter().filter(|(_, entry)| entry.is_expired(now)).map(|(id, _)| id.clone()).collect();
+    entries.retain(|id, _| !expired.contains(id));
+    if !expired.is_empty() {
+        offer_free(entries);
+    }
+    expired
+}
+
+/// Offers tools that were refused, now that no other program has their names any more.
+fn offer_free(entries: &mut HashMap<String, Registration>) {
+    let waiting = entries.iter().filter(|(_, entry)| !entry.refused.is_empty());
+    let mut ids: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
+    ids.sort();
+    for id in ids {
+        let refused = entries.get_mut(&id).map(|entry| mem::take(&mut entry.refused)).unwrap_or_default();
+        let is_taken = |tool: &Arc<ToolSpec>| entries.values().any(|entry| entry.has(&tool.name));
+        let (taken, free): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_taken);
+        if let Some(entry) = entries.get_mut(&id) {
+            entry.tools.extend(free);
+            entry.refused = taken;
+        }
+    }
+}
+
+fn taken(id: &str) -> Failure {
+    let message = format!("another program has registered as `{id}`");
+    Failure::new(Kind::Request, message).with_status(409).with_code("id_taken").with_param("id")
+}
+
+fn too_many(limit: usize) -> Failure {
+    let message = format!("{limit} programs have registered with this key, which is the most (max_registrations)");
+    Failure::new(Kind::RateLimit, message).with_code("too_many_registrations")
+}
+

@@ -1,0 +1,164 @@
+//! `kind = "search"`: a configured model answers searches, with its upstream's own search.
+//!
+//! The model's text is the summary, and the pages that it cites are the results.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use toolwire_pipeline::{conversation::{Role, Turn}, settings::{Field, Key, Settings}, wire::json::Raw};
+use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, ask::{Ask, Purpose, Question}, engines::{cleaned, recency}, providers::Fault};
+
+/// The model's instructions, unless the settings have others.
+const INSTRUCTIONS: &str = "Search the web for the user's question and answer from the pages that you find, in a few sentences. \
+                            Give dates where they matter, and cite the pages. If you find nothing, say so.";
+
+/// The settings.
+#[derive(Debug, Clone)]
+pub struct Options {
+    model: String,
+    instructions: String,
+    timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { model: String::new(), instructions: INSTRUCTIONS.to_owned(), timeout: Duration::from_secs(60) }
+    }
+}
+
+impl Options {
+    /// The keys.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        let about = "the model that is asked, by the name that clients use. Its upstream must have a search \
+                     of its own";
+        keys.key(Key::new("model", about).or(Key::REQUIRED), Field::Text(&mut self.model));
+        keys.key(
+            Key::new("instructions", "the instruction for the model, before the question")
+                .or("an answer with dates and sources"),
+            Field::Text(&mut self.instructions),
+        );
+        keys.key(
+            Key::new("timeout", "how long a search may take, 5 to 120 seconds"),
+            Field::DurationIn(&mut self.timeout, Duration::from_secs(5)..=Duration::from_secs(120)),
+        );
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self.model.is_empty() {
+            true => Err(Fault::new("model", "`model` is missing: the model that is asked")),
+            false => Ok(()),
+        }
+    }
+
+    /// The model that is asked.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        ["web_search", "search", "websearch", "web-search"].map(str::to_owned).into()
+    }
+
+    /// The provider.
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+        let models = host.models.clone().ok_or("there are no models to ask")?;
+        if !models.knows(&self.model) {
+            return Err(format!("there is no model `{}`", self.model));
+        }
+        let query = json!({"type": "string", "description": "What to search for: a question, or the words of a search engine."});
+        let parameters = json!({
+            "type": "object",
+            "properties": {"query": query, "recency": recency()},
+            "required": ["query"],
+        });
+        let spec = ToolSpec {
+            name: "web_search".to_owned(),
+            aliases: &["search", "websearch", "web-search"],
+            label: "Web Search".to_owned(),
+            description: "Searches the web. Returns an answer with the pages that it comes from. Use it for current events, for facts \
+                          that may have changed, and for whatever you are not sure of."
+                .to_owned(),
+            progress: "Searching for: {query}".to_owned(),
+            parameters: Raw::from(parameters),
+            is_idempotent: true,
+            timeout: self.timeout,
+            ..ToolSpec::default()
+        };
+        let (options, name) = (self.clone(), Arc::clone(&host.name));
+        Ok(Arc::new(ModelSearch { options, name, models, spec: Arc::new(spec) }))
+    }
+}
+
+#[derive(Debug)]
+struct ModelSearch {
+    options: Options,
+    name: Arc<str>,
+    models: Arc<dyn Ask>,
+    spec: Arc<ToolSpec>,
+}
+
+impl Provider for ModelSearch {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        vec![Arc::clone(&self.spec)]
+    }
+
+    fn is_search_engine(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        Box::pin(self.search(call))
+    }
+}
+
+impl ModelSearch {
+    async fn search(&self, call: &Invocation) -> Result<Output, ToolError> {
+        let text = |name| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        let query = cleaned(text("query"));
+        if query.is_empty() {
+            return Err(ToolError::new(ErrorCode::InvalidArguments, "The query is empty."));
+        }
+        let age = match text("recency") {
+            "oneDay" => "\n\nUse only pages of the last day.",
+            "oneWeek" => "\n\nUse only pages of the last week.",
+            "oneMonth" => "\n\nUse only pages of the last month.",
+            "oneYear" => "\n\nUse only pages of the last year.",
+            _ => "",
+        };
+        let turns = vec![
+            Turn::text(Role::System, self.options.instructions.as_str()),
+            Turn::text(Role::User, format!("{query}{age}")),
+        ];
+        let question = Question::new(
+            (&self.options.model, Purpose::Search),
+            turns,
+            (call.subject.clone(), call.payer.clone()),
+        );
+        let answer = self.models.ask(question).await.map_err(|failure| {
+            tracing::warn!(provider = %self.name, %failure, "the model gave no answer");
+            ToolError::from(failure)
+        })?;
+        let is_page = |url: &str| {
+            url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        };
+        let results = answer.citations.iter().filter(|page| is_page(&page.url)).map(|page| {
+            let title = if page.title.is_empty() { &page.url } else { &page.title };
+            json!({"title": title, "url": page.url})
+        });
+        let results: Vec<Value> = results.collect();
+        let summary = answer.text.trim();
+        if summary.is_empty() && results.is_empty() {
+            return Err(ToolError::new(ErrorCode::ProviderError, "The search gave no answer."));
+        }
+        let note = match results.len() {
+            1 => "1 result".to_owned(),
+            count => format!("{count} results"),
+        };
+        let details = json!({"kind": "search", "results": results});
+        let content = json!({"ok": true, "engine": &*self.name, "query": query, "summary": summary, "results": results});
+        Ok(Output { content: content.to_string(), summary: note, details, ..Output::default() })
+    }
+}

@@ -1,0 +1,340 @@
+//! `kind = "serper"`: searches the web and reads pages through Serper (<https://serper.dev>).
+//!
+//! A search and a page are each one request. URLs are checked before they are sent, so that the addresses of internal servers do not
+//! leave the network.
+
+mod answer;
+mod question;
+mod seen;
+mod tools;
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, CONTENT_TYPE, HeaderName, RETRY_AFTER},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use self::{question::Vertical, seen::Seen};
+use toolwire_pipeline::settings::{Field, Key, Settings};
+use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict, address::{AddressRules, Domain, comparable, is_admitted}, providers::Fault};
+
+/// Where searches go by default.
+const BASE_URL: &str = "https://google.serper.dev";
+
+/// Where pages are asked for by default.
+const SCRAPE_URL: &str = "https://scrape.serper.dev";
+
+/// Bytes of a response from Serper.
+const MAX_RESPONSE: usize = 5 << 20;
+
+/// How long a test of the key may take.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the operator may let a search take.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(120);
+
+/// The settings.
+#[derive(Debug, Clone)]
+pub struct Options {
+    api_key: Option<SecretString>,
+    base_url: Option<Uri>,
+    scrape_url: Option<Uri>,
+    max_results: usize,
+    timeout: Duration,
+    scrape_timeout: Duration,
+    max_content: usize,
+    country: Option<String>,
+    language: Option<String>,
+    extra_tools: Vec<String>,
+    allowed_domains: Vec<String>,
+    denied_domains: Vec<String>,
+    seen_urls_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            api_key: None,
+            base_url: None,
+            scrape_url: None,
+            max_results: 5,
+            timeout: Duration::from_secs(30),
+            scrape_timeout: Duration::from_secs(60),
+            max_content: 100_000,
+            country: None,
+            language: None,
+            extra_tools: Vec::new(),
+            allowed_domains: Vec::new(),
+            denied_domains: Vec::new(),
+            seen_urls_only: false,
+        }
+    }
+}
+
+impl Options {
+    /// The keys.
+    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+        keys.key(
+            Key::new("api_key", "the key of the Serper account. Without it, there are no tools").or("none"),
+            Field::Secret(&mut self.api_key),
+        );
+        keys.key(
+            Key::new("base_url", "where searches go").or("`\"https://google.serper.dev\"`"),
+            Field::Address(&mut self.base_url),
+        );
+        keys.key(
+            Key::new("scrape_url", "where pages are asked for").or("`\"https://scrape.serper.dev\"`"),
+            Field::Address(&mut self.scrape_url),
+        );
+        keys.key(
+            Key::new("max_results", "results of one search, 1 to 20. The model may ask for fewer"),
+            Field::CountIn(&mut self.max_results, 1..=20),
+        );
+        keys.key(
+            Key::new("timeout", "how long a search may take, 5 to 120 seconds"),
+            Field::DurationIn(&mut self.timeout, TIMEOUTS),
+        );
+        keys.key(
+            Key::new("scrape_timeout", "how long reading a page may take, 5 to 120 seconds"),
+            Field::DurationIn(&mut self.scrape_timeout, TIMEOUTS),
+        );
+        keys.key(
+            Key::new("max_content", "characters of a page's text; the rest is cut off"),
+            Field::Count(&mut self.max_content, 1),
+        );
+        keys.key(
+            Key::new("gl", "the country that searches are made from, such as `us`").or("Serper's"),
+            Field::OptionalText(&mut self.country),
+        );
+        keys.key(
+            Key::new("hl", "the language of the results, such as `en`").or("Serper's"),
+            Field::OptionalText(&mut self.language),
+        );
+        keys.key(
+            Key::new(
+                "extra_tools",
+                "tools besides `web_search` and `scrape`: `image_search`, `news_search`, `places_search`",
+            )
+            .or("none"),
+            Field::Texts(&mut self.extra_tools),
+        );
+        keys.key(
+            Key::new("allowed_domains", "the only domains of results and pages, with their subdomains").or("all"),
+            Field::Texts(&mut self.allowed_domains),
+        );
+        keys.key(
+            Key::new("denied_domains", "domains that results and pages may not have, with their subdomains")
+                .or("none"),
+            Field::Texts(&mut self.denied_domains),
+        );
+        keys.key(
+            Key::new("seen_urls_only", "`scrape` reads only pages that a search found for the same client before"),
+            Field::Switch(&mut self.seen_urls_only),
+        );
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let unknown = self.extra_tools.iter().find(|name| Vertical::of(name).is_none());
+        if let Some(name) = unknown {
+            let known = "`image_search`, `news_search` and `places_search`";
+            let message = format!("`extra_tools` has an unknown tool: `{name}`; there are {known}");
+            return Err(Fault::new("extra_tools", message));
+        }
+        for (key, list) in
+            [("allowed_domains", &self.allowed_domains), ("denied_domains", &self.denied_domains)]
+        {
+            if let Some(text) = list.iter().find(|text| Domain::parse(text).is_none()) {
+                return Err(Fault::new(key, format!("`{text}` is not a domain")));
+            }
+        }
+        Ok(())
+    }
+
+    /// All names of its tools.
+    pub(super) fn offers(&self, _: &str) -> Vec<String> {
+        let always = ["web_search", "search", "websearch", "web-search", "scrape"].map(str::to_owned);
+        always.into_iter().chain(self.extra_tools.iter().cloned()).collect()
+    }
+
+    /// The provider.
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+        let domains = |list: &[String]| {
+            let parsed = list.iter().map(|text| Domain::parse(text).ok_or_else(|| format!("`{text}` is not a domain")));
+            parsed.collect::<Result<Vec<_>, _>>()
+        };
+        let rules = AddressRules {
+            allowed_domains: domains(&self.allowed_domains)?,
+            denied_domains: domains(&self.denied_domains)?,
+            ..AddressRules::default()
+        };
+        let specs = if self.api_key.is_some() {
+            tools::specs(self)
+        } else {
+            tracing::warn!(provider = %host.name, "the provider has no `api_key` and offers no tools");
+            Vec::new()
+        };
+        let provider = Serper { options: self.clone(), host: host.clone(), rules, specs, seen: Seen::default() };
+        Ok(Arc::new(provider))
+    }
+}
+
+#[derive(Debug)]
+struct Serper {
+    options: Options,
+    host: Host,
+    /// For pages and results.
+    rules: AddressRules,
+    specs: Vec<Arc<ToolSpec>>,
+    /// Pages that searches found.
+    seen: Seen,
+}
+
+impl Provider for Serper {
+    fn tools(&self) -> Vec<Arc<ToolSpec>> {
+        self.specs.clone()
+    }
+
+    fn is_search_engine(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
+        Box::pin(async move {
+            match Vertical::of(&call.tool) {
+                Some(vertical) => self.search(vertical, call).await,
+                None => self.scrape(call).await,
+            }
+        })
+    }
+
+    fn test<'a>(&'a self, key: Option<&'a SecretString>) -> Testing<'a> {
+        Box::pin(async move {
+            let key = key.or(self.options.api_key.as_ref())?;
+            let asked = json!({"q": "toolwire", "num": 1});
+            let sent = timeout(TEST_TIMEOUT, self.send(&self.address(Vertical::Web.path()), key, &asked)).await;
+            Some(match sent {
+                Ok(Ok(_)) => Verdict::Valid,
+                Ok(Err(error)) if error.code == ErrorCode::AuthFailed => Verdict::Invalid,
+                Ok(Err(error)) if error.code == ErrorCode::RateLimited => Verdict::RateLimited,
+                _ => Verdict::Unreachable,
+            })
+        })
+    }
+}
+
+impl Serper {
+    async fn search(&self, vertical: Vertical, call: &Invocation) -> Result<Output, ToolError> {
+        let question = question::read(&call.arguments, &self.options)?;
+        let response = self.ask(&self.address(vertical.path()), &question.body(vertical, &self.options)).await?;
+        let found = answer::found(response, vertical, &question, |url| self.is_wanted(url))?;
+        self.seen.add(call.client, found.urls());
+        Ok(found.output(&self.host.name, &question.query))
+    }
+
+    async fn scrape(&self, call: &Invocation) -> Result<Output, ToolError> {
+        let given = call.arguments.get("url").and_then(Value::as_str).unwrap_or_default();
+        let mut url = self.rules.check(given)?;
+        url.set_fragment(None);
+        if self.options.seen_urls_only && !self.seen.has(call.client, url.as_str()) {
+            let message = "Only pages that a search found may be read. Search for the page first.";
+            return Err(ToolError::new(ErrorCode::BlockedUrl, message));
+        }
+        let address = self.options.scrape_url.as_ref().map_or_else(|| SCRAPE_URL.to_owned(), Uri::to_string);
+        let response = self.ask(&address, &json!({"url": url.as_str()})).await?;
+        answer::page(&response, url.as_str(), self.options.max_content)
+    }
+
+    /// Whether the domain lists let a result through.
+    fn is_wanted(&self, url: &url::Url) -> bool {
+        let host = url.host().map(|host| comparable(&host)).unwrap_or_default();
+        is_admitted(&host, &self.rules.allowed_domains, &self.rules.denied_domains)
+    }
+
+    /// The address of a search.
+    fn address(&self, path: &str) -> String {
+        let base = self.options.base_url.as_ref().map_or_else(|| BASE_URL.to_owned(), Uri::to_string);
+        format!("{}/{path}", base.trim_end_matches('/'))
+    }
+
+    async fn ask(&self, address: &str, asked: &Value) -> Result<Map<String, Value>, ToolError> {
+        let no_key = || ToolError::new(ErrorCode::AuthFailed, "The search service has no key.");
+        let key = self.options.api_key.as_ref().ok_or_else(no_key)?;
+        let body = self.send(address, key, asked).await?;
+        serde_json::from_slice(&body).map_err(|_| {
+            tracing::warn!(provider = %self.host.name, "the response is not a JSON object");
+            answer::unreadable()
+        })
+    }
+
+    /// The body of Serper's response, if it is one of success.
+    async fn send(&self, address: &str, key: &SecretString, asked: &Value) -> Result<Bytes, ToolError> {
+        let mut key = HeaderValue::from_str(key.expose_secret().trim())
+            .map_err(|_| ToolError::new(ErrorCode::AuthFailed, "The search service's key is not a valid key."))?;
+        key.set_sensitive(true);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(address)
+            .header(HeaderName::from_static("x-api-key"), key)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json")
+            .body(Bytes::from(asked.to_string()))
+            .map_err(|_| ToolError::new(ErrorCode::ProviderError, "The search service's address is not valid."))?;
+        let response = self.host.http.send(request, MAX_RESPONSE).await.map_err(|error| {
+            tracing::warn!(provider = %self.host.name, %error, "the request failed");
+            ToolError::from(error)
+        })?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        Err(self.refusal(&response))
+    }
+
+    /// What an error response means. Its words go to the log only.
+    fn refusal(&self, response: &Response<Bytes>) -> ToolError {
+        let said = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
+        let said = said.get("message").and_then(Value::as_str).unwrap_or_default();
+        let status = response.status();
+        // A part of a secret would not be recognized, so it is cut afterwards.
+        let shown: String = self.host.redacted(said).chars().take(200).collect();
+        tracing::warn!(provider = %self.host.name, status = status.as_u16(), message = shown, "the request was refused");
+        let failed = |message: &str, is_retryable| ToolError {
+            is_retryable,
+            ..ToolError::new(ErrorCode::ProviderError, message)
+        };
+        // Serper reports an account without credits as a bad request.
+        let has_no_credits = said.to_ascii_lowercase().contains("credit");
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if !has_no_credits => {
+                ToolError::new(ErrorCode::AuthFailed, "The search service refused the key.")
+            }
+            _ if status.is_client_error() && has_no_credits || status == StatusCode::PAYMENT_REQUIRED => ToolError {
+                is_retryable: false,
+                ..ToolError::new(ErrorCode::RateLimited, "The search service's account has no credits left.")
+            },
+            StatusCode::TOO_MANY_REQUESTS => {
+                let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let retry_after = seconds.map(Duration::from_secs);
+                // Without a time, another request would only prolong the limit.
+                ToolError {
+                    is_retryable: retry_after.is_some(),
+                    retry_after,
+                    ..ToolError::new(ErrorCode::RateLimited, "The search service allows no more requests now.")
+                }
+            }
+            StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => {
+                ToolError::new(ErrorCode::Timeout, "The search service did not answer in time.")
+            }
+            _ if status.is_server_error() => failed("The search service failed.", true),
+            _ => failed("The search service did not accept the request.", false),
+        }
+    }
+}

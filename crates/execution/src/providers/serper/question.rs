@@ -1,0 +1,101 @@
+//! What a model asks for, and what Serper is asked.
+
+use serde_json::{Map, Value, json};
+
+use super::Options;
+use crate::{ErrorCode, ToolError, engines::cleaned};
+
+/// What is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Vertical {
+    Web,
+    Images,
+    News,
+    Places,
+}
+
+impl Vertical {
+    /// What the tool `name` searches.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        match name {
+            "web_search" => Some(Self::Web),
+            "image_search" => Some(Self::Images),
+            "news_search" => Some(Self::News),
+            "places_search" => Some(Self::Places),
+            _ => None,
+        }
+    }
+
+    /// Its path below the base URL.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Web => "search",
+            Self::Images => "images",
+            Self::News => "news",
+            Self::Places => "places",
+        }
+    }
+
+    /// The field of the response that has the results.
+    pub(super) fn list(self) -> &'static str {
+        match self {
+            Self::Web => "organic",
+            Self::Images => "images",
+            Self::News => "news",
+            Self::Places => "places",
+        }
+    }
+}
+
+/// What a model asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(super) query: String,
+    /// Results.
+    pub(super) count: usize,
+    page: u64,
+    /// Serper's `tbs`.
+    since: Option<&'static str>,
+}
+
+/// Reads the arguments of a search.
+///
+/// # Errors
+/// If there is no query.
+pub(super) fn read(arguments: &Map<String, Value>, options: &Options) -> Result<Question, ToolError> {
+    let query = cleaned(arguments.get("query").and_then(Value::as_str).unwrap_or_default());
+    if query.is_empty() {
+        return Err(ToolError::new(ErrorCode::InvalidArguments, "The query is empty."));
+    }
+    let number = |name| arguments.get(name).and_then(Value::as_u64);
+    let asked = number("count").and_then(|count| usize::try_from(count).ok()).unwrap_or(options.max_results);
+    let since = match arguments.get("recency").and_then(Value::as_str) {
+        Some("oneDay") => Some("qdr:d"),
+        Some("oneWeek") => Some("qdr:w"),
+        Some("oneMonth") => Some("qdr:m"),
+        Some("oneYear") => Some("qdr:y"),
+        _ => None,
+    };
+    let count = asked.clamp(1, options.max_results);
+    Ok(Question { query, count, page: number("page").unwrap_or(1).max(1), since })
+}
+
+impl Question {
+    /// The body of the request to Serper.
+    pub(super) fn body(&self, vertical: Vertical, options: &Options) -> Value {
+        let mut body = json!({"q": self.query, "num": self.count});
+        let mut put = |key: &str, value: Value| body.as_object_mut().and_then(|body| body.insert(key.to_owned(), value));
+        if self.page > 1 {
+            put("page", self.page.into());
+        }
+        if let Some(since) = self.since.filter(|_| vertical != Vertical::Places) {
+            put("tbs", since.into());
+        }
+        for (key, value) in [("gl", &options.country), ("hl", &options.language)] {
+            if let Some(value) = value {
+                put(key, value.clone().into());
+            }
+        }
+        body
+    }
+}

@@ -1,0 +1,58 @@
+//! [`Seen`]: the pages that searches found, for each client.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use url::Url;
+
+use toolwire_net::store::Owner;
+use toolwire_pipeline::wire::digest::Digest;
+
+/// Pages of all clients. Beyond, the oldest are forgotten.
+const MAX_PAGES: usize = 50_000;
+
+/// The pages that searches found, for each client.
+#[derive(Debug, Default)]
+pub(super) struct Seen(Mutex<Pages>);
+
+#[derive(Debug, Default)]
+struct Pages {
+    known: HashSet<(Owner, Digest)>,
+    order: VecDeque<(Owner, Digest)>,
+}
+
+impl Seen {
+    /// A search of `client` found these pages.
+    pub(super) fn add<'u>(&self, client: Owner, urls: impl Iterator<Item = &'u str>) {
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for url in urls {
+            let page = (client, digest(url));
+            if pages.known.insert(page) {
+                pages.order.push_back(page);
+            }
+            if pages.order.len() > MAX_PAGES
+                && let Some(oldest) = pages.order.pop_front()
+            {
+                pages.known.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether a search of `client` found this page.
+    pub(super) fn has(&self, client: Owner, url: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(&(client, digest(url)))
+    }
+}
+
+/// Recognizes a page, whatever part of it the URL points to.
+fn digest(url: &str) -> Digest {
+    match Url::parse(url) {
+        Ok(mut url) => {
+            url.set_fragment(None);
+            Digest::of(url.as_str())
+        }
+        Err(_) => Digest::of(url),
+    }
+}

@@ -1,0 +1,232 @@
+//! [`Question`]: what a person is asked, and how it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    audit::{Subject, unix_millis},
+    rules::Asked,
+};
+
+/// What a person is asked: whether a call may run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Its id. It is random, so that an old page cannot answer a question of a new process.
+    pub(crate) id: String,
+    /// The tool's name.
+    pub(crate) tool: Arc<str>,
+    /// The tool's name for people.
+    pub(crate) label: String,
+    /// The arguments, with secrets covered.
+    pub(crate) params: Value,
+    /// Where the call comes from.
+    pub(crate) context: QuestionContext,
+    /// When it was asked, in milliseconds of Unix time.
+    pub(crate) asked_at: u64,
+    /// When it counts as denied, in milliseconds of Unix time.
+    pub(crate) expires_at: u64,
+}
+
+/// Where a call comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QuestionContext {
+    /// The exchange and hop.
+    pub(crate) subject: Option<Subject>,
+    /// A short mark of the client's key.
+    pub(crate) key: Option<String>,
+    /// The model that the client requested.
+    pub(crate) model: String,
+    /// The domain that the call addresses, if the tool addresses web pages.
+    pub(crate) domain: Option<String>,
+}
+
+impl Question {
+    pub(super) fn new(
+        asked: &Asked<'_>,
+        (label, params): (&str, &str),
+        subject: Option<&Subject>,
+        expires: Instant,
+    ) -> Self {
+        let asked_at = unix_millis();
+        let left = expires.saturating_duration_since(Instant::now());
+        Self {
+            id: format!("perm_{:032x}", fastrand::u128(..)),
+            tool: Arc::from(asked.tool),
+            label: label.to_owned(),
+            params: serde_json::from_str(params).unwrap_or_else(|_| Value::String(params.to_owned())),
+            context: QuestionContext {
+                subject: subject.cloned(),
+                key: asked.client.map(str::to_owned),
+                model: asked.model.to_owned(),
+                domain: asked.domain.map(str::to_owned),
+            },
+            asked_at,
+            expires_at: asked_at.saturating_add(millis(left)),
+        }
+    }
+
+    /// What the rules look at.
+    pub(super) fn asked(&self) -> Asked<'_> {
+        Asked {
+            // Remembered rules do not depend on the key.
+            key: None,
+            client: None,
+            model: &self.context.model,
+            tool: &self.tool,
+            aliases: &[],
+            domain: self.context.domain.as_deref(),
+        }
+    }
+
+    /// The fields of the event.
+    pub fn json(&self) -> Value {
+        let QuestionContext { subject, key, model, domain } = &self.context;
+        let exchange = subject.as_ref().map(|subject| &*subject.exchange.own);
+        json!({
+            "request_id": self.id, "tool": *self.tool, "label": self.label, "params": self.params,
+            "context": {"exchange": exchange, "key": key, "model": model, "domain": domain},
+            "asked_at": self.asked_at, "expires_at": self.expires_at,
+        })
+    }
+}
+
+/// What a person answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The call may run.
+    pub granted: bool,
+    /// Calls like this one get the same answer from now on.
+    pub remember: bool,
+    /// Which calls are like this one.
+    pub scope: Scope,
+}
+
+/// For which calls an answer is remembered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All calls of the tool.
+    #[default]
+    Global,
+    /// Those that address the same domain.
+    Domain,
+}
+
+impl Scope {
+    /// As the API writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Domain => "domain",
+        }
+    }
+}
+
+/// Why an answer does not count.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnswerError {
+    /// There is no such question, or it was long ago.
+    Unknown,
+    /// Another answer came first.
+    Late(Settled),
+    /// It is to be remembered for a domain, but the call addresses none.
+    NoDomain,
+}
+
+/// What settled a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A person.
+    Person {
+        /// The answer is remembered.
+        remember: bool,
+        /// For which calls.
+        scope: Scope,
+    },
+    /// A rule that was remembered meanwhile.
+    Rule,
+    /// Nobody answered in time.
+    Timeout,
+    /// The call was cancelled.
+    Cancelled,
+}
+
+impl By {
+    /// As events write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Person { .. } => "person",
+            Self::Rule => "rule",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How a question ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    /// The question's id.
+    pub(crate) request_id: String,
+    /// The tool's name.
+    pub(crate) tool: Arc<str>,
+    /// The call may run.
+    pub(crate) granted: bool,
+    /// Who or what decided.
+    pub(crate) by: By,
+    /// The exchange and hop.
+    pub(crate) subject: Option<Subject>,
+}
+
+impl Settled {
+    /// The fields of the event.
+    pub fn json(&self) -> Value {
+        let (remember, scope) = match self.by {
+            By::Person { remember, scope } => (remember, scope),
+            _ => (false, Scope::Global),
+        };
+        let reason = match self.granted {
+            true => "granted",
+            false if matches!(self.by, By::Person { .. } | By::Rule) => "denied",
+            false => self.by.name(),
+        };
+        json!({
+            "request_id": self.request_id, "tool": *self.tool, "granted": self.granted, "by": self.by.name(),
+            "remember": remember, "scope": scope.name(), "reason": reason,
+        })
+    }
+}
+
+/// A question that nobody has answered yet.
+pub(super) struct Open {
+    pub(super) question: Question,
+    pub(super) expires: Instant,
+    /// When the turn ends.
+    pub(super) deadline: Instant,
+    /// `None`: not answered.
+    pub(super) verdict: watch::Sender<Option<bool>>,
+}
+
+impl Open {
+    /// Moves the expiry.
+    pub(super) fn extend(&mut self, by: Duration) {
+        let now = Instant::now();
+        self.expires = self.deadline.min(now + by);
+        self.question.expires_at =
+            unix_millis().saturating_add(millis(self.expires.saturating_duration_since(now)));
+        self.verdict.send_replace(None);
+    }
+
+    /// Closes it.
+    pub(super) fn settled(self, granted: bool, by: By) -> Settled {
+        // Fails if the call is gone.
+        let _ = self.verdict.send(Some(granted));
+        let Question { id: request_id, tool, context, .. } = self.question;
+        Settled { request_id, tool, granted, by, subject: context.subject }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,363 @@
+//! [`Registry`]: the hosted tools of all providers.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use serde_json::Value;
+
+use super::{
+    audit::{Audit, AuditEvent},
+    provider::{Provider, ProviderState},
+    rules::glob,
+    schema,
+    settings::{ExecutionSettings, ToolRules},
+    tool::ToolSpec,
+};
+use toolwire_pipeline::{
+    tools::normalized,
+    wire::{json::Raw, suggest::suggest, text::boundary_upto},
+};
+
+/// Bytes of a tool's description. Longer ones are cut.
+const MAX_DESCRIPTION: usize = 8 << 10;
+
+/// Bytes of a tool's name for people. Longer ones are cut.
+const MAX_LABEL: usize = 100;
+
+/// Bytes of the schema of a tool's arguments. Tools with longer ones are left out.
+const MAX_SCHEMA: usize = 64 << 10;
+
+/// The tools of one provider. The others are left out.
+const MAX_TOOLS: usize = 256;
+
+/// A tool that toolwire runs.
+#[derive(Debug, Clone)]
+pub struct Hosted {
+    /// The name by which models know it.
+    pub name: Arc<str>,
+    /// Other names that lead to it, in the form of names.
+    pub aliases: Arc<[String]>,
+    /// As its provider offers it, with what the rules say otherwise.
+    pub spec: Arc<ToolSpec>,
+    /// The provider's name.
+    pub provider_name: Arc<str>,
+    /// The provider.
+    pub(crate) provider: Arc<dyn Provider>,
+    /// The rules for it.
+    pub rules: ToolRules,
+    /// Whether models get it. A person may switch it off.
+    pub is_enabled: bool,
+}
+
+impl Hosted {
+    /// The argument with the URL that a call addresses, if it does.
+    pub(crate) fn url_argument(&self) -> Option<&str> {
+        self.rules.url_argument.as_deref().or(self.spec.url_argument)
+    }
+
+    /// Whether its rules limit the domains of calls, and it is not known which argument has the URL.
+    pub(crate) fn is_url_unknown(&self) -> bool {
+        let is_limited = !(self.rules.allow_domains.is_empty() && self.rules.deny_domains.is_empty());
+        is_limited && self.url_argument().is_none()
+    }
+}
+
+/// The tools at one moment. A turn keeps the one that it began with.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    tools: Vec<Hosted>,
+    /// Places in `tools`, by names and aliases.
+    places: HashMap<String, usize>,
+}
+
+impl Snapshot {
+    /// All tools.
+    pub fn tools(&self) -> &[Hosted] {
+        &self.tools
+    }
+
+    /// The tool with this name or alias, however a model wrote it.
+    pub fn find(&self, name: &str) -> Option<&Hosted> {
+        let place = self.places.get(&normalized(name))?;
+        self.tools.get(*place).filter(|tool| tool.is_enabled)
+    }
+
+    /// Whether the tool that its provider calls `name` is there.
+    pub fn has(&self, provider: &str, name: &str) -> bool {
+        self.tools.iter().any(|tool| *tool.provider_name == *provider && tool.spec.name == name)
+    }
+
+    /// Adds a tool. Returns `false` if there is one of this name; for a provider that yields, also if it is another name of one.
+    fn add(&mut self, hosted: Hosted) -> bool {
+        let is_alias = hosted.provider.yields() && self.places.contains_key(&*hosted.name);
+        if is_alias || self.tools.iter().any(|other| other.name == hosted.name) {
+            return false;
+        }
+        let place = self.tools.len();
+        // A name beats an alias that another tool has taken.
+        self.places.insert(hosted.name.to_string(), place);
+        for alias in hosted.spec.aliases {
+            self.places.entry(normalized(alias)).or_insert(place);
+        }
+        self.tools.push(hosted);
+        true
+    }
+
+    /// Applies the rules, now that it is known which other names lead to which tool.
+    fn settle(&mut self, settings: &ExecutionSettings) {
+        let places = &self.places;
+        for (place, tool) in self.tools.iter_mut().enumerate() {
+            let aliases = tool.spec.aliases.iter().map(|alias| normalized(alias));
+            tool.aliases = aliases.filter(|alias| places.get(alias) == Some(&place)).collect();
+            tool.rules = settings.rules_for(&tool.name, &tool.aliases);
+            tool.spec = as_ruled(Arc::clone(&tool.spec), &tool.rules);
+        }
+    }
+
+    /// Whether the models would see the same tools.
+    fn equals(&self, other: &Self) -> bool {
+        let is_same = |(a, b): (&Hosted, &Hosted)| {
+            a.name == b.name
+                && a.is_enabled == b.is_enabled
+                && a.provider_name == b.provider_name
+                && a.spec.description == b.spec.description
+                && a.spec.parameters == b.spec.parameters
+        };
+        self.tools.len() == other.tools.len() && self.tools.iter().zip(&other.tools).all(is_same)
+    }
+}
+
+/// A provider with its name.
+type NamedProvider = (Arc<str>, Arc<dyn Provider>);
+
+/// The tools of all providers.
+pub struct Registry {
+    providers: Vec<NamedProvider>,
+    settings: Arc<ExecutionSettings>,
+    audit: Arc<Audit>,
+    snapshot: RwLock<Arc<Snapshot>>,
+    state: Mutex<State>,
+}
+
+/// What a refresh depends on beside the providers. The lock lets one refresh happen after the other.
+#[derive(Default)]
+struct State {
+    /// The names of the tools that are switched off.
+    disabled: HashSet<String>,
+    /// What has been warned about.
+    warned: HashSet<String>,
+}
+
+impl Registry {
+    /// The tools of these providers, except those that are switched off.
+    pub(crate) fn new(
+        settings: Arc<ExecutionSettings>,
+        (providers, disabled): (Vec<NamedProvider>, HashSet<String>),
+        audit: Arc<Audit>,
+    ) -> Self {
+        let mut providers = providers;
+        providers.sort_by_key(|(_, provider)| provider.yields());
+        let (snapshot, state) = (RwLock::default(), Mutex::new(State { disabled, ..State::default() }));
+        let registry = Self { providers, settings, audit, snapshot, state };
+        registry.refresh();
+        registry
+    }
+
+    /// The tools now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The names of the tools that models may get, and of the providers whose tools are not known yet.
+    pub fn names(&self) -> (Vec<String>, Vec<String>) {
+        let snapshot = self.snapshot();
+        let tools = snapshot.tools().iter().filter(|tool| tool.is_enabled);
+        let starting =
+            self.providers.iter().filter(|(_, provider)| provider.status().state == ProviderState::Starting);
+        (
+            tools.map(|tool| tool.name.to_string()).collect(),
+            starting.map(|(name, _)| name.to_string()).collect(),
+        )
+    }
+
+    /// The providers with their names.
+    pub fn providers(&self) -> &[NamedProvider] {
+        &self.providers
+    }
+
+    /// The names of the tools that are switched off.
+    pub(crate) fn disabled(&self) -> HashSet<String> {
+        self.lock().disabled.clone()
+    }
+
+    /// Switches a tool on or off. Returns whether there is such a tool.
+    pub fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
+        if !self.snapshot().tools().iter().any(|tool| *tool.name == *name) {
+            return false;
+        }
+        let mut state = self.lock();
+        match is_enabled {
+            true => _ = state.disabled.remove(name),
+            false => _ = state.disabled.insert(name.to_owned()),
+        }
+        self.refresh_with(&mut state);
+        true
+    }
+
+    /// Asks the providers what they offer.
+    pub fn refresh(&self) {
+        self.refresh_with(&mut self.lock());
+    }
+
+    /// Warns of entries of `[[tools]]` and `[[permissions]]` for which no provider offers a tool.
+    pub(crate) fn warn_of_unknown(&self) {
+        let snapshot = self.snapshot();
+        let names = snapshot.tools().iter();
+        let names = names.flat_map(|tool| tool.aliases.iter().map(String::as_str).chain([&*tool.name]));
+        let names: Vec<&str> = names.collect();
+        // The others were reported when the configuration was read.
+        for written in self.settings.tools.keys().filter(|written| self.settings.may_offer(written)) {
+            let start = written.strip_suffix('*').map(normalized);
+            let is_known = match &start {
+                Some(start) => names.iter().any(|name| name.starts_with(start)),
+                None => names.contains(&&*normalized(written)),
+            };
+            if !is_known {
+                let hint = suggest(written, &names, None);
+                tracing::warn!(
+                    tool = written,
+                    "[[tools]] has rules for a tool that no provider offers; {hint}"
+                );
+            }
+        }
+        let permitted = self.settings.permissions.rules.iter().filter_map(|rule| rule.tool.as_deref());
+        for written in permitted.filter(|written| !names.iter().any(|name| glob(written, name))) {
+            let hint = suggest(written, &names, None);
+            tracing::warn!(
+                tool = written,
+                "[[permissions]] has a rule for a tool that no provider offers; {hint}"
+            );
+        }
+    }
+
+    fn refresh_with(&self, state: &mut State) {
+        let mut snapshot = Snapshot::default();
+        let mut warn = |text: String| {
+            if state.warned.len() < 1000 && state.warned.insert(text.clone()) {
+                tracing::warn!("{text}");
+            }
+        };
+        for (provider_name, provider) in &self.providers {
+            let entry = self.settings.providers.iter().find(|entry| *entry.name == **provider_name);
+            let offered = provider.tools();
+            let allowed =
+                offered.into_iter().filter(|spec| entry.is_none_or(|entry| entry.allows(&spec.name)));
+            for (number, spec) in allowed.enumerate() {
+                let name = normalized(&spec.name);
+                if number == MAX_TOOLS {
+                    warn(format!("provider {provider_name}: only the first {MAX_TOOLS} tools are used"));
+                    break;
+                }
+                let spec = match usable(spec) {
+                    Ok(spec) => spec,
+                    Err(reason) => {
+                        warn(format!("provider {provider_name}: the tool `{name}` is left out: {reason}"));
+                        continue;
+                    }
+                };
+                let is_enabled = !state.disabled.contains(&name);
+                let (provider_name, provider) = (Arc::clone(provider_name), Arc::clone(provider));
+                let text = format!(
+                    "provider {provider_name}: another tool has the name `{name}`; this one is left out"
+                );
+                if !snapshot.add(Hosted {
+                    name: name.into(),
+                    aliases: Arc::default(),
+                    spec,
+                    provider_name,
+                    provider,
+                    rules: ToolRules::default(),
+                    is_enabled,
+                }) {
+                    warn(text);
+                }
+            }
+        }
+        snapshot.settle(&self.settings);
+        for tool in snapshot.tools().iter().filter(|tool| tool.is_url_unknown()) {
+            warn(format!(
+                "[[tools]] limits the domains of `{}`, but its argument with the URL is not known; its calls are refused until \
+                 `url_argument` names it",
+                tool.name
+            ));
+        }
+        let snapshot = Arc::new(snapshot);
+        let mut current = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let is_changed = !snapshot.equals(&current);
+        *current = Arc::clone(&snapshot);
+        drop(current);
+        if is_changed {
+            let enabled = snapshot.tools().iter().filter(|tool| tool.is_enabled);
+            let tools = enabled.map(|tool| tool.name.to_string()).collect();
+            self.audit.publish(None, AuditEvent::RegistryChanged { tools });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("snapshot", &self.snapshot()).finish_non_exhaustive()
+    }
+}
+
+/// The tool with a schema that all upstreams accept.
+///
+/// # Errors
+/// Why it is left out, in a few words.
+fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
+    if normalized(&spec.name).is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let written = spec.parameters.view().raw();
+    if written.len() > MAX_SCHEMA {
+        return Err(format!("its schema is longer than {MAX_SCHEMA} bytes"));
+    }
+    let fault = |fault: String| format!("its schema cannot be used: {fault}");
+    let given: Value = serde_json::from_str(written).map_err(|error| fault(error.to_string()))?;
+    let schema = schema::of_arguments(given.clone()).map_err(fault)?;
+    if schema == given {
+        return Ok(spec);
+    }
+    Ok(Arc::new(ToolSpec { parameters: Raw::from(schema), ..ToolSpec::clone(&spec) }))
+}
+
+/// The tool as the rules have it, with texts of a bearable size.
+fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
+    let is_short = spec.description.len() <= MAX_DESCRIPTION && spec.label.len() <= MAX_LABEL;
+    let texts = [&rules.description, &rules.label, &rules.progress];
+    if is_short && texts.iter().all(|text| text.is_none()) && rules.timeout.is_none() {
+        return spec;
+    }
+    let cut = |own: &Option<String>, given: &str, most: usize| {
+        let mut text = own.as_deref().unwrap_or(given).to_owned();
+        text.truncate(boundary_upto(&text, most));
+        text
+    };
+    Arc::new(ToolSpec {
+        description: cut(&rules.description, &spec.description, MAX_DESCRIPTION),
+        label: cut(&rules.label, &spec.label, MAX_LABEL),
+        progress: cut(&rules.progress, &spec.progress, MAX_LABEL),
+        timeout: rules.timeout.unwrap_or(spec.timeout),
+        ..ToolSpec::clone(&spec)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,481 @@
+//! [`HostedTurn`]: the hosted tools in one client request.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Map, Value};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinSet, spawn_blocking},
+    time::Instant,
+};
+use tracing::Span;
+
+use super::{
+    arguments,
+    asker::Asker,
+    audit::{AuditEvent, CallRecord, Subject},
+    call::HostedCall,
+    deferred::Record,
+    inject::Offered,
+    progress,
+    registry::{Hosted, Snapshot},
+    settings::{ExecutionSettings, Visibility},
+    shrink::shrink,
+    stage::Execution,
+    tool::{ErrorCode, Output, ToolError},
+};
+use toolwire_net::telemetry;
+use toolwire_pipeline::{
+    conversation::{Call, CallOutput, Turn},
+    event::Media,
+    pipeline::DeferredTurn,
+    rules::HostedRules,
+    tools::is_spelling_of,
+    wire::text::boundary_upto,
+};
+
+/// How often a call with the same arguments may be made in one turn.
+const MAX_EQUAL: usize = 2;
+
+/// Bytes of a line for people.
+const MAX_NOTE: usize = 200;
+
+/// The hosted tools in one client request.
+pub struct HostedTurn {
+    pub(super) execution: Arc<Execution>,
+    snapshot: Arc<Snapshot>,
+    /// `None`: all tools of the snapshot, by their own names.
+    offered: Option<Offered>,
+    pub(super) asker: Asker,
+    pub(super) deadline: Instant,
+    /// Permits of the calls that run.
+    pub(super) running: Semaphore,
+    state: Mutex<Progress>,
+}
+
+/// What has been run so far.
+#[derive(Debug, Default)]
+struct Progress {
+    rounds: usize,
+    calls: usize,
+    /// Bytes of all results.
+    bytes: usize,
+    /// Calls by the tools' names.
+    uses: HashMap<Arc<str>, usize>,
+    /// Calls by the tools' names and canonical arguments.
+    equal: HashMap<(Arc<str>, String), usize>,
+}
+
+/// A call that was run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ran {
+    /// Its result, as the model gets it.
+    pub output: CallOutput,
+    /// The arguments that were used.
+    pub(crate) arguments: String,
+    /// One line for people: `Web Search: 5 results`.
+    pub note: String,
+    /// What user interfaces show beside the text: [`Output::details`].
+    pub details: Value,
+    /// The names of the image files that the call made.
+    pub(crate) images: Vec<String>,
+    /// The tool's own name, whatever the model called it.
+    pub tool: Arc<str>,
+    /// The name of the provider that has the tool; empty if the tool is unknown.
+    pub provider: Arc<str>,
+}
+
+/// How a call ended.
+pub(super) type Finished = Result<Arc<Output>, ToolError>;
+
+impl HostedTurn {
+    pub(super) fn new(
+        execution: Arc<Execution>,
+        (snapshot, offered): (Arc<Snapshot>, Option<Offered>),
+        asker: Asker,
+    ) -> Self {
+        let settings = execution.settings();
+        let deadline = Instant::now() + settings.deadline;
+        let running = Semaphore::new(settings.max_parallel.min(Semaphore::MAX_PERMITS));
+        Self { execution, snapshot, offered, asker, deadline, running, state: Mutex::default() }
+    }
+
+    /// How the pipeline handles their calls.
+    pub fn rules(&self) -> HostedRules {
+        let ExecutionSettings { mixed_turns, separator, .. } = self.execution.settings();
+        HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
+    }
+
+    /// Runs calls that belong to the first hop, or to none: see [`HostedTurn::run_in`].
+    pub fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
+        self.run_in(1, calls)
+    }
+
+    /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
+    /// that says so. Dropping the future cancels what runs.
+    pub fn run_in(
+        self: &Arc<Self>,
+        hop: usize,
+        calls: Vec<Call>,
+    ) -> impl Future<Output = Vec<Ran>> + Send + use<> {
+        let (turn, span, trace) = (Arc::clone(self), Span::current(), telemetry::current());
+        turn.lock().rounds += 1;
+        async move {
+            let (own, copy) = (Arc::clone(&turn), calls.clone());
+            // On the heap, since a task's future is moved several times.
+            let work = Box::pin(telemetry::within(trace, async move { own.all(&copy, hop, span).await }));
+            let running = turn.execution.runtime().run(work);
+            match running.await {
+                Some(ran) => ran,
+                None => calls.into_iter().map(|call| turn.ran(call, Err(lost()))).collect(),
+            }
+        }
+    }
+
+    /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
+    /// left. `before`: the turns of earlier hops. `hop`: the number of the one that gave the turn.
+    pub fn defer(
+        self: &Arc<Self>,
+        (hop, before): (usize, Vec<Turn>),
+        DeferredTurn { turn, hosted }: DeferredTurn,
+    ) {
+        let ids = hosted.iter().map(|call| call.id.clone()).collect();
+        let record = Record { before, turn, hosted: ids, results: Vec::new() };
+        let pending = self.execution.deferred().begin(self.asker.owner, record);
+        if hosted.is_empty() {
+            return;
+        }
+        let running = self.run_in(hop, hosted);
+        self.execution.runtime().spawn(async move {
+            let ran = pending.during(running).await;
+            pending.finish(ran.into_iter().map(|ran| ran.output).collect());
+        });
+    }
+
+    /// The names of the tools that the model has.
+    pub fn tool_names(&self) -> Vec<String> {
+        let places = self.offered.iter().flatten().filter_map(|(name, place)| {
+            let hosted = self.snapshot.tools().get(*place)?;
+            // Aliases lead to the same tool.
+            name.ends_with(&*hosted.name).then(|| (*place, name.clone()))
+        });
+        let mut names: Vec<_> = places.collect();
+        names.sort();
+        names.dedup_by_key(|(place, _)| *place);
+        names.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// What clients see of the calls.
+    pub fn visibility(&self) -> Visibility {
+        self.execution.settings().visibility
+    }
+
+    /// The setting whose limit is reached, so that no further hop may call hosted tools. The model must answer without them.
+    pub fn exhausted_limit(&self) -> Option<&'static str> {
+        let state = self.lock();
+        let settings = self.execution.settings();
+        let limits = [
+            ("max_rounds", state.rounds >= settings.max_rounds),
+            ("max_calls", state.calls >= settings.max_calls),
+            ("max_results", state.bytes >= settings.max_results),
+            ("deadline", Instant::now() >= self.deadline),
+        ];
+        limits.into_iter().find_map(|(name, is_reached)| is_reached.then_some(name))
+    }
+
+    /// The names of the tools that may not be called again in this turn.
+    pub fn exhausted(&self) -> Vec<&str> {
+        let state = self.lock();
+        let is_exhausted = |hosted: &Hosted| {
+            let uses = state.uses.get(&hosted.name).copied().unwrap_or(0);
+            hosted.rules.max_uses.is_some_and(|most| uses >= most)
+        };
+        let offered = self.offered.iter().flatten();
+        let exhausted =
+            offered.filter(|(_, place)| self.snapshot.tools().get(**place).is_some_and(is_exhausted));
+        exhausted.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The tool that the model has under this name, however it wrote it.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Hosted> {
+        match &self.offered {
+            Some(offered) => {
+                let spelled = || offered.iter().find(|(own, _)| is_spelling_of(name, own));
+                let place = offered.get(name).or_else(|| spelled().map(|(_, place)| place))?;
+                self.snapshot.tools().get(*place)
+            }
+            None => self.snapshot.find(name),
+        }
+    }
+
+    /// The tool's own name, if the model may have called it by another one.
+    pub fn own_name(&self, called: &str) -> Arc<str> {
+        self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
+    }
+
+    /// The name under which the model has the tool whose own name is `own`, if it has it.
+    pub fn offered_name(&self, own: &str) -> Option<String> {
+        let is_it = |place: &usize| self.snapshot.tools().get(*place).is_some_and(|tool| &*tool.name == own);
+        let mut names = self.offered.iter().flatten().filter(|(_, place)| is_it(place)).map(|(name, _)| name);
+        let is_alias = |name: &&String| {
+            self.tool(name).is_some_and(|tool| tool.spec.aliases.iter().any(|alias| alias == name))
+        };
+        names.find(|name| *name == own || !is_alias(name)).cloned()
+    }
+
+    /// The name of the provider of the tool that the model has called by this name.
+    pub fn provider(&self, called: &str) -> Arc<str> {
+        self.tool(called).map_or_else(|| "".into(), |hosted| Arc::clone(&hosted.provider_name))
+    }
+
+    /// One line for people: what the tool of this call does while it runs. `None`: nothing is known of that.
+    pub fn progress(&self, call: &Call) -> Option<String> {
+        let template = self.tool(&call.name).map(|hosted| &hosted.spec.progress)?;
+        if template.is_empty() {
+            return None;
+        }
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let secrets = self.execution.secrets();
+        Some(progress::line(template, &arguments, |text| secrets.text(text).into_owned()))
+    }
+
+    /// The images that these calls made, as far as they have at most `room` bytes together. Each has the id of its call.
+    pub fn images(
+        &self,
+        ran: &[Ran],
+        room: usize,
+    ) -> impl Future<Output = Vec<Media<'static>>> + Send + use<> {
+        let made = |ran: &Ran| {
+            let id = ran.output.id.clone();
+            ran.images.iter().map(move |name| (id.clone(), name.clone())).collect::<Vec<_>>()
+        };
+        let names: Vec<_> = ran.iter().flat_map(made).collect();
+        let files = self.execution.files().filter(|_| !names.is_empty()).cloned();
+        async move {
+            let Some(files) = files else { return Vec::new() };
+            spawn_blocking(move || files.media(names, room)).await.unwrap_or_default()
+        }
+    }
+
+    /// Which exchange and hop an event belongs to.
+    pub(crate) fn subject(&self, hop: usize) -> Subject {
+        Subject { exchange: self.asker.exchange.clone(), hop }
+    }
+
+    async fn all(self: &Arc<Self>, calls: &[Call], hop: usize, span: Span) -> Vec<Ran> {
+        let subject = self.subject(hop);
+        let mut running = JoinSet::new();
+        let mut finished: Vec<Option<Finished>> = calls.iter().map(|_| None).collect();
+        for (place, call) in calls.iter().enumerate() {
+            match self.admit(call, (&subject, &span)) {
+                Ok(admitted) => {
+                    // The permits are fair, so calls begin in their order.
+                    running.spawn(Box::pin(async move { (place, admitted.run().await) }));
+                }
+                Err(error) => {
+                    self.refused(call, &error, &subject);
+                    put(&mut finished, place, Err(error));
+                }
+            }
+        }
+        while let Some(joined) = running.join_next().await {
+            // A call that panicked has no place. Its result is made below.
+            if let Ok((place, result)) = joined {
+                put(&mut finished, place, result);
+            }
+        }
+        let finished = finished.into_iter().map(|result| result.unwrap_or_else(|| Err(lost())));
+        calls.iter().cloned().zip(finished).map(|(call, result)| self.ran(call, result)).collect()
+    }
+
+    /// Counts a call, and checks what can be checked at once.
+    fn admit(
+        self: &Arc<Self>,
+        call: &Call,
+        (subject, hop): (&Subject, &Span),
+    ) -> Result<HostedCall, ToolError> {
+        let settings = self.execution.settings();
+        let hosted = self.tool(&call.name);
+        let unknown =
+            || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
+        let read = hosted.ok_or_else(unknown).map(|hosted| (hosted, read(hosted, call)));
+        let mut state = self.lock();
+        state.calls += 1;
+        if state.calls > settings.max_calls || state.rounds > settings.max_rounds {
+            return Err(ToolError::new(
+                ErrorCode::TooLarge,
+                "The limit of tool calls is reached. Answer with what is known.",
+            ));
+        }
+        if Instant::now() >= self.deadline {
+            return Err(ToolError::new(
+                ErrorCode::Timeout,
+                "The time for tools in this response is over. Answer with what is known.",
+            ));
+        }
+        let (hosted, arguments) = read?;
+        let canonical = match &arguments {
+            Ok((arguments, _)) => arguments::canonical(arguments),
+            Err(_) => call.arguments.clone(),
+        };
+        let equal = state.equal.entry((Arc::clone(&hosted.name), canonical.clone())).or_default();
+        *equal += 1;
+        if *equal > MAX_EQUAL {
+            return Err(ToolError::new(
+                ErrorCode::Loop,
+                "Repeated call refused: the same call was made before. Use its result.",
+            ));
+        }
+        let (arguments, domain) = arguments?;
+        let uses = state.uses.entry(Arc::clone(&hosted.name)).or_default();
+        *uses += 1;
+        if let Some(most) = hosted.rules.max_uses.filter(|most| *uses > *most) {
+            let message = format!("This tool may be called {most} times in one response.");
+            return Err(ToolError::new(ErrorCode::TooLarge, message));
+        }
+        drop(state);
+        Ok(HostedCall {
+            turn: Arc::clone(self),
+            hosted: hosted.clone(),
+            id: call.id.clone(),
+            written: if domain.is_some() {
+                Value::from(arguments.clone()).to_string()
+            } else {
+                call.arguments.clone()
+            },
+            arguments,
+            domain,
+            canonical,
+            subject: subject.clone(),
+            hop: hop.clone(),
+            trace: telemetry::current(),
+        })
+    }
+
+    /// Publishes a call that does not run.
+    fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
+        let audit = self.execution.audit();
+        let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
+        // What the model wrote in its place is not one of the tools' names, which metrics show.
+        let name = self.own_name(&call.name);
+        let call = CallRecord::new(&call.id, clipped(&name), &call.arguments, audit.json(&call.arguments));
+        if let Some(provider) = provider.clone() {
+            let event = AuditEvent::ToolUse { call: call.clone(), provider, progress: None };
+            audit.publish(Some(subject), event);
+        }
+        let result = audit.content(&error.message);
+        let (details, code, millis, is_cached) = (None, Some(error.code), 0, false);
+        let event = AuditEvent::ToolResult { call, provider, result, details, code, millis, is_cached };
+        audit.publish(Some(subject), event);
+    }
+
+    /// What the model and the client get of a call. The results of a turn have a limit together.
+    fn ran(&self, call: Call, result: Finished) -> Ran {
+        let settings = self.execution.settings();
+        let mut state = self.lock();
+        let left = settings.max_results.saturating_sub(state.bytes);
+        let result = result.and_then(|output| match output.content.len() <= left {
+            true => Ok(output),
+            false => {
+                let content = shrink(output.content.clone(), left).ok_or_else(too_large)?;
+                Ok(Arc::new(Output { content, ..Output::clone(&output) }))
+            }
+        });
+        let is_error = result.as_ref().map_or(true, |output| output.is_error);
+        let hosted = self.tool(&call.name);
+        let label = hosted.map_or(clipped(&call.name), |hosted| &hosted.spec.label).to_owned();
+        let (tool, provider) = (self.own_name(&call.name), self.provider(&call.name));
+        let (content, note, details, images) = match result {
+            Ok(output) => {
+                let Output { content, summary, details, images, is_error } = Output::clone(&output);
+                // Not all dialects can mark a result as an error, so its form says so.
+                let content = match is_error {
+                    true => ToolError::reported(content).content(&call.name),
+                    false => content,
+                };
+                (content, if summary.is_empty() { "done".to_owned() } else { summary }, details, images)
+            }
+            Err(error) => (error.content(&call.name), error.message, Value::Null, Vec::new()),
+        };
+        state.bytes += content.len();
+        drop(state);
+        let arguments = match call.arguments.trim() {
+            "" | "null" => "{}".to_owned(),
+            _ => call.arguments,
+        };
+        let note = one_line(&format!("{label}: {note}"));
+        Ran {
+            output: CallOutput { id: call.id, name: call.name, content, is_error },
+            arguments,
+            note,
+            details,
+            images,
+            tool,
+            provider,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for HostedTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offered, asker, deadline, state, .. } = self;
+        f.debug_struct("HostedTurn")
+            .field("offered", offered)
+            .field("asker", asker)
+            .field("deadline", deadline)
+            .field("state", state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The arguments of a call, and the host that it addresses.
+fn read(hosted: &Hosted, call: &Call) -> Result<(Map<String, Value>, Option<String>), ToolError> {
+    let mut arguments = arguments::read(&call.arguments, &hosted.spec.parameters)?;
+    let domain = match hosted.url_argument() {
+        Some(argument) => arguments::addressed(&mut arguments, argument)?,
+        None => None,
+    };
+    Ok((arguments, domain))
+}
+
+fn put(finished: &mut [Option<Finished>], place: usize, result: Finished) {
+    if let Some(slot) = finished.get_mut(place) {
+        *slot = Some(result);
+    }
+}
+
+fn lost() -> ToolError {
+    ToolError::new(ErrorCode::ProviderError, "The tool failed.")
+}
+
+/// The results of the turn, or this one, are too large.
+pub(super) fn too_large() -> ToolError {
+    ToolError::new(ErrorCode::TooLarge, "The result is too large. Answer with what is known.")
+}
+
+/// A name that a model wrote, as messages quote it.
+fn clipped(name: &str) -> &str {
+    name.get(..boundary_upto(name, MAX_NOTE)).unwrap_or_default()
+}
+
+/// `text` without line breaks and other control characters, and not too long.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() > MAX_NOTE {
+        line.truncate(boundary_upto(&line, MAX_NOTE));
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
+mod tests;
