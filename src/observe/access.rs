@@ -7,7 +7,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use tracing::{
@@ -19,6 +19,7 @@ use crate::{
     config::Upstream,
     dialect::ClientDialect,
     event::Finish,
+    execute::audit::unix_millis,
     failure::Failure,
     pipeline::Tally,
     telemetry::{self, Parent, SpanKind, scoped},
@@ -450,8 +451,7 @@ impl Access {
             calls: tally.map_or(0, |tally| tally.calls.len() as u64),
             retries: self.turns + tally.map_or(0, Tally::retries),
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.metrics.figures().record(&finished, now);
+        self.metrics.figures().record(&finished, unix_millis() / 1000);
     }
 
     /// Tokens of the request and of the response: as the upstream counts them, or as they count for the client.

@@ -41,7 +41,6 @@ mod listen;
 mod models;
 mod passthrough;
 mod paths;
-mod percent;
 mod permits;
 mod playground;
 #[cfg(feature = "bench")]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::{paths, percent::percent_decoded, reply::DEFAULT_DIALECT};
+use super::{paths, reply::DEFAULT_DIALECT};
 use crate::{
-    config::Passthrough,
+    config::{Passthrough, percent::percent_decoded},
     dialect::ClientDialect,
     execute::files,
     failure::{Failure, Kind},

@@ -31,6 +31,7 @@ mod origins;
 mod overlay;
 mod overrides;
 pub mod passthrough;
+pub mod percent;
 mod problem;
 mod proxies;
 mod read;

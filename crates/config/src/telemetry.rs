@@ -9,6 +9,7 @@ use toml::{Value, de::DeValue};
 use super::{
     Environment,
     keys::{Keys, Reading, duration_value, string, table_of},
+    percent::percent_decoded,
     table::{Cell, Context, Table},
     value::duration_or_off,
 };
@@ -262,13 +263,6 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
         Some((name.trim().to_owned(), decoded)).filter(|(name, _)| !name.is_empty())
     });
     pairs.collect()
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    // A form's value is the same, except for what stands for a space.
-    let form = format!("v={}", text.replace('+', "%2B").replace('&', "%26"));
-    let decoded = url::form_urlencoded::parse(form.as_bytes()).next()?.1.into_owned();
-    (!decoded.contains(char::REPLACEMENT_CHARACTER)).then_some(decoded)
 }
 
 fn headers(text: &str) -> Option<BTreeMap<String, TableText>> {

@@ -6,10 +6,12 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{AdminError, Said, tar};
-use crate::proxy::{
-    exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
-    percent::percent_decoded,
-    stamp::unix_time,
+use crate::{
+    config::percent::percent_decoded,
+    proxy::{
+        exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
+        stamp::unix_time,
+    },
 };
 
 /// Exchanges in one answer, unless the request says otherwise.

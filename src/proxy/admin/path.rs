@@ -2,9 +2,9 @@
 
 use http::Method;
 
-use crate::proxy::{
-    paths::{ADMIN, CONSOLE_API},
-    percent::percent_decoded,
+use crate::{
+    config::percent::percent_decoded,
+    proxy::paths::{ADMIN, CONSOLE_API},
 };
 
 /// A path below [`ADMIN`].

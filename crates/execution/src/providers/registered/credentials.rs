@@ -6,7 +6,6 @@
 use std::{
     collections::VecDeque,
     sync::{Mutex, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use http::{HeaderMap, HeaderName, Method, header};
@@ -14,6 +13,7 @@ use ring::hmac;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
+use crate::audit::unix_millis;
 use toolwire_pipeline::failure::{Failure, Kind};
 
 /// When a message was signed, in milliseconds of Unix time.
@@ -67,7 +67,7 @@ impl Credentials {
     /// # Errors
     /// [`Kind::Unauthorized`]; [`Kind::RateLimit`] if too many signatures are remembered.
     pub(super) fn check(&self, request: &ShownRequest<'_>) -> Result<KeyNumber, Failure> {
-        self.check_at(request, unix_milliseconds())
+        self.check_at(request, unix_millis())
     }
 
     /// The same at the time `now`.
@@ -134,7 +134,7 @@ impl Credentials {
 
 /// The headers that sign a request to a program: their names and values.
 pub(super) fn signed(key: &SecretString, method: &Method, path: &str, body: &[u8]) -> [(HeaderName, String); 2] {
-    let time = unix_milliseconds().to_string();
+    let time = unix_millis().to_string();
     let tag = hmac::sign(&key_of(key), &message(&time, method, path, body));
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     [(TIMESTAMP, time), (SIGNATURE, format!("v1={hex}"))]
@@ -160,11 +160,6 @@ fn bytes_of(hex: &str) -> Option<Vec<u8>> {
 
 fn refused(message: &str) -> Failure {
     Failure::new(Kind::Unauthorized, message)
-}
-
-fn unix_milliseconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -217,7 +212,7 @@ mod tests {
         let credentials = credentials();
         let good = headers(signed(&"first-key".into(), &Method::POST, "/", b""));
         let request = ShownRequest::new(&Method::POST, "/", &good, b"");
-        let now = unix_milliseconds();
+        let now = unix_millis();
         assert!(credentials.check_at(&request, now + TOLERANCE + 2_000).is_err());
         assert!(credentials.check_at(&request, now - TOLERANCE - 2_000).is_err());
         assert!(credentials.check_at(&request, now + TOLERANCE - 2_000).is_ok());

@@ -1,7 +1,7 @@
-//! Percent-encoding in paths and queries.
+//! Percent-encoding in paths, queries and variables.
 
 /// Decodes percent-encoding. `None`: the result is not UTF-8.
-pub(super) fn percent_decoded(text: &str) -> Option<String> {
+pub fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
