@@ -45,7 +45,7 @@ use crate::{
         mock::{Mock, Pace},
     },
     proxy::{
-        Server,
+        admin,
         tap::{Ending, Opening, Tap, Watch},
         terminated,
     },
@@ -115,7 +115,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     let started = Instant::now();
     let searches = tools::serve_engine(engine, moments.clone(), started);
     let tap = Arc::new(Window { moments: moments.clone(), started });
-    let server = Server::bind(Arc::new(config), Some(tap))?;
+    let (server, _) = admin::bind(Arc::new(config), Some(tap), Vec::new())?;
     let proxy = server.addresses().first().copied().unwrap_or(args.listen);
     let story = async {
         let mut screen = Screen::new();

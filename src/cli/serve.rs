@@ -22,7 +22,7 @@ use super::{
 use crate::{
     bench::served::UpstreamBench,
     config::{Config, FileWatch},
-    proxy::{ServeError, Server, tap::Tap, terminated},
+    proxy::{ServeError, admin, tap::Tap, terminated},
 };
 
 /// Options of `serve`.
@@ -68,11 +68,11 @@ async fn serve(
     let (once, twice, hangups) = (terminated(1)?, terminated(2)?, signal(SignalKind::hangup())?);
     let (systemd, sockets) = (Notifier::from_env(), systemd::sockets()?);
     let watch = FileWatch::new(&config).filter(|_| tap.is_none());
-    let server = Server::bind_or_inherit(Arc::clone(&config), tap, sockets)?;
-    server.offer_bench(Arc::new(UpstreamBench));
+    let (server, admin) = admin::bind(Arc::clone(&config), tap, sockets)?;
+    admin.offer_bench(Arc::new(UpstreamBench));
     // A log is read by others, and later.
     let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
-    let code = is_read_by_a_person.then(|| server.sign_in_code()).flatten();
+    let code = is_read_by_a_person.then(|| admin.sign_in_code()).flatten();
     let (addresses, hosted) = (server.addresses(), server.hosted_tools());
     Announcement { config: &config, addresses, hosted, code }.say(log_format);
     systemd.ready(1);

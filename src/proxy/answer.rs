@@ -66,7 +66,7 @@ const MAX_WORK: usize = 32 << 10;
 /// The body of one response; see the module's documentation.
 #[derive(Debug)]
 #[pin_project]
-pub(super) struct AnswerBody {
+pub(crate) struct AnswerBody {
     #[pin]
     deadlines: Deadlines,
     #[pin]

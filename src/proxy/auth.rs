@@ -99,7 +99,7 @@ struct Holder {
 
 /// All keys. All threads share them.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     shared: Arc<Shared>,
     wrong: WrongKeys,
     _watch: Option<Watch>,

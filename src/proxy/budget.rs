@@ -33,7 +33,7 @@ impl Budget {
 }
 
 /// A part of a [`Budget`]; given back when dropped.
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::{
-    paths::CONSOLE,
+    admin::CONSOLE,
     reply::{self, ReplyBody},
     routes,
 };

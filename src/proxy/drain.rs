@@ -24,7 +24,7 @@ use crate::failure::{Failure, Kind};
 
 /// How far the shutdown of a server has come. Shared by its threads and their requests.
 #[derive(Debug, Default)]
-pub(super) struct Drain {
+pub(crate) struct Drain {
     announced: Signal,
     begun: Signal,
     cut: Signal,

@@ -11,10 +11,11 @@
 //! either releases everything that belongs to the request: its place in the upstream's queue, its connection, its log
 //! line.
 
-mod admin;
+pub mod admin;
 mod answer;
 mod asking;
 mod auth;
+mod bench;
 mod betas;
 mod budget;
 mod catalogue;
@@ -29,6 +30,8 @@ pub(crate) mod doctor;
 mod drain;
 mod exchange;
 mod exchange_log;
+mod exchange_observer;
+mod extension;
 mod failover;
 mod feed_body;
 mod hops;
@@ -40,7 +43,6 @@ mod limits;
 mod listen;
 mod models;
 mod passthrough;
-mod paths;
 mod permits;
 mod playground;
 #[cfg(feature = "bench")]
@@ -67,7 +69,7 @@ mod upstream;
 pub(crate) mod web_pages;
 mod worker;
 
-pub use admin::{Bench, BenchRun, BenchWish};
+pub use bench::{Bench, BenchRun, BenchWish};
 pub use drain::terminated;
 #[cfg(feature = "cli")]
 pub(crate) use limits::{Counts, CountsByModel};

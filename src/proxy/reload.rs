@@ -138,9 +138,7 @@ impl Reloader {
                 self.retiring.spawn(retire(Arc::clone(replaced), Arc::clone(first)));
             }
         }
-        if changes.touch("admin.api_keys") {
-            before.end_readers();
-        }
+        before.replaced(&changes);
         warnings.iter().for_each(Problem::log);
         log(reason, status.generation, &changes, &restart);
         if let Some(audit) = audit {

@@ -46,7 +46,7 @@ pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/even
 
 /// The body of a response, with its request's log record, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) enum ReplyBody {
+pub(crate) enum ReplyBody {
     /// Sent at once.
     Plain(Box<Plain>),
     /// An upstream's response, as it arrives.

@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::exchange_log::{Begin, ExchangeLog, ExchangeRecord, HopResult, RecordEnd};
+use super::{
+    exchange_observer::{ExchangeBegin, ExchangeEnd, ExchangeObserver, HopResult},
+    extension::ConfiguredExtension,
+};
 use crate::{
     config::Capture,
     dialect::ClientDialect,
@@ -24,8 +27,8 @@ use crate::{
 /// How long the text is not reported after it has been.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The least time between two updates of the text in the record of an exchange.
-const RECORD_PAUSE: Duration = Duration::from_millis(250);
+/// The least time between two updates of the text for the observer of an exchange.
+const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
 
 /// Bytes before a piece of text that are read again with it: a secret may begin there.
 const CONTEXT: usize = 4 << 10;
@@ -58,8 +61,8 @@ pub(super) struct Opening<'a> {
 #[derive(Debug)]
 pub(super) struct ExchangeReport {
     audit: Arc<Audit>,
-    /// Where the course of the exchange is kept for later, if it is.
-    record: Option<Arc<ExchangeRecord>>,
+    /// What else observes the exchange.
+    observer: Option<Box<dyn ExchangeObserver>>,
     subject: Subject,
     upstream: String,
     upstream_model: String,
@@ -92,24 +95,24 @@ struct TextReported {
     content: usize,
     /// When it was reported last.
     last: Option<Instant>,
-    /// When the record got it last.
-    recorded: Option<Instant>,
+    /// When the observer got it last.
+    observed: Option<Instant>,
 }
 
 impl ExchangeReport {
     /// For a response that begins now. `asks_upstream`: with its first hop.
     pub(super) fn new(
-        (audit, log): (&Arc<Audit>, Option<&ExchangeLog>),
+        (audit, extension): (&Arc<Audit>, Option<&dyn ConfiguredExtension>),
         opening: Opening<'_>,
         asks_upstream: bool,
     ) -> Self {
         let Opening { exchange, model, key, client, upstream, upstream_dialect, upstream_model, tools } =
             opening;
         let client = client.dialect().name();
-        let record = log.and_then(|log| {
+        let observer = extension.and_then(|extension| {
             let captured = if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word();
             let key = key.as_deref();
-            log.begin(&Begin {
+            extension.observe(&ExchangeBegin {
                 exchange,
                 model,
                 key,
@@ -125,7 +128,7 @@ impl ExchangeReport {
         let start = AuditEvent::MessageStart { model, key, client, upstream: upstream.to_owned(), tools };
         let mut report = Self {
             audit: Arc::clone(audit),
-            record,
+            observer,
             subject: Subject { exchange: exchange.clone(), hop: 1 },
             upstream: upstream.to_owned(),
             upstream_model: upstream_model.to_owned(),
@@ -145,9 +148,9 @@ impl ExchangeReport {
         report
     }
 
-    /// The record of the exchange, if its contents are to be kept there.
-    pub(super) fn captures(&self) -> Option<&Arc<ExchangeRecord>> {
-        self.record.as_ref().filter(|_| self.is_captured)
+    /// What observes the exchange with its contents, if these are captured.
+    pub(super) fn captures(&self) -> Option<&dyn ExchangeObserver> {
+        self.observer.as_deref().filter(|_| self.is_captured)
     }
 
     /// The bytes of the text that are to be kept for it.
@@ -159,8 +162,8 @@ impl ExchangeReport {
     pub(super) fn hop_started(&mut self) {
         self.subject.hop += 1;
         self.hop = Some(Hop { begun: Instant::now(), is_published: false });
-        if let Some(record) = &self.record {
-            record.hop_started();
+        if let Some(observer) = &self.observer {
+            observer.hop_started();
         }
         self.catch_up();
     }
@@ -178,15 +181,15 @@ impl ExchangeReport {
     pub(super) fn went_on(&mut self, pipeline: &Pipeline) {
         if !self.has_content && pipeline.has_content() {
             self.has_content = true;
-            if let Some(record) = &self.record {
-                record.content_began(self.begun.elapsed());
+            if let Some(observer) = &self.observer {
+                observer.content_began(self.begun.elapsed());
             }
         }
         if !self.audit.is_watched() {
             return;
         }
         let now = Instant::now();
-        self.record_text(pipeline, now);
+        self.observe_text(pipeline, now);
         if self.text.last.is_some_and(|last| now.duration_since(last) < PAUSE) {
             return;
         }
@@ -195,12 +198,12 @@ impl ExchangeReport {
         }
     }
 
-    /// Takes note in the record of how far the text has come, from time to time.
-    fn record_text(&mut self, pipeline: &Pipeline, now: Instant) {
-        let is_due = self.text.recorded.is_none_or(|last| now.duration_since(last) >= RECORD_PAUSE);
-        if let (true, Some(record), Some(text)) = (is_due, &self.record, pipeline.text_given()) {
-            record.went_on(text, pipeline.held() as u64);
-            self.text.recorded = Some(now);
+    /// Tells the observer how far the text has come, from time to time.
+    fn observe_text(&mut self, pipeline: &Pipeline, now: Instant) {
+        let is_due = self.text.observed.is_none_or(|last| now.duration_since(last) >= OBSERVER_PAUSE);
+        if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.text_given()) {
+            observer.went_on(text, pipeline.held() as u64);
+            self.text.observed = Some(now);
         }
     }
 
@@ -216,8 +219,8 @@ impl ExchangeReport {
         if self.audit.is_watched() {
             self.report_text(pipeline, true);
         }
-        if let (Some(record), Some(text)) = (&self.record, pipeline.text_given()) {
-            record.went_on(text, 0);
+        if let (Some(observer), Some(text)) = (&self.observer, pipeline.text_given()) {
+            observer.went_on(text, 0);
         }
         let event = match outcome {
             Outcome::Done => AuditEvent::MessageComplete {
@@ -266,8 +269,8 @@ impl ExchangeReport {
         let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
         self.counted = total;
         let millis = millis(hop.begun.elapsed());
-        if let Some(record) = &self.record {
-            record.hop_ended(HopResult { finish, usage: usage.clone(), millis, tally });
+        if let Some(observer) = &self.observer {
+            observer.hop_ended(HopResult { finish, usage: usage.clone(), millis, tally });
         }
         if is_heard {
             self.publish(AuditEvent::HopEnd { finish: finish.to_owned(), usage, millis, purpose: None });
@@ -316,7 +319,7 @@ impl ExchangeReport {
         (millis, first_byte_millis): (u64, Option<u64>),
     ) {
         self.is_over = true;
-        if let Some(record) = &self.record {
+        if let Some(observer) = &self.observer {
             let (state, code, message) = match &event {
                 AuditEvent::Error { code, message, .. } if finish == "cancelled" => {
                     ("cancelled", Some(code), Some(message))
@@ -325,7 +328,7 @@ impl ExchangeReport {
                 _ => ("done", None, None),
             };
             let (code, message) = (code.map(String::as_str), message.map(String::as_str));
-            record.ended(&RecordEnd { state, code, message, finish, tally, millis, first_byte_millis });
+            observer.ended(&ExchangeEnd { state, code, message, finish, tally, millis, first_byte_millis });
         }
         if self.catch_up() {
             self.publish(event);

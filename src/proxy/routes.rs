@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::{paths, reply::DEFAULT_DIALECT};
+use super::{extension::ExtensionRoute, reply::DEFAULT_DIALECT};
 use crate::{
     config::{Passthrough, percent::percent_decoded},
     dialect::ClientDialect,
@@ -79,10 +79,8 @@ pub(super) enum Route {
     Model(String),
     /// A path of the configuration, whose requests go to the upstream unread.
     Passthrough(String),
-    /// A path of the admin API, or of the console's own.
-    Admin,
-    /// A path of the console's page.
-    Console,
+    /// A path of an extension.
+    Extension(ExtensionRoute),
     /// A path at which programs register their tools.
     Programs(ProgramPath),
     /// GET `/api/images/{name}`: a generated image, by its name as the path has it.
@@ -131,12 +129,6 @@ impl Route {
                 None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
             };
         }
-        if path.starts_with(paths::ADMIN) || path.starts_with(paths::CONSOLE_API) {
-            return Some(Self::Admin);
-        }
-        if path == paths::CONSOLE_BARE || path.starts_with(paths::CONSOLE) {
-            return Some(Self::Console);
-        }
         if let Some(program) = below.and_then(ProgramPath::find) {
             return Some(Self::Programs(program));
         }
@@ -167,8 +159,7 @@ impl Route {
             Self::Models => "models",
             Self::Model(_) => "model",
             Self::Passthrough(_) => "passthrough",
-            Self::Admin => "admin",
-            Self::Console => "console",
+            Self::Extension(route) => route.name,
             Self::Programs(_) => "providers",
             Self::Image(_) => "image",
             Self::Health => "healthz",
@@ -233,7 +224,7 @@ impl Route {
     pub(super) fn needs_key(&self) -> bool {
         !matches!(
             self,
-            Self::Console
+            Self::Extension(_)
                 | Self::Programs(_)
                 | Self::Root
                 | Self::Image(_)

@@ -18,8 +18,8 @@ use tokio::{
 };
 
 use super::{
-    admin::Bench,
     current::CurrentService,
+    extension::Extension,
     listen,
     reload::Reloader,
     reloads::{Reloads, reloads},
@@ -64,8 +64,21 @@ impl Server {
         tap: Option<Arc<dyn Tap>>,
         inherited: Vec<TcpListener>,
     ) -> Result<Self, ServeError> {
+        Self::bind_extended(config, tap, inherited, None)
+    }
+
+    /// The same with an `extension`.
+    ///
+    /// # Errors
+    /// As [`Server::bind_or_inherit`], or if the extension cannot start.
+    pub(crate) fn bind_extended(
+        config: Arc<Config>,
+        tap: Option<Arc<dyn Tap>>,
+        inherited: Vec<TcpListener>,
+        extension: Option<Arc<dyn Extension>>,
+    ) -> Result<Self, ServeError> {
         let (reloads, requests) = reloads(Arc::clone(&config));
-        let first = Service::new(Arc::clone(&config), tap, reloads.clone())?;
+        let first = Service::new(Arc::clone(&config), (tap, extension), reloads.clone())?;
         let others: Vec<_> = (1..config.threads).map(|_| first.sibling(None)).collect();
         let services = std::iter::once(first).chain(others);
         let services: Vec<_> = services.map(|service| Arc::new(CurrentService::new(service))).collect();
@@ -88,17 +101,6 @@ impl Server {
     /// The addresses on which it listens, with the actual ports where the configuration says 0.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.reloader.addresses
-    }
-
-    /// A new code with which a browser may sign in to the admin API once, within two minutes. `None`: there is no such API, or it
-    /// needs no key.
-    pub fn sign_in_code(&self) -> Option<String> {
-        self.current.get().sign_in_code()
-    }
-
-    /// Lets the admin API measure upstreams with `bench`, where there is such an API.
-    pub fn offer_bench(&self, bench: Arc<dyn Bench>) {
-        self.current.get().offer_bench(bench);
     }
 
     /// Loads the configuration again while the server runs.

@@ -3,13 +3,13 @@
 mod admission;
 mod assembly;
 mod generate;
-mod management;
-mod sample;
+mod own;
+mod programs;
 
 use std::{
     collections::HashMap,
     convert::Infallible,
-    future::poll_fn,
+    future::{poll_fn, ready},
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
@@ -21,7 +21,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::{
-    config::{Config, Limits, Upstream},
+    config::{Changes, Config, Limits, Upstream},
     conversation::Conversation,
     dialect::{self, ClientDialect, Ids},
     execute::{Audit, ExchangeId, Started, ask::Ask, vision::Vision},
@@ -34,16 +34,18 @@ use crate::{
 };
 
 use super::{
-    admin::{Admin, Bench, BenchPlace},
     answer::AnswerBody,
     asking::NewestModels,
     auth::{Caller, Keys},
-    budget::Budget,
+    budget::{Budget, Reservation},
     cors::{self, Grant},
     count,
     drain::{self, Drain},
     exchange::{self, Who},
-    exchange_log::ExchangeLog,
+    extension::{
+        ConfiguredExtension, Extension, ExtensionRequest, ExtensionRoute, ExtensionRouteKind, RequestBody,
+        Responding,
+    },
     failover::Failover,
     images, intake, large,
     learned::Learned,
@@ -60,6 +62,8 @@ use super::{
     turn_states::TurnStates,
     upstream::Client,
 };
+
+pub(crate) use self::own::{MadeResponse, OwnExchange};
 
 /// The longest request id that is accepted from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
@@ -80,7 +84,7 @@ fn standard_method(method: &Method) -> Option<&str> {
 
 /// Whether bytes of a request may be unread. They must not be read as the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
+pub(super) enum Rest {
     None,
     Unread,
 }
@@ -140,7 +144,7 @@ fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
 
 /// The state that all requests of a thread share. All of it except the connections is shared by all threads.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(crate) struct Service {
     config: Arc<Config>,
     /// By the upstreams' names.
     clients: HashMap<String, Arc<Client>>,
@@ -163,12 +167,10 @@ pub(super) struct Service {
     asking: Arc<dyn Ask>,
     /// The bus of events, if anyone may hear them.
     audit: Option<Arc<Audit>>,
-    /// The last exchanges, if there is such a bus.
-    exchanges: Option<Arc<ExchangeLog>>,
-    /// The admin API, if there is one.
-    admin: Option<Arc<Admin>>,
-    /// What it measures upstreams with.
-    bench: Arc<BenchPlace>,
+    /// What the program adds to the server.
+    extension: Option<Arc<dyn Extension>>,
+    /// The same in this configuration, if it has it.
+    configured: Option<Arc<dyn ConfiguredExtension>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
@@ -191,7 +193,7 @@ impl Service {
     }
 
     /// The server's shutdown.
-    pub(super) fn drain(&self) -> &Arc<Drain> {
+    pub(crate) fn drain(&self) -> &Arc<Drain> {
         &self.drain
     }
 
@@ -201,16 +203,6 @@ impl Service {
         if let (Some(files), Some(address)) = (files, addresses.first()) {
             files.reached_at(&images::base_url(self.config.scheme(), *address));
         }
-    }
-
-    /// A new code with which a browser may sign in to the admin API once. `None`: no key is needed, or there is no such API.
-    pub(super) fn sign_in_code(&self) -> Option<String> {
-        self.admin.as_ref()?.issue_code()
-    }
-
-    /// Lets the admin API measure upstreams, that of later configurations too.
-    pub(super) fn offer_bench(&self, bench: Arc<dyn Bench>) {
-        self.bench.offer(bench);
     }
 
     /// The names of the hosted tools, and of the providers whose tools are not known yet.
@@ -233,11 +225,29 @@ impl Service {
         self.audit.as_ref()
     }
 
-    /// Ends the connections on which events are read with admin keys.
-    pub(super) fn end_readers(&self) {
-        if let Some(admin) = &self.admin {
-            admin.end_readers();
+    /// A service with these `changes` has taken the place of this one.
+    pub(super) fn replaced(&self, changes: &Changes) {
+        if let Some(extension) = &self.configured {
+            extension.replaced(changes);
         }
+    }
+
+    /// Covers secrets.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Reads the body of a request, up to `max` bytes, or as many as requests for models may have.
+    ///
+    /// # Errors
+    /// It is too long, too slow or broken, or there is no memory for it.
+    pub(super) async fn read_body(
+        &self,
+        headers: &HeaderMap,
+        body: Incoming,
+        max: Option<usize>,
+    ) -> Result<(Bytes, Reservation), Failure> {
+        intake::read(headers, body, self.bounds(max)).await
     }
 
     /// What is counted.
@@ -251,7 +261,7 @@ impl Service {
     }
 
     /// The configured limits.
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.config.limits
     }
 
@@ -324,7 +334,7 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let id = request_id(request.headers());
         let path = request.uri().path();
-        let route = Route::find_with(path, &self.config.passthrough).filter(|route| self.has(route));
+        let route = self.route(path);
         let name = route.as_ref().map_or("unknown", Route::name);
         let shown = route.as_ref().map_or(path, |route| route.shown(path));
         let trace = self.trace(route.as_ref(), (request.headers(), request.method(), shown), &id);
@@ -336,7 +346,7 @@ impl Service {
         }
         let head = request.method() == Method::HEAD;
         let grant = match route {
-            Some(Route::Admin | Route::Console) => Grant::default(),
+            Some(Route::Extension(_)) => Grant::default(),
             _ => Grant::new(&self.config.cors_origins, request.headers()),
         };
         let version = request.version();
@@ -399,8 +409,10 @@ impl Service {
             *rest = Rest::Unread;
             return Err(reply::error(failure, dialect, access));
         }
-        if let (Some(Route::Admin), Some(admin)) = (&route, &self.admin) {
-            return Err(Box::pin(self.administer(admin, (&head, body, peer), rest, access)).await);
+        if let Some(Route::Extension(own)) = &route
+            && own.kind == ExtensionRouteKind::Api
+        {
+            return Err(self.extended(*own, (&head, body, peer), rest, access).await);
         }
         let is_open = self.keys.are_not_needed();
         if let Some(failure) = self.refuse_page(is_open, route.as_ref(), &head, grant) {
@@ -453,12 +465,7 @@ impl Service {
                 Box::pin(self.pass_through((&path, client), (&head, body), rest, access)).await
             }
             Route::Programs(path) => Box::pin(self.program(&path, (&head, body, peer), rest, access)).await,
-            // It was answered before, or there is none.
-            Route::Admin => {
-                let (dialect, failure) = routes::not_found(head.uri.path());
-                reply::error(failure, dialect, access)
-            }
-            Route::Console => self.page(&head, peer, access),
+            Route::Extension(own) => self.extended(own, (&head, body, peer), rest, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
             Route::Models if is_anthropic => {
                 reply::json(&models::anthropic_list(&self.models.list(&client).await), access)
@@ -487,14 +494,43 @@ impl Service {
         })
     }
 
+    /// The route of a URL's path, if there is something in this configuration.
+    fn route(&self, path: &str) -> Option<Route> {
+        let known = Route::find_with(path, &self.config.passthrough);
+        known.filter(|route| self.has(route)).or_else(|| {
+            let route = self.configured.as_ref()?.route(&routes::without_doubled_slash(path))?;
+            Some(Route::Extension(route))
+        })
+    }
+
     /// Whether there is something at the route in this configuration.
     fn has(&self, route: &Route) -> bool {
         match route {
-            Route::Admin | Route::Console => self.admin.is_some(),
             Route::Programs(_) => {
                 self.execution.as_ref().is_some_and(|execution| !execution.registrations().is_empty())
             }
             _ => true,
+        }
+    }
+
+    /// A request for a path of the extension.
+    fn extended<'r>(
+        self: &'r Arc<Self>,
+        route: ExtensionRoute,
+        (head, body, peer): (&'r request::Parts, Incoming, IpAddr),
+        rest: &'r mut Rest,
+        access: Access,
+    ) -> Responding<'r> {
+        let body = RequestBody { body, rest };
+        match &self.configured {
+            Some(extension) => {
+                extension.respond(ExtensionRequest { route, service: self, head, peer, body, access })
+            }
+            // Only an extension has such routes.
+            None => {
+                let (dialect, failure) = routes::not_found(head.uri.path());
+                Box::pin(ready(reply::error(failure, dialect, access)))
+            }
         }
     }
 

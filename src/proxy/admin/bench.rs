@@ -1,15 +1,15 @@
 //! `/admin/bench`: one measurement of a configured upstream at a time, by whatever bench the program has.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{AdminError, Said};
-use crate::config::{Config, Upstream, WILDCARD};
+use crate::{
+    config::{Config, Upstream, WILDCARD},
+    proxy::{Bench, BenchRun, BenchWish},
+};
 
 /// Streams of one run.
 const MAX_STREAMS: u64 = 200;
@@ -17,47 +17,16 @@ const MAX_STREAMS: u64 = 200;
 /// Tokens of one stream's response.
 const MAX_TOKENS: u64 = 2000;
 
-/// Measures upstreams.
-pub trait Bench: fmt::Debug + Send + Sync {
-    /// Begins a run in the background.
-    ///
-    /// # Errors
-    /// The upstream cannot be measured: a sentence that says why.
-    fn begin(&self, wanted: BenchWish) -> Result<Box<dyn BenchRun>, String>;
-}
-
-/// A run. Dropping it stops it.
-pub trait BenchRun: fmt::Debug + Send {
-    /// How far it is, from 0 to 1.
-    fn progress(&self) -> f64;
-
-    /// Its report, or why there is none. `None`: it is not over.
-    fn result(&self) -> Option<Result<Value, String>>;
-}
-
-/// What is to be measured.
-#[derive(Debug, Clone)]
-pub struct BenchWish {
-    /// The upstream.
-    pub upstream: Arc<Upstream>,
-    /// The model's name there.
-    pub model: String,
-    /// Streams, all at the same time.
-    pub streams: u64,
-    /// The most tokens of a response.
-    pub tokens: u64,
-}
-
 /// The bench of the program, if it has one, and the last run.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct BenchPlace {
+pub(super) struct BenchPlace {
     bench: OnceLock<Arc<dyn Bench>>,
     run: Mutex<Option<Box<dyn BenchRun>>>,
 }
 
 impl BenchPlace {
     /// The program has this bench.
-    pub(in crate::proxy) fn offer(&self, bench: Arc<dyn Bench>) {
+    pub(super) fn offer(&self, bench: Arc<dyn Bench>) {
         // There is one in a process.
         let _ = self.bench.set(bench);
     }

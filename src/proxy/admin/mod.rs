@@ -12,13 +12,17 @@ mod bench;
 mod code;
 mod error;
 mod exchanges;
+mod extension;
 mod feed;
 mod figures;
 mod formats;
 mod keys;
 mod path;
+mod paths;
 mod permissions;
 mod reload;
+mod sample;
+mod serving;
 mod sessions;
 mod settings;
 mod signed_in;
@@ -31,11 +35,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
 use serde_json::{Value, json};
 
-pub(super) use self::bench::BenchPlace;
-pub use self::bench::{Bench, BenchRun, BenchWish};
-pub(super) use self::{access::SessionMark, error::AdminError};
+pub use self::extension::{AdminApi, bind};
+pub(super) use self::{access::SessionMark, error::AdminError, paths::CONSOLE};
 use self::{
     access::{Access as Door, Visitor},
+    extension::Lasting,
     feed::Feed,
     figures::StreamsFeed,
     path::AdminPath,
@@ -46,6 +50,7 @@ use super::{
     auth::Keys,
     drain::SignalFuture,
     exchange_log::ExchangeLog,
+    extension::ServiceParts,
     feed_body::{FeedBody, FeedSource},
     playground::{Chat, Chats},
     reloads::{ReloadReason, Reloads},
@@ -66,9 +71,6 @@ pub(super) const MAX_BODY: usize = 1 << 20;
 /// Paths of changed settings that a log line lists.
 const MAX_LOGGED: usize = 20;
 
-/// The events, and the exchanges that are kept of them.
-type Bus<'b> = (&'b Arc<Audit>, &'b Arc<ExchangeLog>);
-
 /// The admin API. All threads share it.
 #[derive(Debug)]
 pub(super) struct Admin {
@@ -86,7 +88,8 @@ pub(super) struct Admin {
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
     config: Arc<Config>,
-    bench: Arc<BenchPlace>,
+    /// What goes on when the configuration changes.
+    lasting: Arc<Lasting>,
     /// The console's.
     chats: Arc<Chats>,
     metrics: Arc<Metrics>,
@@ -181,60 +184,47 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of `config`, if it has one. It shows what is on `bus`. `before` is the API of the configuration that `config`
-    /// replaces: its sessions go on, and so do its readers of events.
+    /// The API of a configuration, if it has one. `before` is the API of the configuration that it replaces: its sessions go on, and so
+    /// do its readers of events.
     ///
     /// # Errors
     /// If there can be no thread for the event feed.
-    pub(super) fn new(
-        config: &Arc<Config>,
-        (execution, bus): (Option<&Arc<Execution>>, Option<Bus<'_>>),
-        (keys, metrics, bench): (&Arc<Keys>, &Arc<Metrics>, &Arc<BenchPlace>),
-        reloads: Reloads,
+    fn new(
+        parts: ServiceParts<'_>,
+        lasting: &Arc<Lasting>,
         before: Option<&Self>,
     ) -> io::Result<Option<Self>> {
-        let (Some(settings), Some((audit, exchanges))) = (&config.admin, bus) else {
-            return Ok(None);
-        };
+        let ServiceParts { config, execution, audit, keys, metrics, reloads } = parts;
+        let (Some(settings), Some(audit)) = (&config.admin, audit) else { return Ok(None) };
         audit.capture(settings.capture != crate::config::Capture::Off);
-        let (settings, execution) = (Arc::clone(settings), execution.cloned());
-        let (audit, exchanges, metrics) = (Arc::clone(audit), Arc::clone(exchanges), Arc::clone(metrics));
-        Ok(Some(match before {
+        let settings = Arc::clone(settings);
+        let (saved, door, runtime, feed, chats) = match before {
             Some(before) => {
                 before.settings.reloaded(config);
-                Self {
-                    settings: Arc::clone(&before.settings),
-                    door: before.door.with_settings(settings),
-                    execution,
-                    audit,
-                    exchanges,
-                    formats: Arc::clone(&config.formats),
-                    keys: Arc::clone(keys),
-                    runtime: Arc::clone(&before.runtime),
-                    feed: Arc::clone(&before.feed),
-                    config: Arc::clone(config),
-                    bench: Arc::clone(bench),
-                    chats: Arc::clone(&before.chats),
-                    metrics,
-                    reloads,
-                }
+                let door = before.door.with_settings(settings);
+                let (saved, runtime) = (Arc::clone(&before.settings), Arc::clone(&before.runtime));
+                (saved, door, runtime, Arc::clone(&before.feed), Arc::clone(&before.chats))
             }
-            None => Self {
-                settings: Arc::new(SavedSettings::new(config)),
-                door: Door::new(settings, config),
-                execution,
-                audit,
-                exchanges,
-                formats: Arc::clone(&config.formats),
-                keys: Arc::clone(keys),
-                runtime: Arc::new(Runtime::start()?),
-                feed: Arc::default(),
-                config: Arc::clone(config),
-                bench: Arc::clone(bench),
-                chats: Arc::default(),
-                metrics,
-                reloads,
-            },
+            None => {
+                let (saved, door) = (Arc::new(SavedSettings::new(config)), Door::new(settings, config));
+                (saved, door, Arc::new(Runtime::start()?), Arc::default(), Arc::default())
+            }
+        };
+        Ok(Some(Self {
+            settings: saved,
+            door,
+            execution: execution.cloned(),
+            audit: Arc::clone(audit),
+            exchanges: Arc::clone(lasting.exchanges()),
+            formats: Arc::clone(&config.formats),
+            keys: Arc::clone(keys),
+            runtime,
+            feed,
+            config: Arc::clone(config),
+            lasting: Arc::clone(lasting),
+            chats,
+            metrics: Arc::clone(metrics),
+            reloads: reloads.clone(),
         }))
     }
 
@@ -373,9 +363,9 @@ impl Admin {
             AdminPath::Reload => Ok(reload::status(&self.reloads)),
             AdminPath::Metrics => figures::window(&self.metrics, head),
             AdminPath::Bench => match *method {
-                Method::POST => self.bench.begin(&self.config, &object(&body)?),
-                Method::DELETE => self.bench.stop(),
-                _ => self.bench.state(),
+                Method::POST => self.lasting.bench.begin(&self.config, &object(&body)?),
+                Method::DELETE => self.lasting.bench.stop(),
+                _ => self.lasting.bench.state(),
             },
             AdminPath::Streams => Ok(Said::json(figures::streams(&self.metrics))),
             AdminPath::Keys => Ok(Said::json(keys::list(&self.keys, unix_time()))),

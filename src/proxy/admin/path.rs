@@ -2,10 +2,8 @@
 
 use http::Method;
 
-use crate::{
-    config::percent::percent_decoded,
-    proxy::paths::{ADMIN, CONSOLE_API},
-};
+use super::paths::{ADMIN, CONSOLE_API};
+use crate::config::percent::percent_decoded;
 
 /// A path below [`ADMIN`].
 #[derive(Debug, Clone, PartialEq, Eq)]

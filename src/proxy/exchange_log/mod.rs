@@ -1,7 +1,7 @@
 //! [`ExchangeLog`]: the last exchanges, for people who look at them over the admin API.
 //!
 //! ```text
-//! ExchangeReport (a response) ──┐
+//! Observation (a response) ─────┐
 //!                               ├▶ ExchangeRecord ─▶ rows of /admin/exchanges
 //! hosted calls (the bus) ───────┘
 //! ```
@@ -11,6 +11,7 @@
 
 mod capture;
 mod held;
+mod observation;
 mod query;
 mod record;
 mod trace;
@@ -26,11 +27,15 @@ use std::{
 use self::capture::{Capture, MAX_ALL};
 pub(super) use self::{
     capture::NoFixture,
+    observation::Observation,
     query::Query,
-    record::{Begin, ExchangeRecord, HopResult, RecordEnd},
+    record::ExchangeRecord,
     trace::{TraceFeed, Traced},
 };
-use super::tap::{Opening, Watch};
+use super::{
+    exchange_observer::ExchangeBegin,
+    tap::{Opening, Watch},
+};
 use crate::{
     execute::{AuditEvent, Record, audit::unix_millis},
     redact::Redactor,
@@ -86,7 +91,7 @@ impl ExchangeLog {
     }
 
     /// Takes note of an exchange that begins, or begins again with another model. `None`: exchanges are not kept.
-    pub(super) fn begin(&self, begin: &Begin<'_>) -> Option<Arc<ExchangeRecord>> {
+    pub(super) fn begin(&self, begin: &ExchangeBegin<'_>) -> Option<Arc<ExchangeRecord>> {
         let max = self.max();
         if max == 0 {
             return None;
@@ -185,10 +190,11 @@ mod tests {
         dialect::ClientDialect,
         execute::{ExchangeId, Subject, audit::CallRecord},
         pipeline::Tally,
+        proxy::exchange_observer::ExchangeEnd,
     };
 
     fn begin(log: &ExchangeLog, exchange: &ExchangeId, upstream: &str) -> Option<Arc<ExchangeRecord>> {
-        log.begin(&Begin {
+        log.begin(&ExchangeBegin {
             exchange,
             model: "m",
             key: None,
@@ -228,7 +234,7 @@ mod tests {
         let log = ExchangeLog::new(3);
         let id = ExchangeId::from("ex_1");
         let record = begin(&log, &id, "first").unwrap();
-        record.ended(&RecordEnd {
+        record.ended(&ExchangeEnd {
             state: "error",
             code: Some("overloaded"),
             message: None,

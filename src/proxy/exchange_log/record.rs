@@ -18,7 +18,10 @@ use crate::{
         audit::{CallRecord, unix_millis},
     },
     pipeline::{Tally, TextGiven},
-    proxy::report::{millis, usage},
+    proxy::{
+        exchange_observer::{ExchangeBegin, ExchangeEnd, HopResult},
+        report::{millis, usage},
+    },
     untrusted::clip,
 };
 
@@ -30,53 +33,6 @@ const MAX_MESSAGE: usize = 512;
 
 /// Hops, and calls of each kind, of which details are kept. All are counted.
 const MAX_DETAILS: usize = 128;
-
-/// What is known when an exchange begins.
-#[derive(Debug)]
-pub(in crate::proxy) struct Begin<'a> {
-    pub(in crate::proxy) exchange: &'a ExchangeId,
-    /// The model that was requested.
-    pub(in crate::proxy) model: &'a str,
-    /// A short mark of the client's key, or its name.
-    pub(in crate::proxy) key: Option<&'a str>,
-    /// The client's dialect.
-    pub(in crate::proxy) client: &'static str,
-    pub(in crate::proxy) upstream: &'a str,
-    pub(in crate::proxy) upstream_dialect: &'static str,
-    /// The model's name there.
-    pub(in crate::proxy) upstream_model: &'a str,
-    /// It begins with a request to the upstream.
-    pub(in crate::proxy) asks_upstream: bool,
-    /// What is kept of contents, in the words of the setting.
-    pub(in crate::proxy) captured: &'static str,
-}
-
-/// How a hop ended.
-#[derive(Debug)]
-pub(in crate::proxy) struct HopResult<'a> {
-    pub(in crate::proxy) finish: &'a str,
-    /// Its own token counts.
-    pub(in crate::proxy) usage: Value,
-    pub(in crate::proxy) millis: u64,
-    /// The counts of the response so far.
-    pub(in crate::proxy) tally: &'a Tally,
-}
-
-/// How an exchange ended.
-#[derive(Debug)]
-pub(in crate::proxy) struct RecordEnd<'a> {
-    /// `done`, `error` or `cancelled`.
-    pub(in crate::proxy) state: &'static str,
-    /// The code of the failure.
-    pub(in crate::proxy) code: Option<&'a str>,
-    /// Its words.
-    pub(in crate::proxy) message: Option<&'a str>,
-    pub(in crate::proxy) finish: &'a str,
-    pub(in crate::proxy) tally: &'a Tally,
-    pub(in crate::proxy) millis: u64,
-    /// When the first byte was sent, from the start.
-    pub(in crate::proxy) first_byte_millis: Option<u64>,
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -162,7 +118,7 @@ struct HostedEnd {
 
 impl ExchangeRecord {
     /// The record of an exchange that begins now.
-    pub(super) fn new(begin: &Begin<'_>) -> Self {
+    pub(super) fn new(begin: &ExchangeBegin<'_>) -> Self {
         let record = Self {
             id: begin.exchange.clone(),
             t: unix_millis(),
@@ -179,7 +135,7 @@ impl ExchangeRecord {
     }
 
     /// Another model is asked in place of one that has failed.
-    pub(super) fn begin_again(&self, begin: &Begin<'_>) {
+    pub(super) fn begin_again(&self, begin: &ExchangeBegin<'_>) {
         {
             let mut course = self.course();
             course.upstream = name(begin.upstream);
@@ -231,7 +187,7 @@ impl ExchangeRecord {
     }
 
     /// It is over, unless another model is asked.
-    pub(in crate::proxy) fn ended(&self, end: &RecordEnd<'_>) {
+    pub(in crate::proxy) fn ended(&self, end: &ExchangeEnd<'_>) {
         let mut course = self.course();
         course.count(end.tally);
         course.held = 0;

@@ -20,11 +20,10 @@ use crate::{
     observe::Metrics,
     proxy::{
         ServeError,
-        admin::Admin,
         asking::{ConfiguredModels, NewestModels, Witness},
         auth::Keys,
         budget::Budget,
-        exchange_log::ExchangeLog,
+        extension::{Extension, ServiceParts},
         failover::Failover,
         learned::{Learned, LearnedMeans},
         limits::{Ledger, Together},
@@ -57,6 +56,14 @@ type ListenersTls = (Option<Arc<Certificates>>, Option<Arc<ServerConfig>>);
 /// The execution stage, and the models that its tools ask.
 type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
 
+/// What outlives a configuration, whatever it says.
+struct Kept {
+    metrics: Arc<Metrics>,
+    tap: Option<Arc<dyn Tap>>,
+    extension: Option<Arc<dyn Extension>>,
+    reloads: Reloads,
+}
+
 /// The service whose place another one takes, and the settings that the other one has otherwise.
 ///
 /// Everything that counts, learns or remembers is taken from it: metrics, stored responses, state of turns, what was learned of
@@ -74,13 +81,13 @@ impl Service {
     /// If no request to an upstream can be written, or hosted tools have no thread.
     pub(in crate::proxy) fn new(
         config: Arc<Config>,
-        tap: Option<Arc<dyn Tap>>,
+        (tap, extension): (Option<Arc<dyn Tap>>, Option<Arc<dyn Extension>>),
         reloads: Reloads,
     ) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let status = reloads.status();
         metrics.config_loaded(status.generation, status.loaded_at);
-        Self::assembled(config, (metrics, tap, reloads), None)
+        Self::assembled(config, Kept { metrics, tap, extension, reloads }, None)
     }
 
     /// The service that takes the place of this one, on the same thread. `changes` are the settings that `config` has otherwise.
@@ -92,15 +99,17 @@ impl Service {
         config: Arc<Config>,
         changes: &Changes,
     ) -> Result<Self, ServeError> {
-        let kept = (Arc::clone(&self.metrics), self.tap.clone(), self.reloads.clone());
+        let kept = Kept {
+            metrics: Arc::clone(&self.metrics),
+            tap: self.tap.clone(),
+            extension: self.extension.clone(),
+            reloads: self.reloads.clone(),
+        };
         Self::assembled(config, kept, Some(Before { service: self, changes }))
     }
 
-    fn assembled(
-        config: Arc<Config>,
-        (metrics, tap, reloads): (Arc<Metrics>, Option<Arc<dyn Tap>>, Reloads),
-        before: Option<Before<'_>>,
-    ) -> Result<Self, ServeError> {
+    fn assembled(config: Arc<Config>, kept: Kept, before: Option<Before<'_>>) -> Result<Self, ServeError> {
+        let Kept { metrics, tap, extension, reloads } = kept;
         let (earlier, limits) = (before.map(|before| before.service), &config.limits);
         let stores = match earlier {
             Some(earlier) => earlier.stores.clone(),
@@ -117,12 +126,11 @@ impl Service {
         let listed = before.map(|before| (&*before.service.models, before.changes));
         let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
         let learned = learned(&config, &metrics, before)?;
-        let (audit, exchanges) = bus(&config, &metrics, &redactor, earlier);
+        let audit = bus(&config, (&metrics, &redactor), extension.as_deref(), earlier);
         let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
         let (execution, stage_models) =
             stage(&config, (&clients, &learned, &stores), (&redactor, &witness), before)?;
         let started = execution.as_deref().map(|started| &**started);
-        let known = earlier.and_then(|earlier| earlier.admin.as_deref());
         let keys = match earlier {
             Some(earlier) => Arc::clone(&earlier.keys),
             None => Arc::new(
@@ -135,10 +143,19 @@ impl Service {
             Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
             None => listeners_tls(&config, &metrics)?,
         };
-        let bus = audit.as_ref().zip(exchanges.as_ref());
-        let bench = earlier.map(|earlier| Arc::clone(&earlier.bench)).unwrap_or_default();
-        let shared = (&keys, &metrics, &bench);
-        let admin = Admin::new(&config, (started, bus), shared, reloads.clone(), known);
+        let parts = ServiceParts {
+            config: &config,
+            execution: started,
+            audit: audit.as_ref(),
+            keys: &keys,
+            metrics: &metrics,
+            reloads: &reloads,
+        };
+        let configured = match (earlier.and_then(|earlier| earlier.configured.as_ref()), &extension) {
+            (Some(earlier), _) => earlier.renewed(parts),
+            (None, Some(extension)) => extension.configured(parts),
+            (None, None) => Ok(None),
+        };
         let states = match earlier {
             Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
             None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl, &stores),
@@ -160,7 +177,8 @@ impl Service {
             None => tracer(&config, &metrics).map_err(ServeError::Thread)?,
         };
         Ok(Self {
-            admin: admin.map_err(ServeError::Thread)?.map(Arc::new),
+            configured: configured.map_err(ServeError::Thread)?,
+            extension,
             asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
             config,
             clients,
@@ -175,8 +193,6 @@ impl Service {
             stage_models,
             vision: earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default(),
             audit,
-            exchanges,
-            bench,
             metrics,
             tap,
             redactor,
@@ -224,9 +240,8 @@ impl Service {
             execution: self.execution.clone(),
             stage_models: self.stage_models.clone(),
             audit: self.audit.clone(),
-            exchanges: self.exchanges.clone(),
-            admin: self.admin.clone(),
-            bench: Arc::clone(&self.bench),
+            extension: self.extension.clone(),
+            configured: self.configured.clone(),
             budget: Arc::clone(&self.budget),
             reloads: self.reloads.clone(),
             tracer: self.tracer.clone(),
@@ -346,29 +361,28 @@ fn learned(
     Ok(Arc::new(Learned { means, forms, servers }))
 }
 
-/// The bus of events, and the last exchanges, if anyone may hear of them.
+/// The bus of events, if anyone may hear of them.
 fn bus(
     config: &Config,
-    metrics: &Arc<Metrics>,
-    redactor: &Arc<Redactor>,
+    (metrics, redactor): (&Arc<Metrics>, &Arc<Redactor>),
+    extension: Option<&dyn Extension>,
     before: Option<&Service>,
-) -> (Option<Arc<Audit>>, Option<Arc<ExchangeLog>>) {
-    let kept = config.admin.as_ref().map_or(0, |admin| admin.keep_exchanges);
-    if let Some(Service { audit: Some(audit), exchanges: Some(exchanges), .. }) = before {
+) -> Option<Arc<Audit>> {
+    if let Some(audit) = before.and_then(|before| before.audit.as_ref()) {
         audit.know_secrets(redactor);
-        exchanges.keep(kept);
-        return (Some(Arc::clone(audit)), Some(Arc::clone(exchanges)));
+        return Some(Arc::clone(audit));
     }
     if config.execution.is_none() && config.admin.is_none() {
-        return (None, None);
+        return None;
     }
-    let exchanges = Arc::new(ExchangeLog::new(kept));
-    let (counted, logged) = (Arc::clone(metrics), Arc::clone(&exchanges));
+    let (counted, observe) = (Arc::clone(metrics), extension.map(Extension::bus_observer));
     let observer: Observer = Box::new(move |record| {
         counted.hosted(record);
-        logged.observe(record);
+        if let Some(observe) = &observe {
+            observe(record);
+        }
     });
-    (Some(Arc::new(Audit::new(Arc::clone(redactor), Some(observer)))), Some(exchanges))
+    Some(Arc::new(Audit::new(Arc::clone(redactor), Some(observer))))
 }
 
 /// The execution stage, if there is one, and the models that it asks. It is that of before if its tables are the same.

@@ -123,7 +123,7 @@ impl Service {
     }
 
     /// The names of the exchange of this request. It has its own only if anyone may hear of it.
-    pub(super) fn exchange_id(&self, request: &str) -> ExchangeId {
+    pub(crate) fn exchange_id(&self, request: &str) -> ExchangeId {
         let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
         ExchangeId { own, request: request.into() }
     }
@@ -149,7 +149,7 @@ impl Service {
         let may = |model: &str| caller.check_model(model).is_ok();
         let affinity = || affinity.unwrap_or_else(|| failover::affinity(&conversation, owner));
         let plan = self.failover.plan(&self.config, model, (affinity, caller.claimant()), may);
-        let label = self.admin.as_ref().and_then(|_| caller.label());
+        let label = self.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();
         let asked =
@@ -189,7 +189,7 @@ impl Service {
             }
         };
         access.routed(&model.name, &model.upstream);
-        if self.admin.is_some() {
+        if self.configured.is_some() {
             access.show(dialect, label);
         }
         Ok(Asked { stream, allowance, exchange: begun, attempts })
@@ -479,10 +479,10 @@ impl Service {
             upstream_model: model.upstream_name(asked_name),
             tools: exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
         };
-        Some(ExchangeReport::new((audit, self.exchanges.as_deref()), opening, exchange.command.is_none()))
+        Some(ExchangeReport::new((audit, self.configured.as_deref()), opening, exchange.command.is_none()))
     }
 
-    /// What gets the bytes of the exchange: a recording, the exchanges that are shown, or both.
+    /// What gets the bytes of the exchange: a recording, an extension, or both.
     fn watch(
         &self,
         (model, exchange): (&Model, &Exchange),
@@ -494,7 +494,6 @@ impl Service {
         // What no upstream was asked cannot be replayed, and without its key, an encrypted response cannot be read again.
         let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
         let captures = report.and_then(ExchangeReport::captures).filter(|_| is_readable);
-        let captures = self.exchanges.as_ref().zip(captures);
         if tap.is_none() && captures.is_none() {
             return None;
         }
@@ -513,7 +512,7 @@ impl Service {
             hosted: hosted.as_ref(),
             answering,
         };
-        let capture = captures.map(|(log, record)| log.capture(record, &opening, &self.redactor));
+        let capture = captures.and_then(|observer| observer.watch(&opening, &self.redactor));
         match (tap.and_then(|tap| tap.begin(&opening)), capture) {
             (Some(tap), Some(capture)) => Some(Box::new(Both(tap, capture))),
             (tap, capture) => tap.or(capture),

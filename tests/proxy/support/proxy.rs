@@ -17,7 +17,7 @@ use toolwire::{
         SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
-    proxy::{Reloads, Server, tap::Tap},
+    proxy::{Reloads, admin, tap::Tap},
     rules::Rules,
     template::ChatTemplate,
 };
@@ -168,9 +168,9 @@ impl Proxy {
     /// Serves with this configuration.
     pub(crate) fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
         let scheme = if config.tls.is_some() { "https" } else { "http" };
-        let server = Server::bind(Arc::new(config), tap).unwrap();
+        let (server, admin) = admin::bind(Arc::new(config), tap, Vec::new()).unwrap();
         let addresses = server.addresses().to_vec();
-        let (code, reloads) = (server.sign_in_code(), server.reloads());
+        let (code, reloads) = (admin.sign_in_code(), server.reloads());
         let (stop, stopped) = oneshot::channel::<()>();
         let mut task = JoinSet::new();
         task.spawn(async {
