@@ -19,7 +19,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "proxy")]
-mod analysis;
+pub mod admin;
 #[cfg(feature = "bench")]
 #[cfg_attr(
     not(feature = "cli"),
@@ -42,8 +42,6 @@ mod clock;
     allow(dead_code, unused_imports, reason = "conformance is checked by the command line")
 )]
 pub mod conform;
-#[cfg(feature = "proxy")]
-mod console;
 #[cfg(feature = "bench")]
 #[cfg_attr(
     not(feature = "cli"),

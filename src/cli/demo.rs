@@ -38,6 +38,7 @@ use tokio::{
 use self::screen::{Moment, Screen, Side};
 use super::output::failed;
 use crate::{
+    admin,
     config::{self, AdminSettings, Capture, Config, Overrides, Problems},
     fixture::{
         Fixture,
@@ -45,7 +46,6 @@ use crate::{
         mock::{Mock, Pace},
     },
     proxy::{
-        admin,
         tap::{Ending, Opening, Tap, Watch},
         terminated,
     },

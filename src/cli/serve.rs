@@ -20,9 +20,10 @@ use super::{
     systemd::{self, Notifier},
 };
 use crate::{
+    admin,
     bench::served::UpstreamBench,
     config::{Config, FileWatch},
-    proxy::{ServeError, admin, tap::Tap, terminated},
+    proxy::{ServeError, tap::Tap, terminated},
 };
 
 /// Options of `serve`.

@@ -90,7 +90,7 @@ impl AnswerBody {
 
     /// Reads until the response's status is certain: `Ok` is 200, and the body begins with what has been read. After an
     /// error, call [`AnswerBody::refuse`].
-    pub(super) fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(crate) fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
             if let Some(failure) = self.flow.failure() {
                 return Poll::Ready(Err(failure.clone()));
@@ -130,7 +130,7 @@ impl AnswerBody {
     }
 
     /// Why it fails, if it does.
-    pub(super) fn failure(&self) -> Option<&Failure> {
+    pub(crate) fn failure(&self) -> Option<&Failure> {
         self.flow.failure()
     }
 
@@ -254,7 +254,7 @@ impl AnswerBody {
     }
 
     /// Waits until there are bytes for the client, see [`AnswerBody::take`]. `false`: the body has ended.
-    pub(super) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.as_mut().project().flow.is_read();
         loop {
             let flow = self.as_mut().project().flow;
@@ -288,14 +288,14 @@ impl AnswerBody {
     }
 
     /// Takes the bytes for the client. Return the buffer with [`AnswerBody::put_back`].
-    pub(super) fn take(self: Pin<&mut Self>) -> BytesMut {
+    pub(crate) fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
         this.deadlines.passed_on();
         this.flow.take()
     }
 
     /// Returns the buffer for reuse.
-    pub(super) fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
+    pub(crate) fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
         let flow = self.project().flow;
         // What is held back is already there.
         if flow.out.is_empty() {

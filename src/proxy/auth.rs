@@ -212,7 +212,7 @@ impl Keys {
     }
 
     /// The clients with names.
-    pub(super) fn accounts(&self) -> Vec<Arc<Account>> {
+    pub(crate) fn accounts(&self) -> Vec<Arc<Account>> {
         self.shared.ledger.list()
     }
 }

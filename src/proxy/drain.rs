@@ -31,7 +31,7 @@ pub(crate) struct Drain {
 }
 
 /// The failure of a request that arrives, or is not complete, when the server stops.
-pub(super) fn refusal() -> Failure {
+pub(crate) fn refusal() -> Failure {
     Failure::new(Kind::Draining, "toolwire is shutting down").with_retry_after("1")
 }
 
@@ -67,17 +67,17 @@ impl Drain {
     }
 
     /// Whether new requests are accepted.
-    pub(super) fn is_serving(&self) -> bool {
+    pub(crate) fn is_serving(&self) -> bool {
         !self.begun.is_given()
     }
 
     /// Becomes ready with [`Drain::begin`].
-    pub(super) fn when_begun(&self) -> SignalFuture {
+    pub(crate) fn when_begun(&self) -> SignalFuture {
         self.begun.when_given()
     }
 
     /// Becomes ready with [`Drain::cut`].
-    pub(super) fn when_cut(&self) -> SignalFuture {
+    pub(crate) fn when_cut(&self) -> SignalFuture {
         self.cut.when_given()
     }
 }
@@ -104,7 +104,7 @@ impl Signal {
 /// Waits for a step of a [`Drain`].
 #[derive(Debug)]
 #[pin_project]
-pub(super) struct SignalFuture {
+pub(crate) struct SignalFuture {
     #[pin]
     notified: OwnedNotified,
     already: bool,

@@ -14,14 +14,14 @@ use super::drain::SignalFuture;
 use crate::observe::{Access, Outcome};
 
 /// What a stream sends.
-pub(super) trait FeedSource: fmt::Debug + Send {
+pub(crate) trait FeedSource: fmt::Debug + Send {
     /// The next events, as they are sent. `None`: the stream ends.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 /// The body of a response. It ends when the source does or the server stops.
 #[derive(Debug)]
-pub(super) struct FeedBody {
+pub(crate) struct FeedBody {
     source: Box<dyn FeedSource>,
     /// How long it may be silent.
     keep_alive: Duration,
@@ -33,7 +33,7 @@ pub(super) struct FeedBody {
 }
 
 impl FeedBody {
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Box<dyn FeedSource>,
         keep_alive: Duration,
         stopped: SignalFuture,

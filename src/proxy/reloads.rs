@@ -93,15 +93,15 @@ pub struct Reloads {
 
 /// How the last reload went.
 #[derive(Debug, Clone)]
-pub(super) struct ReloadStatus {
-    pub(super) generation: u64,
+pub(crate) struct ReloadStatus {
+    pub(crate) generation: u64,
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line watches its files"))]
-    pub(super) config: Arc<Config>,
+    pub(crate) config: Arc<Config>,
     /// When the configuration was loaded, in milliseconds of Unix time.
-    pub(super) loaded_at: u64,
-    pub(super) restart_required: Vec<String>,
+    pub(crate) loaded_at: u64,
+    pub(crate) restart_required: Vec<String>,
     /// The problems of later attempts, and the time of the last one.
-    pub(super) failed: Option<(u64, Vec<Problem>)>,
+    pub(crate) failed: Option<(u64, Vec<Problem>)>,
 }
 
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Reloads {
         Arc::clone(&self.locked().config)
     }
 
-    pub(super) fn status(&self) -> ReloadStatus {
+    pub(crate) fn status(&self) -> ReloadStatus {
         self.locked().clone()
     }
 

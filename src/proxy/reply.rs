@@ -42,7 +42,7 @@ const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
 pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+pub(crate) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
 /// The body of a response, with its request's log record, which ends when this is dropped.
 #[derive(Debug)]
@@ -61,14 +61,14 @@ pub(crate) enum ReplyBody {
 
 /// A body that is complete.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(crate) struct Plain {
     bytes: Bytes,
     outcome: Option<Outcome>,
     access: Access,
 }
 
 /// A response with the body `bytes`.
-pub(super) fn plain(
+pub(crate) fn plain(
     status: StatusCode,
     content_type: HeaderValue,
     bytes: impl Into<Bytes>,
@@ -90,14 +90,14 @@ pub(super) fn json_text(text: Bytes, access: Access) -> Response<ReplyBody> {
 }
 
 /// A response without a body that lists the allowed methods.
-pub(super) fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
+pub(crate) fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = said(StatusCode::NO_CONTENT, Bytes::new(), Outcome::Done, access);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
 /// The error response for `failure`, in the client's dialect.
-pub(super) fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+pub(crate) fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
     let bytes = dialect.side().error_body(&failure);
     let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
     put_error_headers(response.headers_mut(), &failure);
@@ -140,7 +140,7 @@ pub(super) fn passed_error(
 }
 
 /// A stream of toolwire's own events.
-pub(super) fn feed(body: FeedBody) -> Response<ReplyBody> {
+pub(crate) fn feed(body: FeedBody) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Feed(Box::new(body)));
     put_stream_headers(response.headers_mut());
     response
@@ -168,7 +168,7 @@ fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
 
 /// The head of the response whose body is `answer`: 200, or the status of a failure before any content, for which the
 /// body is made the error body.
-pub(super) fn answer(
+pub(crate) fn answer(
     mut answer: Pin<Box<AnswerBody>>,
     committed: Result<(), Failure>,
 ) -> (Parts, Pin<Box<AnswerBody>>) {
@@ -221,7 +221,7 @@ pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyB
 }
 
 /// A response with this body, and how the request ended.
-pub(super) fn said(
+pub(crate) fn said(
     status: StatusCode,
     bytes: Bytes,
     outcome: Outcome,

@@ -10,10 +10,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{
-    exchange_observer::{ExchangeBegin, ExchangeEnd, ExchangeObserver, HopResult},
-    extension::ConfiguredExtension,
-};
+use super::exchange_observer::{ExchangeBegin, ExchangeEnd, ExchangeObserver, HopResult};
 use crate::{
     config::Capture,
     dialect::ClientDialect,
@@ -100,29 +97,27 @@ struct TextReported {
 }
 
 impl ExchangeReport {
-    /// For a response that begins now. `asks_upstream`: with its first hop.
+    /// For a response that begins now. `observe` says what else observes it; `asks_upstream`: with its first hop.
     pub(super) fn new(
-        (audit, extension): (&Arc<Audit>, Option<&dyn ConfiguredExtension>),
+        audit: &Arc<Audit>,
+        observe: impl FnOnce(&ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>,
         opening: Opening<'_>,
         asks_upstream: bool,
     ) -> Self {
         let Opening { exchange, model, key, client, upstream, upstream_dialect, upstream_model, tools } =
             opening;
         let client = client.dialect().name();
-        let observer = extension.and_then(|extension| {
-            let captured = if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word();
-            let key = key.as_deref();
-            extension.observe(&ExchangeBegin {
-                exchange,
-                model,
-                key,
-                client,
-                upstream,
-                upstream_dialect,
-                upstream_model,
-                asks_upstream,
-                captured,
-            })
+        let captured = if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word();
+        let observer = observe(&ExchangeBegin {
+            exchange,
+            model,
+            key: key.as_deref(),
+            client,
+            upstream,
+            upstream_dialect,
+            upstream_model,
+            asks_upstream,
+            captured,
         });
         let model = model.to_owned();
         let start = AuditEvent::MessageStart { model, key, client, upstream: upstream.to_owned(), tools };
@@ -357,7 +352,7 @@ impl Drop for ExchangeReport {
 }
 
 /// The event of a response that fails.
-pub(super) fn failed(failure: &Failure) -> AuditEvent {
+pub(crate) fn failed(failure: &Failure) -> AuditEvent {
     AuditEvent::Error {
         code: failure_name(failure).to_owned(),
         message: failure.message().to_owned(),
@@ -382,13 +377,13 @@ fn left(code: &str, message: &str) -> AuditEvent {
 }
 
 /// Token counts, as far as they are known.
-pub(super) fn usage(input: Option<u64>, output: Option<u64>) -> Value {
+pub(crate) fn usage(input: Option<u64>, output: Option<u64>) -> Value {
     let counts = [("input_tokens", input), ("output_tokens", output)];
     let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
     Value::Object(known.collect::<Map<String, Value>>())
 }
 
 /// Whole milliseconds.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

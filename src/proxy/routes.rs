@@ -281,7 +281,7 @@ fn is_of_gemini(id: &str) -> bool {
 }
 
 /// A client whose base URL ends with a slash sends two.
-pub(super) fn without_doubled_slash(path: &str) -> Cow<'_, str> {
+pub(crate) fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }
 
@@ -290,7 +290,7 @@ const BASE: &str = "/v1";
 
 /// The failure of a request for an unknown path, and the dialect that its client probably speaks. Most often the
 /// client's base URL is not quite right, or the client speaks an API that toolwire does not.
-pub(super) fn not_found(path: &str) -> (ClientDialect, Failure) {
+pub(crate) fn not_found(path: &str) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
     let base = base_url();

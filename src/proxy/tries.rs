@@ -27,7 +27,7 @@ pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
 /// The tries of the last minute, by address.
 #[derive(Debug)]
-pub(super) struct Tries {
+pub(crate) struct Tries {
     max: usize,
     by_address: HashMap<IpAddr, VecDeque<Try>>,
 }
@@ -41,7 +41,7 @@ struct Try {
 
 impl Tries {
     /// At most `max` tries of an address.
-    pub(super) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Self { max, by_address: HashMap::new() }
     }
 
@@ -49,7 +49,7 @@ impl Tries {
     ///
     /// # Errors
     /// There were too many. How long to wait.
-    pub(super) fn count(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn count(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         self.count_marked(address, None, now).map(|_| ())
     }
 
@@ -88,14 +88,14 @@ impl Tries {
     }
 
     /// The address has shown a key: its tries before do not count.
-    pub(super) fn forget(&mut self, address: IpAddr) {
+    pub(crate) fn forget(&mut self, address: IpAddr) {
         self.by_address.remove(&network(address));
     }
 }
 
 /// The wrong keys that were shown, by address. A key that is shown again and again is not a guess and counts once.
 #[derive(Debug)]
-pub(super) struct WrongKeys {
+pub(crate) struct WrongKeys {
     /// For what they were shown.
     place: &'static str,
     hasher: RandomState,
@@ -106,7 +106,7 @@ pub(super) struct WrongKeys {
 
 impl WrongKeys {
     /// None yet. `place`: what the keys are for, in the log.
-    pub(super) fn new(place: &'static str) -> Self {
+    pub(crate) fn new(place: &'static str) -> Self {
         let tries = Mutex::new(Tries::new(MAX_KEYS));
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), tries }
     }
@@ -115,7 +115,7 @@ impl WrongKeys {
     ///
     /// # Errors
     /// There were too many from this address. How many seconds to wait.
-    pub(super) fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
+    pub(crate) fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
         let counted = self.tries().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
         self.are_there.store(true, Ordering::Relaxed);
         let peer = peer.to_canonical();
@@ -131,7 +131,7 @@ impl WrongKeys {
     }
 
     /// The address has shown a right key.
-    pub(super) fn forget(&self, peer: IpAddr) {
+    pub(crate) fn forget(&self, peer: IpAddr) {
         if self.are_there.load(Ordering::Relaxed) {
             let mut tries = self.tries();
             tries.forget(peer);
@@ -145,7 +145,7 @@ impl WrongKeys {
 }
 
 /// The seconds of a wait, rounded up.
-pub(super) fn seconds(wait: Duration) -> u64 {
+pub(crate) fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 

@@ -27,11 +27,11 @@ const MAX_SHOWN: usize = 128;
 
 /// The names by which a server is reached, beside those of this machine.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct HostNames<'c>(pub(super) [&'c [String]; 2]);
+pub(crate) struct HostNames<'c>(pub(crate) [&'c [String]; 2]);
 
 impl HostNames<'_> {
     /// Whether `host` is one of the names. One without a port holds for all.
-    pub(super) fn contain(&self, host: &str) -> bool {
+    pub(crate) fn contain(&self, host: &str) -> bool {
         let Some((name, port)) = split(host) else { return false };
         let is_it = |own: &String| split(own).is_some_and(|own| own == (name, "") || own == (name, port));
         self.0.iter().copied().flatten().any(is_it)
@@ -43,7 +43,7 @@ impl HostNames<'_> {
     }
 
     /// Whether the browser says that the request comes from a page of this server.
-    pub(super) fn are_origin_of(&self, head: &request::Parts) -> bool {
+    pub(crate) fn are_origin_of(&self, head: &request::Parts) -> bool {
         match head.headers.get(SEC_FETCH_SITE) {
             Some(site) => site == "same-origin",
             None => head.headers.get(header::ORIGIN).is_some_and(|origin| self.are_origin(head, origin)),
@@ -105,12 +105,12 @@ fn other_origin(headers: &HeaderMap) -> Failure {
 }
 
 /// Whether a browser sent the request, for a page or from its address bar, and says so.
-pub(super) fn is_from_browser(headers: &HeaderMap) -> bool {
+pub(crate) fn is_from_browser(headers: &HeaderMap) -> bool {
     headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(header::ORIGIN)
 }
 
 /// Whether the request comes from the browser's address bar.
-pub(super) fn is_typed(headers: &HeaderMap) -> bool {
+pub(crate) fn is_typed(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none")
 }
 
@@ -131,7 +131,7 @@ pub(super) fn is_navigation(headers: &HeaderMap) -> bool {
 }
 
 /// The type that the body is declared to have, without its parameters.
-pub(super) fn media_type(headers: &HeaderMap) -> &str {
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
 }
@@ -155,7 +155,7 @@ pub(super) fn check_json(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// The host for which the request is meant.
-pub(super) fn host(head: &request::Parts) -> Option<&str> {
+pub(crate) fn host(head: &request::Parts) -> Option<&str> {
     hosts(head).next()
 }
 
@@ -203,7 +203,7 @@ impl PartialEq for Name<'_> {
 }
 
 /// Whether `host` is this machine's, whoever resolves it: `localhost`, a name below it, or a loopback address.
-pub(super) fn is_local(host: &str) -> bool {
+pub(crate) fn is_local(host: &str) -> bool {
     match split(host) {
         Some((Name::Address(address), _)) => address.is_loopback(),
         Some((Name::Text(name), _)) => {

@@ -151,7 +151,7 @@ impl fmt::Debug for Ledger {
 
 /// A client with a name.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(crate) struct Account {
     name: Arc<str>,
     grant: Grant,
     requests: Option<Arc<Bucket>>,
@@ -223,22 +223,22 @@ impl Account {
     }
 
     /// Its name.
-    pub(super) fn name(&self) -> &Arc<str> {
+    pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
     /// What it may do.
-    pub(super) fn grant(&self) -> &Grant {
+    pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
     /// What it has used in the month of `now`, and its responses in progress.
-    pub(super) fn used(&self, now: u64) -> (Counts, u64) {
+    pub(crate) fn used(&self, now: u64) -> (Counts, u64) {
         (self.usage.current(now).0, self.usage.places())
     }
 
     /// The same by the models that its requests have reached. Of several instances, each knows its own requests.
-    pub(super) fn used_by_model(&self, now: u64) -> CountsByModel {
+    pub(crate) fn used_by_model(&self, now: u64) -> CountsByModel {
         self.usage.models(now)
     }
 

@@ -43,7 +43,7 @@ impl Drop for PassedBody {
 
 /// Why a response ends before its end.
 #[derive(Debug)]
-pub(in crate::proxy) struct BrokenOff(Failure);
+pub(crate) struct BrokenOff(Failure);
 
 impl fmt::Display for BrokenOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,7 +55,7 @@ impl Error for BrokenOff {}
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::proxy) struct PassedBody {
+pub(crate) struct PassedBody {
     body: UpstreamBody,
     /// The slot at the upstream, held until the client has read everything.
     _permit: Option<Permit>,

@@ -34,6 +34,7 @@ use super::{
         command::{self, Command},
         count, drain,
         exchange::{self, Exchange, Known, Who},
+        exchange_observer::ExchangeBegin,
         failover::{self, Attempts},
         intake, large,
         learned::Observer,
@@ -479,7 +480,8 @@ impl Service {
             upstream_model: model.upstream_name(asked_name),
             tools: exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
         };
-        Some(ExchangeReport::new((audit, self.configured.as_deref()), opening, exchange.command.is_none()))
+        let observe = |begin: &ExchangeBegin<'_>| self.configured.as_ref()?.observe(begin);
+        Some(ExchangeReport::new(audit, observe, opening, exchange.command.is_none()))
     }
 
     /// What gets the bytes of the exchange: a recording, an extension, or both.

@@ -12,12 +12,13 @@ use http::HeaderMap;
 use secrecy::SecretString;
 use tokio::{sync::oneshot, task::JoinSet};
 use toolwire::{
+    admin,
     config::{
         Config, Failover, Limits, Metrics, Model, Origins, Overrides, Passthrough, QueueLimits, StoreKind,
         SystemPosition, Timeouts, ToolStyle, Upstream, WILDCARD, load,
     },
     dialect::{UpstreamDialect, chat},
-    proxy::{Reloads, admin, tap::Tap},
+    proxy::{Reloads, tap::Tap},
     rules::Rules,
     template::ChatTemplate,
 };

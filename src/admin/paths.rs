@@ -1,13 +1,13 @@
 //! Paths of the admin API and of the console.
 
 /// Prefix of all paths of the admin API.
-pub(in crate::proxy) const ADMIN: &str = "/admin/";
+pub(crate) const ADMIN: &str = "/admin/";
 
 /// The path of the console's page without its slash: the redirect from it is relative, so that it holds behind any prefix.
-pub(in crate::proxy) const CONSOLE_BARE: &str = "/console";
+pub(crate) const CONSOLE_BARE: &str = "/console";
 
 /// Prefix of all paths of the console.
-pub(in crate::proxy) const CONSOLE: &str = "/console/";
+pub(crate) const CONSOLE: &str = "/console/";
 
 /// Prefix of the console's own API, which is not a part of the page.
-pub(in crate::proxy) const CONSOLE_API: &str = "/console/api/";
+pub(crate) const CONSOLE_API: &str = "/console/api/";

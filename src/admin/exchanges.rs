@@ -5,14 +5,12 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{AdminError, Said, tar};
-use crate::{
-    config::percent::percent_decoded,
-    proxy::{
-        exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
-        stamp::unix_time,
-    },
+use super::{
+    AdminError, Said,
+    exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
+    tar,
 };
+use crate::{config::percent::percent_decoded, proxy::stamp::unix_time};
 
 /// Exchanges in one answer, unless the request says otherwise.
 const LIMIT: usize = 100;

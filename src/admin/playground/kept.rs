@@ -10,10 +10,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::timeout};
 
-use super::{CLIENT, ChatRequest, GRACE};
+use super::{CLIENT, ChatRequest, GRACE, SessionMark};
 use crate::{
     execute::{ExchangeId, audit::unix_millis},
-    proxy::{admin::SessionMark, feed_body::FeedSource},
+    proxy::feed_body::FeedSource,
     redact::Redactor,
     untrusted::printable_json,
 };
@@ -32,7 +32,7 @@ const MAX_PIECE: usize = 64 << 10;
 
 /// One chat. Its task writes, and the page's connections read.
 #[derive(Debug)]
-pub(in crate::proxy) struct Chat {
+pub(crate) struct Chat {
     id: Arc<str>,
     mark: SessionMark,
     /// No configured secret gets to a browser, whatever an upstream repeats.
@@ -106,14 +106,14 @@ impl Part {
 
 impl Chat {
     /// The chat of the exchange `id`, begun by who has `mark`. `redactor` knows the configured secrets.
-    pub(in crate::proxy) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
+    pub(crate) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
         // What a person has written is not ours to change.
         let redactor = redactor.of_configured();
         Self { id, mark, redactor, kept: Mutex::default(), moved: Notify::new() }
     }
 
     /// The id of its exchange.
-    pub(in crate::proxy) fn id(&self) -> &Arc<str> {
+    pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
     }
 
@@ -133,7 +133,7 @@ impl Chat {
     }
 
     /// Its first event: who answers.
-    pub(in crate::proxy) fn started(&self, request: &ChatRequest, exchange: &ExchangeId) {
+    pub(crate) fn started(&self, request: &ChatRequest, exchange: &ExchangeId) {
         let ChatRequest { model, client, .. } = request;
         let data = json!({
             "t": unix_millis(), "exchange": *exchange.own, "request": *exchange.request, "hop": 1, "model": model,
@@ -143,7 +143,7 @@ impl Chat {
     }
 
     /// A reader of everything, from the beginning.
-    pub(in crate::proxy) fn reader(self: &Arc<Self>) -> ChatReader {
+    pub(crate) fn reader(self: &Arc<Self>) -> ChatReader {
         self.lock().readers += 1;
         self.moved.notify_one();
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
@@ -214,7 +214,7 @@ impl Chat {
     }
 
     /// The whole chat as one object: `message`, `type`, `data`. For a chat that is over.
-    pub(in crate::proxy) fn summary(&self) -> Value {
+    pub(crate) fn summary(&self) -> Value {
         let kept = self.lock();
         let text: String = kept.parts.iter().filter_map(Part::content).collect();
         let Summary { complete, error, result } = &kept.summary;
@@ -305,7 +305,7 @@ impl Kept {
 
 /// One connection that reads a chat.
 #[derive(Debug)]
-pub(in crate::proxy) struct ChatReader {
+pub(crate) struct ChatReader {
     chat: Arc<Chat>,
     /// The number of its next part.
     at: usize,
@@ -315,7 +315,7 @@ pub(in crate::proxy) struct ChatReader {
 
 impl ChatReader {
     /// Waits until the chat is over.
-    pub(in crate::proxy) async fn ended(&mut self) {
+    pub(crate) async fn ended(&mut self) {
         std::future::poll_fn(|cx| {
             let mut kept = self.chat.lock();
             if kept.is_over {

@@ -24,7 +24,7 @@ use http::StatusCode;
 use tokio::task::JoinSet;
 
 pub(super) use self::{drive::Driven, kept::Chat, request::ChatRequest};
-use super::admin::{AdminError, SessionMark};
+use super::{AdminError, SessionMark};
 
 /// How long a chat goes on without a reader, and is kept after its end.
 pub(super) const GRACE: Duration = Duration::from_secs(30);

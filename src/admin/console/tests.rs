@@ -37,7 +37,7 @@ const REFUSED: &[&str] = &[
 ];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/console/page")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/admin/console/page")
 }
 
 /// The modules and style sheets, by their paths.

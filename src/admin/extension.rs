@@ -9,6 +9,7 @@ use std::{
 use super::{
     Admin,
     bench::BenchPlace,
+    exchange_log::{ExchangeLog, Observation},
     paths::{ADMIN, CONSOLE, CONSOLE_API, CONSOLE_BARE},
 };
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     execute::Observer,
     proxy::{
         Bench, ServeError, Server,
-        exchange_log::{ExchangeLog, Observation},
         exchange_observer::{ExchangeBegin, ExchangeObserver},
         extension::{
             ConfiguredExtension, Extension, ExtensionRequest, ExtensionRoute, ExtensionRouteKind, Responding,

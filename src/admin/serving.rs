@@ -6,12 +6,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, header, request};
 use serde_json::json;
 
-use super::{Admin, AdminError, Admitted, MAX_BODY, Said, event_stream, object, options, response, sample};
+use super::{
+    Admin, AdminError, Admitted, MAX_BODY, Said, event_stream, object, options, page,
+    playground::{self, Chat, ChatRequest, Driven},
+    response, sample,
+};
 use crate::proxy::{
     budget::Reservation,
-    console, drain,
+    drain,
     extension::{ExtensionRequest, ExtensionRouteKind},
-    playground::{self, Chat, ChatRequest, Driven},
     reply::ReplyBody,
     routes,
     service::{OwnExchange, Service},
@@ -148,7 +151,7 @@ impl Admin {
     fn page(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         let ExtensionRequest { head, peer, access, .. } = request;
         match self.check_host(head, peer) {
-            Ok(()) => console::respond(&path_of(head), &head.headers, access),
+            Ok(()) => page::respond(&path_of(head), &head.headers, access),
             Err(error) => response(Err(error), access),
         }
     }

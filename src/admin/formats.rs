@@ -6,9 +6,12 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{AdminError, Said, object};
-use crate::{
+use super::{
+    AdminError, Said,
     analysis::{self, Analysis, EventKind, Part, Rejected, TimedEvent},
+    object,
+};
+use crate::{
     conversation::{Conversation, Role},
     dialect::{Answering, ClientDialect, Dialect, ReaderRules, Stamp, UpstreamDialect},
     event::CallEnd,

@@ -9,9 +9,11 @@ use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 use serde_json::{Value, json};
 
-use super::capture::{Capture, Framing, Next, Replay, Step};
-use crate::{
+use super::{
     analysis,
+    capture::{Capture, Framing, Next, Replay, Step},
+};
+use crate::{
     dialect::{Asked, Reader},
     event::{Event, Sink},
     pipeline::{GivenEvent, Pipeline, State},
@@ -32,7 +34,7 @@ const MAX_ROWS: u64 = 20_000;
 const STEPS: usize = 64;
 
 /// See the module.
-pub(in crate::proxy) struct Trace {
+pub(crate) struct Trace {
     capture: Arc<Capture>,
     /// The number of the next step.
     at: usize,
@@ -58,11 +60,11 @@ pub(in crate::proxy) struct Trace {
 
 /// The rows of an exchange that is over.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Traced {
-    pub(in crate::proxy) rows: Vec<Value>,
-    pub(in crate::proxy) calls: Vec<Value>,
+pub(crate) struct Traced {
+    pub(crate) rows: Vec<Value>,
+    pub(crate) calls: Vec<Value>,
     /// The rest was left out: it was too long.
-    pub(in crate::proxy) is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 /// The text of a hop.
@@ -112,7 +114,7 @@ impl Trace {
     }
 
     /// All rows so far. `None`: they are not kept any more.
-    pub(in crate::proxy) fn all(mut self) -> Option<Traced> {
+    pub(crate) fn all(mut self) -> Option<Traced> {
         let mut traced = Traced::default();
         loop {
             match self.capture.next(self.at, STEPS, None) {
@@ -295,7 +297,7 @@ fn end_of_event(framing: Framing, bytes: &[u8]) -> Option<usize> {
 
 /// Follows an exchange while it runs, as server-sent events: `row`, `call`, `end`.
 #[derive(Debug)]
-pub(in crate::proxy) struct TraceFeed {
+pub(crate) struct TraceFeed {
     trace: Box<Trace>,
     calls_sent: usize,
     is_over: bool,

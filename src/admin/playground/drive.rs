@@ -34,7 +34,7 @@ const MAX_FRAME: usize = 16 << 20;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::proxy) struct Driven {
+pub(crate) struct Driven {
     answer: Pin<Box<AnswerBody>>,
     /// Hosted calls are not part of the response. `None`: there are no hosted tools.
     bus: Option<Subscription>,
@@ -70,7 +70,7 @@ struct Call {
 
 impl Driven {
     /// For the response `answer` to `request`.
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         request: &ChatRequest,
         exchange: ExchangeId,
         answer: Pin<Box<AnswerBody>>,

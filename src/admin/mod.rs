@@ -8,18 +8,23 @@
 //! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
 
 mod access;
+mod analysis;
 mod bench;
 mod code;
+mod console;
 mod error;
+mod exchange_log;
 mod exchanges;
 mod extension;
 mod feed;
 mod figures;
 mod formats;
 mod keys;
+mod page;
 mod path;
 mod paths;
 mod permissions;
+mod playground;
 mod reload;
 mod sample;
 mod serving;
@@ -36,44 +41,44 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use serde_json::{Value, json};
 
 pub use self::extension::{AdminApi, bind};
-pub(super) use self::{access::SessionMark, error::AdminError, paths::CONSOLE};
 use self::{
-    access::{Access as Door, Visitor},
+    access::{Access as Door, SessionMark, Visitor},
+    error::AdminError,
+    exchange_log::ExchangeLog,
     extension::Lasting,
     feed::Feed,
     figures::StreamsFeed,
     path::AdminPath,
+    playground::{Chat, Chats},
     settings::SavedSettings,
     signed_in::SignedIn,
-};
-use super::{
-    auth::Keys,
-    drain::SignalFuture,
-    exchange_log::ExchangeLog,
-    extension::ServiceParts,
-    feed_body::{FeedBody, FeedSource},
-    playground::{Chat, Chats},
-    reloads::{ReloadReason, Reloads},
-    reply::{self, ReplyBody},
-    stamp::unix_time,
 };
 use crate::{
     config::Config,
     execute::{Audit, Execution, Runtime},
     format::KnownFormats,
     observe::{Access, List, Metrics, Outcome},
+    proxy::{
+        auth::Keys,
+        drain::SignalFuture,
+        extension::ServiceParts,
+        feed_body::{FeedBody, FeedSource},
+        reloads::{ReloadReason, Reloads},
+        reply::{self, ReplyBody},
+        stamp::unix_time,
+    },
     redact::Redactor,
 };
 
 /// Bytes of a request's body.
-pub(super) const MAX_BODY: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 
 /// Paths of changed settings that a log line lists.
 const MAX_LOGGED: usize = 20;
 
 /// The admin API. All threads share it.
 #[derive(Debug)]
-pub(super) struct Admin {
+struct Admin {
     settings: Arc<SavedSettings>,
     door: Door,
     /// `None`: no hosted tools are configured.
@@ -98,46 +103,46 @@ pub(super) struct Admin {
 
 /// What a request asks for, as far as its head says.
 #[derive(Debug)]
-pub(super) struct Admitted {
+struct Admitted {
     path: AdminPath,
     visitor: Visitor,
 }
 
 impl Admitted {
     /// Whether its body is read.
-    pub(super) fn has_body(&self, method: &Method) -> bool {
+    fn has_body(&self, method: &Method) -> bool {
         matches!(*method, Method::POST | Method::PUT | Method::PATCH)
     }
 
     /// Whether it begins a chat of the console.
-    pub(super) fn begins_chat(&self) -> bool {
+    fn begins_chat(&self) -> bool {
         self.path == AdminPath::Chat
     }
 
     /// Whether it asks for the sample exchange.
-    pub(super) fn is_sample(&self) -> bool {
+    fn is_sample(&self) -> bool {
         self.path == AdminPath::Sample
     }
 
     /// Whether it attaches to one.
-    pub(super) fn attaches_chat(&self) -> bool {
+    fn attaches_chat(&self) -> bool {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
     /// Whether its answer has texts of tools and servers in which no secret was covered before.
-    pub(super) fn repeats_others(&self) -> bool {
+    fn repeats_others(&self) -> bool {
         matches!(self.path, AdminPath::Tools | AdminPath::Bench)
     }
 
     /// Who sent it, as [`Chats`] tell visitors apart.
-    pub(super) fn mark(&self) -> SessionMark {
+    fn mark(&self) -> SessionMark {
         self.visitor.mark()
     }
 }
 
 /// A response before it is one.
 #[derive(Debug)]
-pub(super) struct Said {
+struct Said {
     status: StatusCode,
     body: Option<Value>,
     /// Bytes that are not JSON.
@@ -147,7 +152,7 @@ pub(super) struct Said {
 
 impl Said {
     /// 200 with this JSON.
-    pub(super) fn json(body: Value) -> Self {
+    fn json(body: Value) -> Self {
         Self { status: StatusCode::OK, body: Some(body), file: Bytes::new(), headers: Vec::new() }
     }
 
@@ -170,7 +175,7 @@ impl Said {
     }
 
     /// The same, with the secrets that `redactor` knows covered in its JSON.
-    pub(super) fn covered(mut self, redactor: &Redactor) -> Self {
+    fn covered(mut self, redactor: &Redactor) -> Self {
         self.body.iter_mut().for_each(|body| redactor.cover_json(body));
         self
     }
@@ -229,7 +234,7 @@ impl Admin {
     }
 
     /// A new code with which a browser may sign in once. `None`: no key is needed.
-    pub(super) fn issue_code(&self) -> Option<String> {
+    fn issue_code(&self) -> Option<String> {
         self.door.issue_code()
     }
 
@@ -237,7 +242,7 @@ impl Admin {
     ///
     /// # Errors
     /// 403, without keys only.
-    pub(super) fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
+    fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
         self.door.check_host(head, peer)
     }
 
@@ -245,7 +250,7 @@ impl Admin {
     ///
     /// # Errors
     /// Why it is refused.
-    pub(super) fn admit(
+    fn admit(
         &self,
         head: &request::Parts,
         path: &str,
@@ -269,22 +274,22 @@ impl Admin {
     }
 
     /// Ends the connections of all readers of events.
-    pub(super) fn end_readers(&self) {
+    fn end_readers(&self) {
         self.feed.end_readers();
     }
 
     /// The chats of the console.
-    pub(super) fn chats(&self) -> &Arc<Chats> {
+    fn chats(&self) -> &Arc<Chats> {
         &self.chats
     }
 
     /// What a connection of the console reads of a chat. It ends with the other readers of events, or with its session.
-    pub(super) fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
+    fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
         self.while_signed_in(admitted, Box::new(self.feed.ending(chat.reader())))
     }
 
     /// The stream of events that the request opens, if it does.
-    pub(super) fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
+    fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
         let source: Box<dyn FeedSource> = match &admitted.path {
             _ if head.method != Method::GET => return None,
@@ -318,7 +323,7 @@ impl Admin {
     ///
     /// # Errors
     /// Why it cannot be done.
-    pub(super) async fn answer(
+    async fn answer(
         &self,
         admitted: Admitted,
         head: &request::Parts,
@@ -419,7 +424,7 @@ fn log_saved(peer: IpAddr, paths: &[String]) {
 }
 
 /// The response that says `said`.
-pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
+fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
     let mut response = match said {
         Ok(Said { status, body, file, headers }) => {
             let is_json = body.is_some();
@@ -447,7 +452,7 @@ pub(super) fn response(said: Result<Said, AdminError>, access: Access) -> Respon
 }
 
 /// A stream of events, which ends when the server has `stopped`.
-pub(super) fn event_stream(
+fn event_stream(
     events: Box<dyn FeedSource>,
     keep_alive: Duration,
     stopped: SignalFuture,
@@ -459,7 +464,7 @@ pub(super) fn event_stream(
 }
 
 /// The response to OPTIONS.
-pub(super) fn options(methods: &'static str, access: Access) -> Response<ReplyBody> {
+fn options(methods: &'static str, access: Access) -> Response<ReplyBody> {
     let mut response = reply::options(methods, access);
     put_headers(response.headers_mut());
     response
@@ -482,7 +487,7 @@ fn put_headers(headers: &mut HeaderMap) {
 }
 
 /// A body that is a JSON object, or nothing.
-pub(super) fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
+fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(serde_json::Map::new());
     }

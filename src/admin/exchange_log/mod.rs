@@ -32,12 +32,13 @@ pub(super) use self::{
     record::ExchangeRecord,
     trace::{TraceFeed, Traced},
 };
-use super::{
-    exchange_observer::ExchangeBegin,
-    tap::{Opening, Watch},
-};
+use super::analysis;
 use crate::{
     execute::{AuditEvent, Record, audit::unix_millis},
+    proxy::{
+        exchange_observer::ExchangeBegin,
+        tap::{Opening, Watch},
+    },
     redact::Redactor,
 };
 

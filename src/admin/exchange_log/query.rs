@@ -41,15 +41,15 @@ const TOOL: &str = "tool";
 
 /// A query that was read.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Query {
+pub(crate) struct Query {
     terms: Vec<Term>,
 }
 
 /// What is wrong with a query, and where: the number of the character, from 0.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::proxy) struct QueryError {
-    pub(in crate::proxy) message: String,
-    pub(in crate::proxy) position: usize,
+pub(crate) struct QueryError {
+    pub(crate) message: String,
+    pub(crate) position: usize,
 }
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Query {
     ///
     /// # Errors
     /// It is too long, or names a field that is not there, or compares with what is not a number.
-    pub(in crate::proxy) fn parse(text: &str) -> Result<Self, QueryError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, QueryError> {
         let error = |at: usize, message: String| {
             let position = text.get(..at).map_or(0, |before| before.chars().count());
             QueryError { message, position }
@@ -111,7 +111,7 @@ impl Query {
     }
 
     /// Whether `record` is one of those that are looked for; if so, its row.
-    pub(in crate::proxy) fn row_of(&self, record: &ExchangeRecord) -> Option<Value> {
+    pub(crate) fn row_of(&self, record: &ExchangeRecord) -> Option<Value> {
         let row = record.row();
         // Names of tools are only collected for a term that looks at them.
         let tools = || record.tools();

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::AdminError;
 use crate::{
     conversation::{Conversation, Role, Turn},
     dialect::{ClientDialect, UpstreamDialect},
-    proxy::admin::AdminError,
     untrusted::clip,
 };
 
@@ -18,9 +18,9 @@ const MAX_MODEL: usize = 256;
 
 /// A chat so far, and who is to go on with it.
 #[derive(Debug)]
-pub(in crate::proxy) struct ChatRequest {
-    pub(in crate::proxy) model: String,
-    pub(in crate::proxy) client: ClientDialect,
+pub(crate) struct ChatRequest {
+    pub(crate) model: String,
+    pub(crate) client: ClientDialect,
     /// The same dialect as its clients write and read it.
     pub(super) spoken: UpstreamDialect,
     turns: Vec<Turn>,
@@ -31,7 +31,7 @@ impl ChatRequest {
     ///
     /// # Errors
     /// 400, naming the field that is wrong.
-    pub(in crate::proxy) fn read(object: &Map<String, Value>) -> Result<Self, AdminError> {
+    pub(crate) fn read(object: &Map<String, Value>) -> Result<Self, AdminError> {
         let model = text(object, "model")?;
         if model.is_empty() || model.len() > MAX_MODEL {
             let message = format!("`model` has 1 to {MAX_MODEL} bytes");
@@ -55,7 +55,7 @@ impl ChatRequest {
     }
 
     /// The body of the client's request.
-    pub(in crate::proxy) fn body(&self) -> Bytes {
+    pub(crate) fn body(&self) -> Bytes {
         let conversation = Conversation {
             model: self.model.clone(),
             turns: self.turns.clone(),

@@ -95,7 +95,7 @@ pub(super) enum Visitor {
 }
 
 /// Tells sessions apart. `None`: there is no session.
-pub(in crate::proxy) type SessionMark = Option<Digest>;
+pub(crate) type SessionMark = Option<Digest>;
 
 impl Visitor {
     /// What tells it apart from visitors with other sessions.

@@ -48,7 +48,7 @@ const PIECE: usize = 2 * size_of::<Step>() + 32;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::proxy) struct Capture {
+pub(crate) struct Capture {
     pub(super) replay: Replay,
     kept: Mutex<Kept>,
     /// What its fixture says of it, and the client's request as it was sent: few are ever read, so that secrets are covered then.
@@ -115,7 +115,7 @@ struct Kept {
 
 /// Why an exchange is no fixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::proxy) enum NoFixture {
+pub(crate) enum NoFixture {
     /// Its contents are not kept any more.
     NotKept,
     /// It is not over.
@@ -372,7 +372,7 @@ fn size_of_shown(event: &Event<'_>) -> usize {
 }
 
 /// Fills a capture while its exchange runs.
-pub(in crate::proxy) struct CaptureWatch {
+pub(crate) struct CaptureWatch {
     capture: Arc<Capture>,
     log: Arc<ExchangeLog>,
     pieces: Pieces,

@@ -2,12 +2,14 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-use super::{
-    admin::CONSOLE,
-    reply::{self, ReplyBody},
-    routes,
+use super::{console, paths::CONSOLE};
+use crate::{
+    observe::Access,
+    proxy::{
+        reply::{self, ReplyBody},
+        routes,
+    },
 };
-use crate::{console, observe::Access};
 
 /// The page loads nothing from elsewhere, and nothing on it becomes code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
@@ -15,7 +17,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       trusted-types 'none'";
 
 /// The response for the URL's path `path` to a request with `headers`.
-pub(super) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Response<ReplyBody> {
+pub(crate) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Response<ReplyBody> {
     let Some(rest) = path.strip_prefix(CONSOLE) else {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         let mut response = reply::plain(StatusCode::PERMANENT_REDIRECT, plain, "", access);

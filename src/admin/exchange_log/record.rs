@@ -36,7 +36,7 @@ const MAX_DETAILS: usize = 128;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::proxy) struct ExchangeRecord {
+pub(crate) struct ExchangeRecord {
     id: ExchangeId,
     /// When it began, in milliseconds of Unix time.
     t: u64,
@@ -149,12 +149,12 @@ impl ExchangeRecord {
     }
 
     /// Its id.
-    pub(in crate::proxy) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id.own
     }
 
     /// The upstream is asked, again or for the first time.
-    pub(in crate::proxy) fn hop_started(&self) {
+    pub(crate) fn hop_started(&self) {
         let after_millis = millis(self.begun.elapsed());
         let mut course = self.course();
         course.hop_count += 1;
@@ -166,7 +166,7 @@ impl ExchangeRecord {
     }
 
     /// The hop has ended.
-    pub(in crate::proxy) fn hop_ended(&self, result: HopResult<'_>) {
+    pub(crate) fn hop_ended(&self, result: HopResult<'_>) {
         let mut course = self.course();
         course.count(result.tally);
         let number = course.hop_count;
@@ -176,18 +176,18 @@ impl ExchangeRecord {
     }
 
     /// The client gets the first content, `after` the request to the upstream.
-    pub(in crate::proxy) fn content_began(&self, after: Duration) {
+    pub(crate) fn content_began(&self, after: Duration) {
         self.course().first_content_millis = Some(millis(after));
     }
 
     /// How far the text has come.
-    pub(in crate::proxy) fn went_on(&self, text: &TextGiven, held: u64) {
+    pub(crate) fn went_on(&self, text: &TextGiven, held: u64) {
         let mut course = self.course();
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
     }
 
     /// It is over, unless another model is asked.
-    pub(in crate::proxy) fn ended(&self, end: &ExchangeEnd<'_>) {
+    pub(crate) fn ended(&self, end: &ExchangeEnd<'_>) {
         let mut course = self.course();
         course.count(end.tally);
         course.held = 0;
@@ -239,12 +239,12 @@ impl ExchangeRecord {
     }
 
     /// Whether contents are captured, by the settings that held when it began.
-    pub(in crate::proxy) fn is_captured(&self) -> bool {
+    pub(crate) fn is_captured(&self) -> bool {
         self.captured != config::Capture::Off.word()
     }
 
     /// Follows its contents, if they are kept and it goes on.
-    pub(in crate::proxy) fn follow(&self) -> Option<TraceFeed> {
+    pub(crate) fn follow(&self) -> Option<TraceFeed> {
         let capture = self.capture().clone()?;
         (!capture.is_over()).then(|| TraceFeed::new(capture))
     }
@@ -253,19 +253,19 @@ impl ExchangeRecord {
     ///
     /// # Errors
     /// Why there are none.
-    pub(in crate::proxy) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
+    pub(crate) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
         let capture = self.capture().clone();
         capture.ok_or(NoFixture::NotKept)?.fixture()
     }
 
     /// What its contents were. `None`: they are not kept any more.
-    pub(in crate::proxy) fn traced(&self) -> Option<Traced> {
+    pub(crate) fn traced(&self) -> Option<Traced> {
         let capture = self.capture().clone()?;
         Trace::new(capture).all()
     }
 
     /// What happened, without contents: times, sizes, kinds and names.
-    pub(in crate::proxy) fn outline(&self) -> Vec<Value> {
+    pub(crate) fn outline(&self) -> Vec<Value> {
         let course = self.course();
         let mut rows = Vec::new();
         for hop in &course.hops {
@@ -290,7 +290,7 @@ impl ExchangeRecord {
     }
 
     /// Its row in a list.
-    pub(in crate::proxy) fn row(&self) -> Value {
+    pub(crate) fn row(&self) -> Value {
         let course = self.course();
         let end = course.end.as_ref();
         let took = end.map_or_else(|| millis(self.begun.elapsed()), |end| end.millis);
@@ -318,7 +318,7 @@ impl ExchangeRecord {
     }
 
     /// All that is known: its row with more fields, its hops and calls.
-    pub(in crate::proxy) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut row = self.row();
         let course = self.course();
         let hops: Vec<_> = course.hops.iter().map(Hop::json).collect();

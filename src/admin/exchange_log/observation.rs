@@ -14,14 +14,14 @@ use crate::{
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::proxy) struct Observation {
+pub(crate) struct Observation {
     log: Arc<ExchangeLog>,
     record: Arc<ExchangeRecord>,
 }
 
 impl Observation {
     /// For an exchange that begins. `None`: exchanges are not kept.
-    pub(in crate::proxy) fn begin(log: &Arc<ExchangeLog>, begin: &ExchangeBegin<'_>) -> Option<Self> {
+    pub(crate) fn begin(log: &Arc<ExchangeLog>, begin: &ExchangeBegin<'_>) -> Option<Self> {
         let record = log.begin(begin)?;
         Some(Self { log: Arc::clone(log), record })
     }

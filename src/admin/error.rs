@@ -12,7 +12,7 @@ use crate::{
 
 /// Why a request cannot be answered: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
 #[derive(Debug, Clone)]
-pub(in crate::proxy) struct AdminError {
+pub(crate) struct AdminError {
     status: StatusCode,
     code: Cow<'static, str>,
     message: String,
@@ -25,7 +25,7 @@ pub(in crate::proxy) struct AdminError {
 }
 
 impl AdminError {
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         status: StatusCode,
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
@@ -35,7 +35,7 @@ impl AdminError {
     }
 
     /// The body is wrong: 400.
-    pub(in crate::proxy) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
+    pub(crate) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
         Self {
             path: path.map(str::to_owned),
             ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
@@ -43,7 +43,7 @@ impl AdminError {
     }
 
     /// No such path, or nothing by this name: 404.
-    pub(in crate::proxy) fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; docs/admin.md lists the paths")
     }
 
@@ -71,7 +71,7 @@ impl AdminError {
     }
 
     /// 429.
-    pub(in crate::proxy) fn too_many(message: &str, retry_after: u64) -> Self {
+    pub(crate) fn too_many(message: &str, retry_after: u64) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
         Self { retry_after: Some(retry_after), ..error }
     }
@@ -87,12 +87,12 @@ impl AdminError {
     }
 
     /// Whether no key, a wrong one or too many of them are why it is refused.
-    pub(in crate::proxy) fn is_of_key(&self) -> bool {
+    pub(crate) fn is_of_key(&self) -> bool {
         [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS].contains(&self.status)
     }
 
     /// Whether there were too many tries.
-    pub(in crate::proxy) fn is_of_many(&self) -> bool {
+    pub(crate) fn is_of_many(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
@@ -133,7 +133,7 @@ impl AdminError {
 
 impl AdminError {
     /// A request for a model that fails before it has a response.
-    pub(in crate::proxy) fn of_model(failure: &Failure) -> Self {
+    pub(crate) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
         let error = Self::new(status, failure_name(failure).to_owned(), failure.message());
