@@ -18,10 +18,8 @@ use crate::{
     proxy::{
         Bench, ServeError, Server,
         exchange_observer::{ExchangeBegin, ExchangeObserver},
-        extension::{
-            ConfiguredExtension, Extension, ExtensionRequest, ExtensionRoute, ExtensionRouteKind, Responding,
-            ServiceParts,
-        },
+        extension::{ConfiguredExtension, Extension, ExtensionRequest, Responding, ServiceParts},
+        routes::{ExtensionRoute, ExtensionRouteKind},
         tap::Tap,
     },
 };

@@ -14,9 +14,9 @@ use super::{
 use crate::proxy::{
     budget::Reservation,
     drain,
-    extension::{ExtensionRequest, ExtensionRouteKind},
+    extension::ExtensionRequest,
     reply::ReplyBody,
-    routes,
+    routes::{self, ExtensionRouteKind},
     service::{OwnExchange, Service},
 };
 

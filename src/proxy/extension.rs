@@ -16,6 +16,7 @@ use super::{
     exchange_observer::{ExchangeBegin, ExchangeObserver},
     reloads::Reloads,
     reply::ReplyBody,
+    routes::ExtensionRoute,
     service::{Rest, Service},
 };
 use crate::{
@@ -71,23 +72,6 @@ pub(crate) struct ServiceParts<'s> {
     pub(crate) reloads: &'s Reloads,
 }
 
-/// A path of an extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ExtensionRoute {
-    /// The name in logs and metrics.
-    pub(crate) name: &'static str,
-    pub(crate) kind: ExtensionRouteKind,
-}
-
-/// What a service checks before an extension responds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExtensionRouteKind {
-    /// Only the head's form: the extension does the rest, methods included.
-    Api,
-    /// Also the method, which is GET or HEAD. No key is needed.
-    Page,
-}
-
 /// A request for a path of an extension.
 #[derive(Debug)]
 pub(crate) struct ExtensionRequest<'r> {
@@ -117,7 +101,7 @@ impl RequestBody<'_> {
         head: &request::Parts,
         max: usize,
     ) -> Result<(Bytes, Reservation), Failure> {
-        let read = service.read_body(&head.headers, self.body, Some(max)).await?;
+        let read = service.read_body(&head.headers, self.body, max).await?;
         *self.rest = Rest::None;
         Ok(read)
     }

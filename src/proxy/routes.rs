@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::{extension::ExtensionRoute, reply::DEFAULT_DIALECT};
+use super::reply::DEFAULT_DIALECT;
 use crate::{
     config::{Passthrough, percent::percent_decoded},
     dialect::ClientDialect,
@@ -233,6 +233,23 @@ impl Route {
                 | Self::Metrics
         )
     }
+}
+
+/// A path of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExtensionRoute {
+    /// The name in logs and metrics.
+    pub(crate) name: &'static str,
+    pub(crate) kind: ExtensionRouteKind,
+}
+
+/// What a service checks before an extension responds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExtensionRouteKind {
+    /// Only the head's form: the extension does the rest, methods included.
+    Api,
+    /// Also the method, which is GET or HEAD. No key is needed.
+    Page,
 }
 
 /// A path below `/v1/providers`, with ids.

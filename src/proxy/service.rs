@@ -42,10 +42,7 @@ use super::{
     count,
     drain::{self, Drain},
     exchange::{self, Who},
-    extension::{
-        ConfiguredExtension, Extension, ExtensionRequest, ExtensionRoute, ExtensionRouteKind, RequestBody,
-        Responding,
-    },
+    extension::{ConfiguredExtension, Extension, ExtensionRequest, RequestBody, Responding},
     failover::Failover,
     images, intake, large,
     learned::Learned,
@@ -55,7 +52,7 @@ use super::{
     reloads::Reloads,
     reply::{self, ReplyBody},
     request as checks,
-    routes::{self, Route},
+    routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
     stamp::{seed, unix_time},
     stored::{self, Part, Responses},
     tap::Tap,
@@ -237,7 +234,7 @@ impl Service {
         &self.redactor
     }
 
-    /// Reads the body of a request, up to `max` bytes, or as many as requests for models may have.
+    /// Reads the body of a request, up to `max` bytes.
     ///
     /// # Errors
     /// It is too long, too slow or broken, or there is no memory for it.
@@ -245,9 +242,9 @@ impl Service {
         &self,
         headers: &HeaderMap,
         body: Incoming,
-        max: Option<usize>,
+        max: usize,
     ) -> Result<(Bytes, Reservation), Failure> {
-        intake::read(headers, body, self.bounds(max)).await
+        intake::read(headers, body, self.bounds(Some(max))).await
     }
 
     /// What is counted.
