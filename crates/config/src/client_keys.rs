@@ -52,7 +52,7 @@ impl KeyDigest {
     }
 
     /// The digest as a file has it.
-    pub(crate) fn written(self) -> String {
+    pub fn written(self) -> String {
         self.0.iter().fold(HASH_PREFIX.to_owned(), |text, byte| text + &format!("{byte:02x}"))
     }
 }

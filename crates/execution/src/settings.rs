@@ -68,7 +68,7 @@ pub struct ExecutionSettings {
 
 impl ExecutionSettings {
     /// Whether calls may run, with the permissions of `[[tools]]` as rules.
-    pub(crate) fn all_permissions(&self) -> PermissionSettings {
+    pub fn all_permissions(&self) -> PermissionSettings {
         let mut settings = self.permissions.clone();
         settings.rules.extend(self.tools.iter().filter_map(|(name, rules)| {
             let (permission, tool) = (rules.permission?, Some(name.clone()));
@@ -79,7 +79,7 @@ impl ExecutionSettings {
 
     /// The rules for the tool `name`: those with exactly this name, otherwise those with one of its other names, otherwise those with
     /// the longest beginning of it.
-    pub(crate) fn rules_for(&self, name: &str, aliases: &[String]) -> ToolRules {
+    pub fn rules_for(&self, name: &str, aliases: &[String]) -> ToolRules {
         let of = |(written, rules): (&String, &ToolRules)| match written.strip_suffix('*') {
             Some(start) => name.starts_with(&normalized(start)).then(|| (start.len(), rules.clone())),
             None if normalized(written) == name => Some((usize::MAX, rules.clone())),

@@ -71,7 +71,7 @@ pub struct CallRecord {
 
 impl CallRecord {
     /// A call with these arguments, which are shown as `input`.
-    pub(crate) fn new(id: &str, name: &str, arguments: &str, input: Option<Value>) -> Self {
+    pub fn new(id: &str, name: &str, arguments: &str, input: Option<Value>) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), input_bytes: arguments.len(), input }
     }
 
