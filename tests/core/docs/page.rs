@@ -19,11 +19,13 @@ pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<&str> = None;
     page.lines().filter(move |line| {
+        // After four spaces, backticks are text of an indented code block.
+        let is_indented = line.starts_with("    ");
         let line = line.trim_start();
         let ticks = &line[..line.len() - line.trim_start_matches('`').len()];
         match fence {
             Some(open) if ticks.len() >= open.len() && line.trim_end() == ticks => fence = None,
-            None if ticks.len() >= 3 => fence = Some(ticks),
+            None if ticks.len() >= 3 && !is_indented => fence = Some(ticks),
             open => return open.is_none(),
         }
         false
@@ -68,6 +70,11 @@ fn anchors_are_made_as_github_makes_them() {
     let page =
         "# `[[upstreams]]`\n\n```\n# no heading\n```\n## A token's way: 1, 2\n## Twice\n## Twice\n#hash\n";
     assert_eq!(anchors(page), ["upstreams", "a-tokens-way-1-2", "twice", "twice-1"]);
+}
+
+#[test]
+fn indented_backticks_open_no_code_block() {
+    assert_eq!(anchors("    ```json\n    {}\n    ```<end>\n\n# After\n"), ["after"]);
 }
 
 #[test]
