@@ -12,7 +12,7 @@ fn tests(row: &str) -> Vec<&str> {
 
 /// The rows of all tables of requirements, without their headings.
 fn rows(page: &str) -> Vec<&str> {
-    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| source ");
+    let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| requirement ");
     page.lines().filter(is_row).collect()
 }
 
