@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 /// Where the server is, and the key to it.
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminServer {
-    /// The server, which needs the table [admin] in its configuration
+    /// The server, which needs [admin] in its configuration
     #[arg(
         long,
         visible_alias = "url",
@@ -17,7 +17,7 @@ pub(super) struct AdminServer {
         default_value = "http://127.0.0.1:8787"
     )]
     pub(super) server: String,
-    /// One of the server's admin keys, if it has any, or env:NAME; the environment keeps it out of the list of processes
+    /// An admin key, or env:NAME; the environment keeps it out of the list of processes
     #[arg(long, value_name = "KEY", env = "TOOLWIRE_ADMIN_KEY", hide_env_values = true, value_parser = key)]
     admin_key: Option<SecretString>,
 }

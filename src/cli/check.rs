@@ -18,13 +18,13 @@ pub(crate) struct Args {
     /// The configuration to check, given as for `serve`.
     #[command(flatten)]
     pub upstream: UpstreamFlags,
-    /// Write JSON: `ok`, `problems`, and `config` if there are no errors
+    /// Write JSON: `ok`, `problems`, `config`
     #[arg(long)]
     pub json: bool,
-    /// Ask each upstream for its models, and say in one line what is wrong: DNS, TLS, key, path, dialect
+    /// Ask each upstream for its models, and say what is wrong: DNS, TLS, key, path, dialect
     #[arg(long)]
     pub doctor: bool,
-    /// Describe every key of a configuration file, with its default
+    /// Describe every key of a configuration file
     #[arg(long, exclusive = true)]
     pub keys: bool,
 }

@@ -54,16 +54,16 @@ use crate::{
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Exit after one request instead of serving until stopped
+    /// Exit after one request
     #[arg(long)]
     once: bool,
-    /// Play a model that searches the web: toolwire runs the search, with a scripted engine
+    /// Play a model that searches the web, with a scripted engine
     #[arg(long)]
     tools: bool,
     /// Address of the proxy
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
-    /// Pace of the upstream's pieces: recorded, none (all at once), or a time between two of them
+    /// Pace of the upstream: recorded, none (all at once), or a time between two pieces
     #[arg(long, value_name = "PACE", default_value = "recorded")]
     pace: Pace,
 }

@@ -18,7 +18,7 @@ use crate::{
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write JSON: an array of objects with `name`, `summary`, `models`, `auto`, `taught` and `example`
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 
@@ -26,8 +26,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 
-    /// Write the `[[formats]]` entry for a checkpoint's response template: a `tokenizer_config.json` with a
-    /// `response_template`, or the template alone
+    /// Write the `[[formats]]` entry for a checkpoint's response template, in a `tokenizer_config.json` or
+    /// alone
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown"])]
     pub import: Option<PathBuf>,
 

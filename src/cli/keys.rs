@@ -62,15 +62,15 @@ struct FileArgs {
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
-    /// The client's name, in logs, metrics and events. Keys with the same name share everything
+    /// The client's name; keys with the same name share everything
     name: String,
-    /// Model that the client may request; * stands for any characters; may be repeated [default: all]
+    /// Model that the client may request, with * for any characters; may be repeated [default: all]
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     models: Vec<String>,
     /// Requests in a minute
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests_per_minute: Option<u64>,
-    /// Tokens in a minute, of requests and responses together
+    /// Tokens in a minute
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens_per_minute: Option<u64>,
     /// Responses in progress
@@ -79,12 +79,12 @@ struct AddArgs {
     /// Tokens in a calendar month (UTC)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens_per_month: Option<u64>,
-    /// When the key expires: 2027-01-31 or 2027-01-31T18:00:00+01:00 [default: never]
+    /// When the key expires, as 2027-01-31 or 2027-01-31T18:00:00+01:00 [default: never]
     #[arg(long, value_name = "TIME", value_parser = future)]
     expires: Option<u64>,
     #[command(flatten)]
     file: FileArgs,
-    /// Write JSON: the key, its id and its name
+    /// Write JSON
     #[arg(long)]
     json: bool,
 }
@@ -93,7 +93,7 @@ struct AddArgs {
 struct ListArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// Write JSON: an array with an object for each key
+    /// Write JSON
     #[arg(long)]
     json: bool,
 }

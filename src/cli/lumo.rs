@@ -24,21 +24,21 @@ pub(crate) struct Args {
     /// The configuration file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
     config: Option<PathBuf>,
-    /// The upstream whose account is meant; needed by refresh and logout if several have one
+    /// The upstream whose account is meant, if several have one
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
-    /// Write the status as JSON: a list with `upstream`, `file`, and `session` or `problem`
+    /// Write the status as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Action {
-    /// Show the sessions: their ids and when their tokens expire, no secrets
+    /// Show ids and expiry of sessions
     Status,
-    /// Refresh a session now, and show it
+    /// Refresh a session now
     Refresh,
-    /// End a session at the upstream, and remove its file
+    /// End a session, and remove its file
     Logout,
 }
 

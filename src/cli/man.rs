@@ -9,7 +9,7 @@ use super::{Cli, output::failed};
 /// Options of `man`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder to write to. Pages that it has are replaced
+    /// The folder to write to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
 }

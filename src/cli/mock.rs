@@ -27,17 +27,17 @@ use crate::{
 /// Options of `mock`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Fixtures, or folders that contain fixtures
+    /// Fixtures, or folders of fixtures
     #[arg(required_unless_present = "generate", conflicts_with = "generate", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8788")]
     listen: SocketAddr,
-    /// Pace of the pieces: recorded, none (all at once), or a time between two of them, such as 20ms [default: recorded;
+    /// Pace: recorded, none (all at once), or a time between two pieces, such as 20ms [default: recorded;
     /// with --generate 10ms]
     #[arg(long, value_name = "PACE")]
     pace: Option<Pace>,
-    /// Number of worker threads
+    /// Worker threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     #[command(flatten)]
@@ -48,26 +48,26 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Generated responses")]
 struct Generate {
-    /// Generate responses instead of serving fixtures. Each token carries the time at which it was sent, for `toolwire
-    /// bench`. A request may override length and pace with the headers x-mock-tokens and x-mock-pace
+    /// Generate responses with timestamps for `toolwire bench`; the headers x-mock-tokens and x-mock-pace
+    /// override length and pace
     #[arg(long)]
     generate: bool,
-    /// Dialect: lumo, lumo-v1, chat, completions, responses or messages [default: determined by the path of the request]
+    /// Dialect: lumo, lumo-v1, chat, completions, responses or messages [default: by the request's path]
     #[arg(long, value_name = "NAME", requires = "generate")]
     dialect: Option<MockDialect>,
     /// Content of a response: text, call, or text-call (text, then a call)
     #[arg(long, value_name = "KIND", requires = "generate", default_value = "text")]
     answer: Kind,
-    /// Write calls as text in this format (`toolwire formats` lists them) instead of the dialect's own form
+    /// Write calls as text in this format
     #[arg(long, value_name = "NAME", requires = "generate", value_parser = format_named)]
     format: Option<&'static Format>,
-    /// Tool to call. If the request declares tools but not this one, the first declared tool is called
+    /// Tool to call; if it is not declared, the first declared tool
     #[arg(long, value_name = "NAME", requires = "generate", default_value = "write_file")]
     tool: String,
-    /// Tokens in a response, counting text and arguments
+    /// Tokens in a response
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 100)]
     tokens: usize,
-    /// Bytes of text per token; 27 of them are its timestamp
+    /// Bytes of text per token, 27 of them its timestamp
     #[arg(long, value_name = "N", requires = "generate", default_value_t = 32, value_parser = token_bytes)]
     token_bytes: usize,
     /// Frames per write with --pace none

@@ -98,7 +98,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 pub(crate) enum LogFormat {
     /// For people.
     Text,
-    /// For programs: one JSON object per line.
+    /// One JSON object per line
     Json,
 }
 

@@ -8,7 +8,7 @@ use crate::{fixture::record::Recorder, redact::Redactor};
 /// Options of `record`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory in which each exchange gets a folder; `toolwire replay --update` then adds the expected output
+    /// Folder for the fixtures; `toolwire replay --update` adds the expected output
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The configuration.

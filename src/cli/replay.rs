@@ -25,17 +25,16 @@ use crate::{
 /// Options of `replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Fixtures, or folders that contain fixtures
+    /// Fixtures, or folders of fixtures
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How to split the upstream's bytes: whole, recorded, a number of bytes, or every
+    /// Split the upstream's bytes: whole, recorded, a number of bytes, or every
     #[arg(long, value_name = "SPLITS", default_value = "recorded")]
     splits: Splits,
-    /// Show the differences, then write the actual output of each fixture that differs to its expect.json (and expect.sse,
-    /// if it has one)
+    /// Write the actual output of each fixture that differs to its expect.json (and expect.sse)
     #[arg(long)]
     update: bool,
-    /// Write one JSON object per fixture instead of text
+    /// Write one JSON object per fixture
     #[arg(long)]
     json: bool,
 }

@@ -44,23 +44,22 @@ pub(crate) struct Args {
     /// Text formats to look for: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", help_heading = CALLS)]
     detect: Option<String>,
-    /// The client's request: its tools and options determine what counts as a call. Without a
-    /// request, the output is a stream
+    /// The client's request, whose tools and options determine what is a call
     #[arg(long, value_name = "FILE", help_heading = CALLS)]
     request: Option<PathBuf>,
-    /// Names of tools that the client declared, instead of or in addition to a request
+    /// Names of declared tools, instead of or in addition to a request
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = CALLS)]
     declare: Vec<String>,
     /// Split the input into pieces of N bytes; with `every`, check that every split gives the same output
     #[arg(long, value_name = "N|every", help_heading = STREAMS)]
     split: Option<Splits>,
-    /// How calls are sent: stream sends arguments as they arrive, whole sends a call when it is complete
+    /// Send arguments as they arrive (stream), or a call when it is complete (whole)
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     arguments: Option<String>,
-    /// What the output contains of calls that the upstream ran itself: auto, forward, annotate or hide
+    /// Calls that the upstream ran itself: auto, forward, annotate or hide
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     server_calls: Option<String>,
-    /// What happens to calls of undeclared tools in formats with markers: forward or text
+    /// Calls of undeclared tools in formats with markers: forward or text
     #[arg(long, value_name = "HOW", help_heading = CALLS)]
     unknown_calls: Option<String>,
     /// Prefix of the tool names that the model was taught
@@ -69,7 +68,7 @@ pub(crate) struct Args {
     /// Do not repair arguments that are not JSON
     #[arg(long, help_heading = CALLS)]
     no_repair: bool,
-    /// Each delta of the upstream repeats all earlier text
+    /// Each delta repeats all earlier text
     #[arg(long, help_heading = STREAMS)]
     cumulative: bool,
     /// Accept a stream without its end mark as complete

@@ -42,10 +42,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     server: AdminServer,
-    /// Print the current responses once and exit (the default without a terminal)
+    /// Print the current responses once (the default without a terminal)
     #[arg(long)]
     once: bool,
-    /// Write what GET /admin/streams responds, on one line for each second
+    /// Write what GET /admin/streams responds, a line a second
     #[arg(long)]
     json: bool,
 }

@@ -21,15 +21,14 @@ pub(crate) struct UpstreamFlags {
     /// The configuration file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG", help_heading = SERVED)]
     pub config: Option<PathBuf>,
-    /// Address to listen on; may be repeated. Overrides the configuration file [default: 127.0.0.1:8787]
+    /// Address to listen on; may be repeated [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR", env = "TOOLWIRE_LISTEN", value_delimiter = ',', help_heading = CLIENTS)]
     pub listen: Vec<String>,
-    /// API key that clients must send: env:NAME or file:PATH; may be repeated, and any of them is accepted. Overrides the
-    /// configuration file
+    /// API key that clients must send: env:NAME or file:PATH; may be repeated, each is accepted
     #[arg(long, value_name = "SECRET", env = "TOOLWIRE_CLIENT_KEY", hide_env_values = true, value_parser = secret)]
     #[arg(help_heading = CLIENTS)]
     pub client_key: Vec<SecretString>,
-    /// Base URL of one upstream for all model names, in place of the upstreams and models of the configuration file
+    /// Base URL of one upstream for all models, instead of those of the configuration file
     #[arg(long, value_name = "URL", env = "TOOLWIRE_UPSTREAM", requires = "dialect", help_heading = SERVED)]
     pub upstream: Option<String>,
     /// Dialect of that upstream: lumo, chat, responses, messages, gemini, ollama or completions
@@ -46,17 +45,16 @@ pub(crate) struct UpstreamFlags {
         help_heading = SERVED
     )]
     pub api_key: Option<SecretString>,
-    /// How tools are presented to models: native, or the name of a text format. Overrides the configuration file
+    /// How tools are presented to models: native, or the name of a text format
     #[arg(long, value_name = "TOOLS", env = "TOOLWIRE_TOOLS", help_heading = CALLS)]
     pub tools: Option<String>,
-    /// The models' chat template: a tokenizer_config.json or a Jinja file. Overrides the configuration file
+    /// The models' chat template: a tokenizer_config.json or a Jinja file
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CHAT_TEMPLATE", help_heading = CALLS)]
     pub chat_template: Option<String>,
-    /// Text formats to look for in responses: auto, off, or comma-separated names. Overrides the configuration file
+    /// Text formats to look for in responses: auto, off, or comma-separated names
     #[arg(long, value_name = "FORMATS", env = "TOOLWIRE_DETECT", help_heading = CALLS)]
     pub detect: Option<String>,
-    /// What clients see of calls that an upstream ran itself: auto, forward, annotate or hide. Overrides the configuration
-    /// file
+    /// What clients see of calls that an upstream ran itself: auto, forward, annotate or hide
     #[arg(long, value_name = "HOW", env = "TOOLWIRE_SERVER_CALLS", help_heading = CALLS)]
     pub server_calls: Option<String>,
 }

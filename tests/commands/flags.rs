@@ -85,7 +85,9 @@ fn help_of(command: &str) -> Help {
             let inside = |prefix| Some(text.strip_prefix(prefix)?.trim_end_matches([']', '=']).to_owned());
             if let Some(variable) = inside("[env: ") {
                 flag.environment = variable;
-            } else if let Some(default) = inside("[default: ").filter(|_| text.ends_with(']')) {
+            } else if let Some(default) =
+                inside("[default: ").filter(|it| text.ends_with(']') && !it.contains(' '))
+            {
                 flag.default = default;
             } else if let Some(value) = text.strip_prefix("- ") {
                 let (name, about) = value.split_once(':').unwrap();
@@ -109,7 +111,7 @@ fn commands_page() -> String {
         TOOLWIRE_WRITE=1 cargo test --test commands flags:: -->\n\n\
         `toolwire COMMAND --help` describes the same. The exit status is 0 for success, 1 if the work failed or a \
         check found a difference,\nand 2 for an invalid command line or configuration. A flag overrides its \
-        environment variable.\n"
+        environment variable, which overrides the configuration file.\n"
         .to_owned();
     let mut global = Vec::new();
     let serve = flags_of("serve");
@@ -133,14 +135,17 @@ fn commands_page() -> String {
 }
 
 fn table(flags: &[(String, Flag)]) -> String {
-    let code =
-        |text: &str| if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) };
+    let code = |text: &str| format!("`{}`", text.replace('|', "\\|"));
     let rows = flags.iter().map(|(_, flag)| {
-        let about = flag.about.join(" ").replace('|', "\\|").replace('<', "&lt;");
-        let cells = [code(&flag.written), code(&flag.environment), code(&flag.default), about];
-        cells.iter().map(|cell| format!("| {cell} ").replace("|  ", "| ")).collect::<String>() + "|\n"
+        let mut about = flag.about.join(" ").replace('|', "\\|").replace('<', "&lt;");
+        for (name, value) in [("env", &flag.environment), ("default", &flag.default)] {
+            if !value.is_empty() {
+                about.push_str(&format!(" [{name}: {}]", code(value)));
+            }
+        }
+        format!("| {} | {about} |\n", code(&flag.written))
     });
-    "| flag | environment | default | |\n|---|---|---|---|\n".to_owned() + &rows.collect::<String>()
+    "| flag | |\n|---|---|\n".to_owned() + &rows.collect::<String>()
 }
 
 fn flags_of(command: &str) -> Flags {

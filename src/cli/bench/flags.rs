@@ -20,28 +20,26 @@ use crate::{
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Target to measure: NAME=URL with the base URL of an API, such as direct=http://127.0.0.1:8788/v1; may be repeated.
-    /// Ratios refer to the first target that has the measure [default: a mock and a toolwire in front of it, both started
-    /// for the run]
+    /// Base URL of an API to measure, such as direct=http://127.0.0.1:8788/v1; may be repeated, the first is the reference
+    /// [default: a mock and a toolwire in front of it]
     #[arg(long = "target", value_name = "NAME=URL")]
     pub(super) targets: Vec<Target>,
     /// Dialect of all targets
     #[arg(long, value_enum, value_name = "DIALECT", default_value_t)]
     pub(super) dialect: Dialect,
-    /// Model to request [default: the model of the prompts, or bench]
+    /// Model to request [default: that of the prompts, or bench]
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
     /// Header for every request; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// API key for all targets, sent as a bearer token, or as x-api-key in the Messages dialect
+    /// API key for all targets
     #[arg(long, value_name = "KEY", env = "TOOLWIRE_BENCH_KEY", hide_env_values = true, value_parser = secret)]
     pub(super) api_key: Option<SecretString>,
-    /// File of the authorities that targets' certificates are checked against, in place of the system's (PEM)
+    /// PEM file of the authorities that are trusted, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Process of a target: NAME=PID. Measures its CPU time and memory, including its children; may be repeated, also for one
-    /// target
+    /// Process of a target whose CPU time and memory are measured, with its children; may be repeated
     #[arg(long = "pid", value_name = "NAME=PID", value_parser = pid)]
     pub(super) pids: Vec<(String, u32)>,
     #[command(flatten)]
@@ -54,7 +52,7 @@ pub(crate) struct Args {
     pub(super) mock: MockFlags,
     #[command(flatten)]
     pub(super) output: OutputFlags,
-    /// After --: options for the toolwire that is started if no target is given, such as --detect off
+    /// After --: options for the started toolwire, such as --detect off
     #[arg(last = true, value_name = "SERVE OPTIONS", conflicts_with = "targets")]
     pub(super) serve: Vec<String>,
 }
@@ -63,34 +61,34 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 pub(super) struct LoadFlags {
-    /// Open loop: streams to start per second, independent of earlier streams
+    /// Open loop: streams to start per second
     #[arg(long, value_name = "STREAMS/S", value_parser = rate, conflicts_with = "concurrency")]
     rate: Option<f64>,
     /// Distribution of the start times in an open loop
     #[arg(long, value_enum, value_name = "KIND", default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
-    /// Seed of the Poisson schedule, which differs from round to round and is the same for all targets
+    /// Seed of the schedule
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rate")]
     seed: u64,
-    /// Highest number of open streams in an open loop; further starts are skipped and counted
+    /// Open streams in an open loop; further starts are skipped and counted
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(super) max_open: usize,
-    /// Closed loop: number of concurrent streams; when one ends, the next starts
+    /// Closed loop: concurrent streams
     #[arg(long, visible_alias = "copies", value_name = "N", default_value = "1")]
     concurrency: NonZeroUsize,
-    /// Time over which the first streams of a closed loop start, so that they do not all begin and end together
+    /// Time over which the first streams of a closed loop start
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "0s", conflicts_with = "rate")]
     pub(super) spread: Duration,
-    /// For how long a trial starts new streams; streams that are still open afterwards are measured to their end
+    /// For how long a trial starts new streams
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// Streams per trial [default: 20, or unlimited with --duration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Rounds; each round has one trial of every target, in a different order
+    /// Rounds, each with one trial of every target
     #[arg(long, value_name = "N", default_value = "5")]
     pub(super) rounds: NonZeroUsize,
-    /// Streams per target before the first round that are not measured
+    /// Streams per target that are not measured
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) warm_up: u64,
     /// Time limit of a stream
@@ -99,7 +97,7 @@ pub(super) struct LoadFlags {
     /// Shortest pause between two tokens that counts as a gap
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "200ms")]
     pub(super) gap: Duration,
-    /// Measuring threads; with one, no stream waits for a lock of another thread
+    /// Measuring threads
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) threads: NonZeroUsize,
 }
@@ -123,14 +121,14 @@ impl LoadFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Ramp")]
 pub(super) struct RampFlags {
-    /// Instead of rounds, find the highest number of concurrent streams that meets this service level:
+    /// Find the highest number of concurrent streams that meets this service level, such as
     /// ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%
     #[arg(long, value_name = "CONDITIONS", conflicts_with_all = ["rate", "concurrency", "spread", "duration", "requests", "rounds"])]
     slo: Option<Slo>,
     /// Concurrent streams in the first step
     #[arg(long, value_name = "N", default_value_t = 1, requires = "slo")]
     ramp_from: u64,
-    /// Highest number of concurrent streams to try
+    /// Most concurrent streams to try
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "slo")]
     ramp_to: u64,
     /// For how long a step starts new streams
@@ -149,8 +147,8 @@ impl RampFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompts")]
 pub(super) struct PromptFlags {
-    /// File of prompts, one JSON object per line: {"prompt": …}, {"messages": […], "tools": […]}, or a complete request of the
-    /// dialect
+    /// File of prompts, one JSON object per line: {"prompt": …}, {"messages": […], "tools": […]}, or a
+    /// complete request
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt_tokens", "tools"])]
     pub(super) prompts: Option<PathBuf>,
     /// Approximate tokens of a generated prompt
@@ -162,8 +160,7 @@ pub(super) struct PromptFlags {
     /// Token limit of a response
     #[arg(long, value_name = "N")]
     pub(super) max_tokens: Option<u64>,
-    /// Send the requests of recorded fixtures, or of all fixtures in a folder, each with the name of its fixture as the
-    /// model. Without a --target, a mock that serves them is started
+    /// Send the requests of a fixture or a folder of fixtures, with its name as the model
     #[arg(long, value_name = "PATH", conflicts_with_all = ["prompts", "prompt_tokens", "tools", "max_tokens", "model"])]
     pub(super) replay: Vec<PathBuf>,
 }
@@ -172,23 +169,23 @@ pub(super) struct PromptFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Mock (used for the baseline, and started if no target is given)")]
 pub(super) struct MockFlags {
-    /// Pace of its pieces: a time between two of them, none (all at once) or, with --replay, recorded [default: 2ms, with
-    /// --replay recorded]
+    /// Pace of the started mock: a time between two pieces, none or, with --replay, recorded [default: 2ms,
+    /// with --replay recorded]
     #[arg(long, value_name = "PACE")]
     pub(super) pace: Option<Pace>,
-    /// Tokens of its responses
+    /// Tokens of the mock's responses
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(super) answer_tokens: usize,
-    /// Content of its responses: text, call, or text-call (text, then a call)
+    /// The mock's responses: text, call, or text-call (text, then a call)
     #[arg(long, value_name = "KIND", value_parser = ["text", "call", "text-call"], default_value = "text")]
     pub(super) answer: String,
-    /// Write its calls as text in this format (`toolwire formats` lists them)
+    /// Write the mock's calls as text in this format
     #[arg(long, value_name = "NAME")]
     pub(super) format: Option<String>,
-    /// Its dialect towards the toolwire that is started: chat or lumo
+    /// The mock's dialect: chat or lumo
     #[arg(long, value_name = "DIALECT", default_value = "chat")]
     pub(super) upstream: dialect::Dialect,
-    /// Do not measure the baseline, a mock in the bench's own process
+    /// Do not measure the baseline, a mock in the bench's process
     #[arg(long)]
     pub(super) no_baseline: bool,
 }
@@ -209,17 +206,16 @@ impl MockFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
 pub(super) struct OutputFlags {
-    /// Write all figures as JSON; on stdout, instead of the table
+    /// Write all figures as JSON; without a file instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
     /// Write the figures as CSV; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
-    /// Write a page with charts, in one file; - is stdout
+    /// Write a page with charts; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// Exit with status 1 if any stream was incomplete or violated the rules of its dialect; without this option, only if a
-    /// target had no complete stream
+    /// Exit with status 1 if any stream was incomplete or violated the rules of its dialect
     #[arg(long)]
     pub(super) strict: bool,
     /// Show no progress on stderr

@@ -45,10 +45,10 @@ pub(super) struct UpstreamArgs {
         requires = "upstream"
     )]
     pub(super) api_key: Option<SecretString>,
-    /// Instead of --upstream: the configuration file with the model's upstream, its key and its options
+    /// Instead of --upstream: a configuration file with the model
     #[arg(long, value_name = "FILE", env = "TOOLWIRE_CONFIG")]
     pub(super) config: Option<PathBuf>,
-    /// The model: its name at the upstream or, with --config, in the file [default: the only one]
+    /// The model, by its name at the upstream or, with --config, in the file [default: the only one]
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
 }
@@ -57,12 +57,12 @@ pub(super) struct UpstreamArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Variants")]
 pub(super) struct VariantFlags {
-    /// Formats, separated by commas: names, native, all, or auto: native, those that the model's name implies, and one of each
-    /// family
+    /// Formats, separated by commas: names, native, all, or auto (native, those of the model's name, one of
+    /// each family)
     #[arg(long, value_name = "FORMATS", value_delimiter = ',', default_value = "auto")]
     pub(super) formats: Vec<String>,
-    /// Wordings of the instructions, separated by commas: default, schemas, turns, user, last_user, combinations such as
-    /// turns+examples=3, or all of these words
+    /// Wordings, separated by commas: default, schemas, turns, user, last_user, combinations such as
+    /// turns+examples=3, or all
     #[arg(long, value_name = "WORDINGS", value_delimiter = ',', default_value = "default")]
     wordings: Vec<String>,
     /// Values of `enforce`, separated by commas
@@ -88,13 +88,13 @@ impl VariantFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompts")]
 pub(super) struct PromptFlags {
-    /// File of prompts, TOML or JSON (docs/calibrate.md describes it) [default: 60 built-in prompts]
+    /// File of prompts (docs/calibrate.md) [default: 60 built-in prompts]
     #[arg(long, value_name = "FILE")]
     pub(super) prompts: Option<PathBuf>,
-    /// File of the tools that these prompts offer, TOML or JSON [default: those of the file of prompts, or the built-in ones]
+    /// File of the tools that the prompts offer [default: those of the prompts, or the built-in ones]
     #[arg(long, value_name = "FILE", requires = "prompts")]
     pub(super) tools: Option<PathBuf>,
-    /// How often each prompt is asked; with a temperature of 0 the answers differ little
+    /// How often each prompt is asked
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) runs: u32,
     /// Temperature of the requests
@@ -103,7 +103,7 @@ pub(super) struct PromptFlags {
     /// Token limit of a response
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: u64,
-    /// Seed of the first run; each further run has the next number
+    /// Seed of the first run
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -124,7 +124,7 @@ pub(super) struct RunFlags {
     /// Time limit of a response
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5m")]
     pub(super) timeout: Duration,
-    /// File that keeps the answers, so that a run can be resumed [default: one per model in the user's cache folder]
+    /// File of answers, for resuming [default: one per model in the user's cache folder]
     #[arg(long, value_name = "FILE")]
     pub(super) cache: Option<PathBuf>,
 }
@@ -133,10 +133,10 @@ pub(super) struct RunFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
 pub(super) struct OutputFlags {
-    /// Write all figures as JSON; on stdout, instead of the table
+    /// Write all figures as JSON; without a file instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
-    /// Write a page, in one file; - is stdout
+    /// Write a page; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// Show no progress on stderr

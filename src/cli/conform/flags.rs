@@ -36,18 +36,19 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Gateway")]
 pub(super) struct GatewayFlags {
-    /// Base URL of the gateway's API, such as http://127.0.0.1:4000/v1 [default: a toolwire that is started for the run]
+    /// Base URL of the gateway's API, such as http://127.0.0.1:4000/v1 [default: a toolwire that is
+    /// started]
     #[arg(long, value_name = "URL", value_parser = gateway_url)]
     pub(super) gateway: Option<Uri>,
-    /// Address at which the mock listens; the gateway's upstreams have to be there [default: 127.0.0.1:8790 with --gateway,
-    /// else a free port]
+    /// Address of the mock, the gateway's upstream [default: 127.0.0.1:8790 with --gateway, else a free
+    /// port]
     #[arg(long, value_name = "ADDR")]
     mock_listen: Option<SocketAddr>,
-    /// Model that every request names; or DIALECT=NAME for the cases of one upstream dialect. May be repeated [default:
-    /// conform-DIALECT, and conform-DIALECT-FORMAT for calls written as text]
+    /// Model of every request, or DIALECT=NAME for one upstream dialect; may be repeated [default:
+    /// conform-DIALECT, conform-DIALECT-FORMAT for calls as text]
     #[arg(long = "model", value_name = "NAME", value_parser = model)]
     models: Vec<(Option<Api>, String)>,
-    /// API key for the gateway, sent as a bearer token and, in the Messages dialect, as x-api-key too
+    /// API key for the gateway
     #[arg(long, value_name = "KEY", env = "TOOLWIRE_CONFORM_KEY", hide_env_values = true, value_parser = secret)]
     pub(super) api_key: Option<SecretString>,
     /// Header for every request; may be repeated
@@ -59,29 +60,29 @@ pub(super) struct GatewayFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Cases")]
 pub(super) struct CaseFlags {
-    /// Dialects of clients, separated by commas [default: chat with --gateway, else all that toolwire serves]
+    /// Dialects of clients, separated by commas [default: chat with --gateway, else all]
     #[arg(long, value_enum, value_name = "DIALECTS", value_delimiter = ',')]
     pub(super) client: Vec<Dialect>,
-    /// Dialects in which the gateway calls the mock, separated by commas: chat, responses, messages, gemini, ollama, lumo or
-    /// completions [default: chat with --gateway, else all that toolwire calls]
+    /// Dialects of upstreams, separated by commas: chat, responses, messages, gemini, ollama, lumo,
+    /// completions [default: chat with --gateway, else all]
     #[arg(long, value_name = "DIALECTS", value_delimiter = ',')]
     pub(super) upstream_dialect: Vec<Api>,
     /// Formats of calls written as text, separated by commas: names, all or none [default: none with --gateway, else all]
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub(super) formats: Option<Vec<String>>,
-    /// Fixture, or folder with fixtures, whose responses are played too; may be repeated
+    /// Fixture, or folder of fixtures, to play too; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(super) fixtures: Vec<PathBuf>,
-    /// Play only this case; * stands for any text. May be repeated
+    /// Play only this case, with * for any text; may be repeated
     #[arg(long, value_name = "CASE")]
     pub(super) only: Vec<String>,
-    /// Print the names of the cases instead of playing them
+    /// Print the names of the cases
     #[arg(long)]
     pub(super) list: bool,
-    /// Fail a case also for violations of its dialect that all tested clients tolerate
+    /// Fail a case also for violations that all tested clients tolerate
     #[arg(long)]
     pub(super) strict: bool,
-    /// How many of a response's cuts in two are played: a number, or all
+    /// How many of a response's cuts in two are played, or all
     #[arg(long, value_name = "N", default_value_t = Cuts(DEFAULT_CUTS))]
     pub(super) cuts: Cuts,
     /// Chooses these cuts
@@ -105,10 +106,10 @@ pub(super) struct RunFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Results")]
 pub(super) struct OutputFlags {
-    /// Write all results as JSON; on stdout, instead of the table
+    /// Write all results as JSON; without a file instead of the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
-    /// Write a page, in one file; - is stdout
+    /// Write a page; - is stdout
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
     /// Show no progress on stderr
