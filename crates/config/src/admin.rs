@@ -64,33 +64,34 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     keys.key(
         Key::new(
             "api_keys",
-            "secrets, one of which is needed. If empty, no key is needed, and only requests from this machine are served",
+            "secrets, one of which is needed. If empty, only requests from this machine are served, without a \
+             key",
         ),
         Field::SecretList(&mut admin.api_keys),
     );
     keys.key(
         Key::new(
             "hosts",
-            "names in the browser's address bar by which toolwire is reached, if not `localhost`: `[\"tools.example\"]`",
+            "names, other than `localhost`, in the browser's address bar: `[\"tools.example\"]`",
         ),
         Field::Texts(&mut admin.hosts),
     );
     keys.key(
         Key::new(
             "capture",
-            "what the [admin API](admin.md) shows of texts, arguments and results in its events and exchanges: `off`, nothing; \
-             `redacted`, everything but secrets",
+            "whether the [admin API](admin.md) shows texts, arguments and results: `off`; `redacted`, everything \
+             but secrets",
         ),
         Field::Word(&mut OneOf(&mut admin.capture, &CAPTURES)),
     );
     keys.key(
-        Key::new("session_ttl", "how long a sign-in lasts without a request; at most seven days in all"),
+        Key::new("session_ttl", "how long a sign-in lasts without a request; at most seven days"),
         Field::Duration(&mut admin.session_ttl),
     );
     keys.key(
         Key::new(
             "keep_exchanges",
-            "how many of the last [exchanges](admin.md) are kept, in memory; 0 to 10,000",
+            "how many of the last [exchanges](admin.md) are kept in memory; 0 to 10,000",
         ),
         Field::CountIn(&mut admin.keep_exchanges, 0..=MAX_EXCHANGES),
     );

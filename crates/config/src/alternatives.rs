@@ -75,8 +75,7 @@ pub(super) fn keys(keys: &mut impl Keys, alternatives: &mut Alternatives) {
         Key::new(
             TARGETS,
             "other entries that [answer](#when-an-upstream-fails) under this name: `[\"a\", \"b\"]` in this \
-             order, `{ a = 3, b = 1 }` by weight. Such an entry has no other keys than `name`, `fallback` \
-             and `retries`",
+             order, `{ a = 3, b = 1 }` by weight. Then only `fallback` and `retries` may be set",
         )
         .or("none"),
         targets,
@@ -84,11 +83,8 @@ pub(super) fn keys(keys: &mut impl Keys, alternatives: &mut Alternatives) {
         |targets| (!targets.all.is_empty()).then(|| shown(targets)),
     );
     keys.special(
-        Key::new(
-            FALLBACK,
-            "the entries of `[[models]]` that answer, in this order, if this one (or all its targets) cannot",
-        )
-        .or("none"),
+        Key::new(FALLBACK, "the entries that answer, in this order, if this one (or all its targets) cannot")
+            .or("none"),
         fallback,
         |cell| list(text)(cell),
         |fallback| (!fallback.is_empty()).then(|| strings(fallback.iter().map(String::as_str))),
@@ -240,31 +236,23 @@ pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
     keys.key(
         Key::new(
             "first_content",
-            "how long a target may take to the first content of a stream while another one can be asked; or \
-             `\"off\"`",
+            "time to the first content of a stream after which another target is asked; or `\"off\"`",
         ),
         Field::DurationOrOff(&mut failover.first_content),
     );
     keys.key(
         Key::new(
             "backoff",
-            "the pause before a retry, ±25 %; it doubles each time, and is at least the upstream's \
-             `Retry-After`",
+            "the pause before a retry, ±25 %; it doubles, and is at least the upstream's `Retry-After`",
         ),
         Field::Duration(&mut failover.backoff),
     );
     keys.key(
-        Key::new(
-            "eject_after",
-            "after this many failures in a row, a target is not asked for a while, if there is another",
-        ),
+        Key::new("eject_after", "failures in a row after which a target is not asked for a while"),
         Field::Count(&mut failover.eject_after, 1),
     );
     keys.key(
-        Key::new(
-            "eject_for",
-            "how long it is not asked. Then one request tries it; if that fails, the time doubles",
-        ),
+        Key::new("eject_for", "how long it is not asked; if one request then fails, the time doubles"),
         Field::Duration(&mut failover.eject_for),
     );
     keys.key(

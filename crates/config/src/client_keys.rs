@@ -196,8 +196,8 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "name",
-            "the client's name in logs, metrics and events: letters, digits, `-`, `_`, `.` and `@`. Entries with the same name are \
-             keys of the same client",
+            "the client's name in logs, metrics and events: letters, digits, `-`, `_`, `.` and `@`. Entries with \
+             the same name are one client",
         )
         .or(Key::REQUIRED),
         &mut draft.name,
@@ -212,16 +212,13 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
         |_| masked.as_deref().map(string),
     );
     keys.special(
-        Key::new(
-            "hash",
-            "in place of `key`: `sha256:` and the SHA-256 digest of the key in hexadecimal digits",
-        ),
+        Key::new("hash", "instead of `key`: `sha256:` and its SHA-256 digest in hexadecimal"),
         &mut draft.digest,
         |cell| hash(cell).map(Some),
         |_| None,
     );
     keys.special(
-        Key::new("models", "the models that it may request; `*` matches any characters, and case is ignored")
+        Key::new("models", "the models that it may request; `*` matches any characters, case is ignored")
             .or("all"),
         &mut draft.grant.models,
         models,
@@ -251,7 +248,7 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
         keys,
         Key::new(
             "expires",
-            "when it expires, such as `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`",
+            "when it expires: `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`",
         )
         .or("never"),
         &mut draft.expires,

@@ -63,51 +63,49 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "max_rounds",
-            "how often the model may call hosted tools in one response; then it must answer. At most 20",
+            "how often the model may call hosted tools in one response, at most 20; then it must answer",
         ),
         Field::CountIn(&mut settings.max_rounds, 1..=MAX_ROUNDS),
     );
     keys.key(Key::new("max_calls", "hosted calls in one response"), Field::Count(&mut settings.max_calls, 1));
     keys.key(
-        Key::new("max_parallel", "hosted calls of one response that run at the same time"),
+        Key::new("max_parallel", "hosted calls of one response at the same time"),
         Field::Count(&mut settings.max_parallel, 1),
     );
     keys.key(
-        Key::new("max_running", "hosted calls of all responses that run at the same time"),
+        Key::new("max_running", "hosted calls of all responses at the same time"),
         Field::Count(&mut settings.max_running, 1),
     );
     keys.key(
-        Key::new("deadline", "for a whole response with its tools. Clients usually wait ten minutes"),
+        Key::new("deadline", "for a response with its tools. Clients usually wait ten minutes"),
         Field::Duration(&mut settings.deadline),
     );
     keys.key(
-        Key::new("max_result", "of one result, in characters; longer ones are shortened"),
+        Key::new("max_result", "one result, in characters; longer ones are shortened"),
         Field::Size(&mut settings.max_result),
     );
     keys.key(
-        Key::new("max_results", "of all results of one response; beyond, calls have no result"),
+        Key::new("max_results", "all results of one response; beyond, calls have no result"),
         Field::Size(&mut settings.max_results),
     );
     keys.key(
         Key::new(
             "retries",
-            "how often a call is tried again after 1, 2, 4, … seconds, if its tool may be called twice or nothing was sent. \
-             At most 10",
+            "how often a call is tried again if its tool may be called twice or nothing was sent; at most 10",
         ),
         Field::CountIn(&mut settings.retries, 0..=MAX_RETRIES),
     );
     rate_key(
         keys,
-        Key::new("rate_limit", "hosted calls of one client: `\"60/1m\"` is 60 in each minute")
-            .or("`\"off\"`"),
+        Key::new("rate_limit", "hosted calls of one client: `\"60/1m\"`").or("`\"off\"`"),
         &mut settings.rate_limit,
     );
     keys.key(
-        Key::new("rate_wait", "how long a call may wait because of a rate limit; beyond, it fails"),
+        Key::new("rate_wait", "how long a call may wait because of a rate limit; then it fails"),
         Field::Duration(&mut settings.rate_wait),
     );
     keys.key(
-        Key::new("cache_size", "of all results that are kept for equal calls"),
+        Key::new("cache_size", "results that are kept for equal calls"),
         Field::Size(&mut settings.cache_size),
     );
 }
@@ -115,42 +113,35 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
 /// What clients and the model see.
 fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
-        Key::new(
-            "visibility",
-            "what clients see of hosted calls: `off`, nothing; `reasoning`, a line of reasoning for each; `items`, calls that \
-             the server ran, as their dialect has them",
-        ),
+        Key::new("visibility", "what clients [see](tools.md) of hosted calls: `off`, `reasoning` or `items`"),
         Field::Word(&mut OneOf(&mut settings.visibility, &VISIBILITIES)),
     );
     keys.key(
         Key::new(
             "mixed_turns",
-            "when the model calls [hosted tools and the client's](tools.md) in one turn: `defer`, the \
-             client gets its calls, and the hosted results are added later; `server_first`, only the hosted \
-             calls run; `client_only`, the hosted ones are dropped",
+            "when the model calls [hosted tools and the client's](tools.md) \
+             in one turn: `defer`, `server_first` or `client_only`",
         ),
         Field::Word(&mut OneOf(&mut settings.mixed_turns, &MIXED_TURNS)),
     );
     keys.key(
-        Key::new("separator", "between the texts that the model writes before and after hosted calls")
-            .or("a blank line"),
+        Key::new("separator", "between texts before and after hosted calls").or("a blank line"),
         Field::AnyText(&mut settings.separator),
     );
     keys.key(
         Key::new(
             "clash",
-            "when a client declares a tool that has the name of a hosted one: `client_wins`, the model gets the client's; \
-             `server_wins`, the hosted one; `prefix`, both, the hosted one as `hosted__NAME`",
+            "when a client declares a tool with a hosted one's name, the model gets: `client_wins`, the \
+             client's; `server_wins`, the hosted one; `prefix`, both, as `hosted__NAME`",
         ),
         Field::Word(&mut OneOf(&mut settings.clash, &CLASHES)),
     );
     keys.special(
         Key::new(
             "proxy",
-            "the HTTP proxy that the requests of all providers go through, as `proxy` of an upstream; \
-             see [TLS and proxies](tls.md)",
+            "the HTTP proxy of all providers, as `proxy` of an upstream; see [TLS and proxies](tls.md)",
         )
-        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say")
+        .or("by the environment")
         .file_only(),
         &mut settings.proxies,
         |cell| proxies::read(cell).map(Proxies::One),
@@ -160,9 +151,7 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         },
     );
     keys.special(
-        Key::new("audit", "a file that gets all events of hosted calls, one JSON object in each line")
-            .or("none")
-            .file_only(),
+        Key::new("audit", "a file for all events of hosted calls, as JSON lines").or("none").file_only(),
         &mut settings.audit,
         |cell| text(cell).map(|path| Some(path.into())),
         |path| path.as_deref().and_then(|path| path.to_str()).map(string),
@@ -176,11 +165,7 @@ fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     let off = || "off".to_owned();
     let mut command = settings.image_command.take().unwrap_or_else(off);
     keys.key(
-        Key::new(
-            "image_command",
-            "a user's message that begins with this asks for an image, without a model: `/generate-image a \
-             red fox`; or `off`",
-        ),
+        Key::new("image_command", "a user's message that begins with this asks for an image; or `off`"),
         Field::Text(&mut command),
     );
     settings.image_command = Some(command).filter(|command| *command != off());
@@ -192,20 +177,19 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
             "permission",
-            "for calls that no rule of `[[tools]]` and `[[permissions]]` matches: `allow`, `ask` (a person, \
-             over the admin API) or `deny`",
+            "for calls without a rule in `[[tools]]` and `[[permissions]]`: `allow`, `ask` (a person, over the \
+             admin API) or `deny`",
         ),
         Field::Word(&mut OneOf(&mut settings.default, &PERMISSIONS)),
     );
     keys.key(
-        Key::new("ask_timeout", "how long a question waits for an answer; then the call is denied"),
+        Key::new("ask_timeout", "how long a question waits; then the call is denied"),
         Field::Duration(&mut settings.ask_timeout),
     );
     keys.key(
         Key::new(
             "unattended",
-            "questions while no reader is connected to the event feed: `deny`; `allow`; `wait` for an \
-             answer",
+            "questions while no reader is connected to the event feed: `deny`, `allow`, or `wait`",
         ),
         Field::Word(&mut OneOf(&mut settings.unattended, &UNATTENDED)),
     );
@@ -263,16 +247,12 @@ pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
         |options| options.as_ref().map(|options| string(options.kind())),
     );
     keys.key(
-        Key::new("tools", "the names of the tools that it may offer; `*` at the end matches any rest")
-            .or("all"),
+        Key::new("tools", "names of the tools that it may offer; `*` at the end matches any rest").or("all"),
         Field::Texts(&mut draft.tools),
     );
-    keys.key(
-        Key::new("deny", "the names of tools that it may not offer, written in the same way"),
-        Field::Texts(&mut draft.deny),
-    );
+    keys.key(Key::new("deny", "names of tools that it may not offer"), Field::Texts(&mut draft.deny));
     keys.special(
-        Key::new("max_running", "calls of its tools that run at the same time"),
+        Key::new("max_running", "calls of its tools at the same time"),
         &mut draft.max_running,
         |cell| count(1)(cell).map(Some),
         |most| Some(count_value(most.unwrap_or(ProviderEntry::MAX_RUNNING))),
@@ -326,17 +306,17 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.key(
         Key::new(
             "injection",
-            "when the model gets the tool: `force`, always; `selective`, when the user's words ask for it; `off`, never",
+            "when the model gets the tool: `force`, always; `selective`, when the user asks for it; `off`, never",
         ),
         Field::Word(&mut OneOf(&mut rules.injection, &INJECTIONS)),
     );
     keys.special(
         Key::new(
             "intent",
-            "the words that ask for it, each a string such as `\"search the web\"`; `\"find|look up + news|article\"` needs one \
-             word of each side",
+            "the words that ask for it, such as `\"search the web\"`; `\"find|look up + news|article\"` needs \
+             one word of each side",
         )
-        .or("those of a web search, or the tool's name"),
+        .or("the tool's name, or built in"),
         &mut rules.intent,
         |cell| list(intent)(cell),
         |intents| (!intents.is_empty()).then(|| strings(intents.iter().map(Intent::as_str))),
@@ -357,17 +337,13 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
         Field::OptionalText(&mut rules.label),
     );
     keys.key(
-        Key::new(
-            "progress",
-            "for people: the line that they see while it runs, such as `\"Searching for: {query}\"`",
-        )
-        .or("the provider's"),
+        Key::new("progress", "for people, while it runs: `\"Searching for: {query}\"`").or("the provider's"),
         Field::OptionalText(&mut rules.progress),
     );
     keys.key(
         Key::new(
             "prompt",
-            "for the model: a text for the system instructions of requests in which it gets the tool",
+            "for the model: added to the system instructions of requests in which it gets the tool",
         ),
         Field::OptionalText(&mut rules.prompt),
     );
@@ -377,7 +353,7 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
 /// The keys of `[[tools]]` that limit its calls.
 fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.special(
-        Key::new("timeout", "how long one attempt of a call may take").or("the provider's"),
+        Key::new("timeout", "how long one attempt may take").or("the provider's"),
         &mut rules.timeout,
         |cell| duration(cell).map(Some),
         |timeout| timeout.map(duration_value),
@@ -411,25 +387,24 @@ fn tool_limits(keys: &mut impl Keys, rules: &mut ToolRules) {
         |uses| uses.map(count_value),
     );
     keys.special(
-        Key::new("max_result", "of one result, in characters; longer ones are shortened")
+        Key::new("max_result", "one result, in characters; longer ones are shortened")
             .or("that of `[execution]`"),
         &mut rules.max_result,
         |cell| size(cell).map(Some),
         |size| size.map(size_value),
     );
     keys.key(
-        Key::new("url_argument", "the argument with the URL that a call addresses, for rules about domains")
-            .or("the provider's"),
+        Key::new("url_argument", "the argument with the URL, for rules about domains").or("the provider's"),
         Field::OptionalText(&mut rules.url_argument),
     );
     domains_key(
         keys,
-        Key::new("allow_domains", "the domains that its calls may address, with their subdomains").or("all"),
+        Key::new("allow_domains", "domains that its calls may address, with subdomains").or("all"),
         &mut rules.allow_domains,
     );
     domains_key(
         keys,
-        Key::new("deny_domains", "domains that its calls may not address, with their subdomains"),
+        Key::new("deny_domains", "domains that its calls may not address, with subdomains"),
         &mut rules.deny_domains,
     );
 }
@@ -478,7 +453,7 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
     );
     keys.special(
-        Key::new("key", "the client's key, a secret. A key of `[[keys]]` stands for all keys of its name")
+        Key::new("key", "the client's key, a secret; one of `[[keys]]` stands for all of its name")
             .or("all clients"),
         &mut draft.key,
         |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
@@ -493,11 +468,7 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
         Field::OptionalText(&mut draft.tool),
     );
     keys.special(
-        Key::new(
-            "domain",
-            "the domain that the call addresses, with its subdomains; for tools that open web pages",
-        )
-        .or("all"),
+        Key::new("domain", "the domain that the call addresses, with subdomains").or("all"),
         &mut draft.domain,
         |cell| domain(cell).map(Some),
         |domain| domain.as_ref().map(|domain| string(domain.as_str())),

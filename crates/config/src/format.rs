@@ -19,12 +19,8 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
         |_| None,
     );
     keys.special(
-        Key::new(
-            "open",
-            "the marker that opens a call; neither it nor another format's opener may be a prefix of the \
-             other",
-        )
-        .or(Key::REQUIRED),
+        Key::new("open", "the marker that opens a call, neither a prefix of another opener nor the reverse")
+            .or(Key::REQUIRED),
         &mut definition.open,
         text,
         |_| None,
@@ -34,14 +30,14 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
         Field::Text(&mut definition.close),
     );
     keys.key(
-        Key::new("models", "globs that match a model name, or the part after its last `/`, ignoring case"),
+        Key::new("models", "globs of model names, or of the part after the last `/`, ignoring case"),
         Field::Texts(&mut definition.models),
     );
     keys.key(Key::new("summary", "a description in one line"), Field::Text(&mut definition.summary));
     keys.key(
         Key::new(
             "line_start",
-            "the opener counts only at the start of a line; then only declared names are calls",
+            "the opener counts only at the start of a line, and only declared names are calls",
         ),
         Field::Switch(&mut definition.line_start),
     );
@@ -49,20 +45,20 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.key(
         Key::new(
             "name_is_key",
-            "a call is `{\"NAME\": {…}}` in place of `{\"name\": \"NAME\", \"arguments\": {…}}`",
+            "a call is `{\"NAME\": {…}}` instead of `{\"name\": \"NAME\", \"arguments\": {…}}`",
         ),
         Field::Switch(&mut definition.name_is_key),
     );
     marker_keys(keys, definition);
     keys.key(
-        Key::new("trim", "with `parameter`: one line end on each side of a value is not part of it"),
+        Key::new("trim", "with `parameter`: remove a line end on each side of a value"),
         Field::Switch(&mut definition.trim),
     );
     keys.key(
         Key::new(
             "reasoning",
-            "the marker that opens reasoning, then those that may close it. The opener counts at the \
-             start of a line, or anywhere if it contains `|`",
+            "the marker that opens reasoning, at the start of a line or anywhere with `|`, then those that may \
+             close it",
         ),
         Field::Texts(&mut definition.reasoning),
     );
@@ -74,11 +70,7 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     let two = "two markers: what is before, and what is behind";
     let three = "three markers: before the key, behind it, and behind the value";
     keys.special(
-        Key::new(
-            "result",
-            "two markers around a result; they are required to teach the format (`tools = \"acme\"`)",
-        )
-        .or("none"),
+        Key::new("result", "two markers around a result, required to teach the format").or("none"),
         &mut definition.result,
         |cell| markers(cell, two).map(Some),
         |markers| markers.as_ref().map(|markers| strings(markers.iter().map(String::as_str))),
@@ -86,14 +78,14 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.key(
         Key::new(
             "name_end",
-            "the call is the opener, the name, this marker, and the arguments as JSON. `inner`, \
-             `name_is_key` and `result` do not apply to this family",
+            "the call is the opener, the name, this marker, and the arguments as JSON. Not with `inner`, \
+             `name_is_key` and `result`",
         )
         .or("none"),
         Field::Text(&mut definition.name_end),
     );
     keys.key(
-        Key::new("name_first", "with `name_end`: other words may stand between the name and that marker"),
+        Key::new("name_first", "with `name_end`: other words may be between the name and that marker"),
         Field::Switch(&mut definition.name_first),
     );
     keys.special(
@@ -105,8 +97,8 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.special(
         Key::new(
             "parameter",
-            "with `name_end`: each argument has its own tag instead of JSON. Three markers: before the \
-             key, after the key, and after the value. Values get the types that the tool declares",
+            "with `name_end`: each argument has a tag instead of JSON. Three markers: before and after the key, \
+             after the value",
         )
         .or("none"),
         &mut definition.parameter,

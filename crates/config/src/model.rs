@@ -247,8 +247,8 @@ pub(super) fn selection(
     keys.special(
         Key::new(
             "name",
-            "the model name that clients send; `\"*\"` matches every other name. For `\"*\"`, `/v1/models` \
-             also lists the models of the upstream (but not Lumo's), cached for a minute",
+            "the model name that clients send; `\"*\"` matches every other name, and `/v1/models` then lists the \
+             upstream's (not Lumo's)",
         )
         .or(Key::REQUIRED),
         &mut draft.name,
@@ -262,15 +262,15 @@ pub(super) fn selection(
         |upstream| upstream.as_ref().map(|upstream| string(&upstream.name)),
     );
     keys.key(
-        Key::new("upstream_name", "the model name that is sent to the upstream").or("the client's name"),
+        Key::new("upstream_name", "the model name at the upstream").or("the client's name"),
         Field::OptionalText(&mut draft.upstream_name),
     );
     alternatives::keys(keys, &mut draft.alternatives);
     keys.special(
         Key::new(
             "tools",
-            "how tools are presented to the model: `\"native\"` in the dialect's own fields; the name of a \
-             [text format](formats.md) teaches it in the prompt",
+            "how tools are presented to the model: `\"native\"` in the dialect's own fields, or by a [text \
+             format](formats.md) in the prompt",
         ),
         &mut draft.tools,
         |cell| taught_by(cell, formats),
@@ -286,9 +286,8 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Key::new(
             "instructions",
             "the template of the instructions that [teach](teaching.md) tools: the text, `\"file:PATH\"` or \
-             `\"env:NAME\"`, with `{{tools}}` (as JSON), `{{signatures}}`, `{{examples}}` (example calls), \
-             `{{example}}` (one), `{{words}}` (its form in words), `{{prefix}}`, `{{rules}}` and \
-             `{{result}}`. `\"template\"` takes what `chat_template` says of the tools",
+             `\"env:NAME\"`, with `{{tools}}`, `{{signatures}}`, `{{examples}}`, `{{example}}`, `{{words}}`, \
+             `{{prefix}}`, `{{rules}}` and `{{result}}`; or `\"template\"`, that of `chat_template`",
         )
         .or("the format's own"),
         &mut draft.instructions,
@@ -298,8 +297,8 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.special(
         Key::new(
             "chat_template",
-            "`\"file:PATH\"` of the model's `tokenizer_config.json` or of a Jinja file: its [chat \
-             template](#chat-templates), for upstreams of the dialect `completions`",
+            "`\"file:PATH\"` of the model's [chat template](#chat-templates): `tokenizer_config.json` or a Jinja \
+             file",
         )
         .or("none"),
         &mut draft.chat_template,
@@ -309,9 +308,8 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     keys.key(
         Key::new(
             "system_position",
-            "where these instructions go: into a `\"system\"` message, or in brackets before the first \
-             `\"user\"` or the `\"last_user\"` text, which makes every prompt different for an upstream's \
-             cache. `\"user\"` for a text format with a Lumo upstream",
+            "where these instructions go: into a `\"system\"` message, or before the first `\"user\"` or the \
+             `\"last_user\"` text (which defeats caches). `\"user\"` for a text format with Lumo",
         )
         .or("`\"system\"` or `\"user\"`"),
         Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
@@ -322,11 +320,8 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Field::Switch(&mut draft.execution),
     );
     keys.key(
-        Key::new(
-            "vision",
-            "the model, by its `name`, that describes images for this one, which cannot see; see [hosted tools](tools.md)",
-        )
-        .or("the model gets the images"),
+        Key::new("vision", "the model that [describes images](tools.md) for this one, which cannot see")
+            .or("none"),
         Field::OptionalText(&mut draft.vision),
     );
 }
@@ -334,29 +329,29 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
 /// The keys that say how tools and calls are shown in these instructions.
 fn showing(keys: &mut impl Keys, showing: &mut Showing) {
     keys.key(
-        Key::new("examples", "how many example calls of the declared tools these instructions show"),
+        Key::new("examples", "example calls of the declared tools in these instructions"),
         Field::Count(&mut showing.examples, 0),
     );
     keys.key(
         Key::new(
             "examples_as",
-            "where these examples are: as `\"turns\"` before the conversation, which small models follow \
-             far more often, or in the instructions (`\"text\"`, the default with a Lumo upstream)",
+            "where these examples are: `\"turns\"` before the conversation, which small models follow more \
+             often, or `\"text\"` (the default with Lumo)",
         ),
         Field::Word(&mut OneOf(&mut showing.examples_as, &EXAMPLES_AS)),
     );
     keys.key(
         Key::new(
             "tool_list",
-            "how these instructions describe the tools: as `\"signatures\"` such as `get_weather(city: \
-             string)`, which take fewer tokens, or as JSON with their `\"schemas\"`",
+            "how these instructions describe the tools: `\"signatures\"` such as `get_weather(city: string)`, or \
+             JSON `\"schemas\"`",
         ),
         Field::Word(&mut OneOf(&mut showing.tool_list, &TOOL_LIST)),
     );
     keys.special(
         Key::new(
             "max_instructions",
-            "the most tokens that these instructions may have, by [estimate](teaching.md), or `\"off\"`",
+            "the most tokens of these instructions, by [estimate](teaching.md), or `\"off\"`",
         ),
         &mut showing.max_instructions,
         count_or_off,

@@ -22,9 +22,8 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     keys.special(
         Key::new(
             "detect",
-            "text formats to look for in responses: `\"auto\"`, `\"off\"`, or a list of names, which may \
-             include `\"auto\"`: the [formats](formats.md) that are safe in any text, and those that \
-             `tools` or the model's name implies",
+            "text formats to look for in responses: `\"off\"`, a list of names, or `\"auto\"`: those that are \
+             safe in any text, and those that `tools` or the model's name implies",
         ),
         &mut rules.detect,
         |cell| detect(cell, formats),
@@ -33,9 +32,8 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     keys.key(
         Key::new(
             "reasoning",
-            "how clients get the model's [reasoning](#reasoning): `\"auto\"` in the field of their API, \
-             `\"reasoning_content\"` and `\"reasoning\"` under that name in Chat Completions, `\"inline\"` \
-             between `<think>` tags, `\"drop\"` not at all; `\"off\"` also leaves reasoning in text as text",
+            "how clients get the model's [reasoning](#reasoning): `\"auto\"`, `\"reasoning_content\"`, \
+             `\"reasoning\"`, `\"inline\"`, `\"drop\"` or `\"off\"`",
         ),
         Field::Word(&mut OneOf(&mut rules.reasoning, &Reasoning::WORDS)),
     );
@@ -47,53 +45,47 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "server_calls",
-            "what clients see of [calls that the upstream ran \
-             itself](#calls-that-the-upstream-runs-itself): `\"forward\"`, `\"annotate\"`, `\"hide\"`, or \
-             `\"auto\"`",
+            "what clients see of [calls that the upstream ran itself](#calls-that-the-upstream-runs-itself)",
         ),
         Field::Word(&mut OneOf(&mut rules.server_calls, &SERVER_CALLS)),
     );
     keys.key(
         Key::new(
             "arguments",
-            "`\"stream\"` sends arguments as they arrive; `\"whole\"` sends a call once it is complete \
-             and parsed",
+            "`\"stream\"` sends arguments as they arrive, `\"whole\"` a call once it is complete and parsed",
         ),
         Field::Word(&mut OneOf(&mut rules.arguments, &ARGUMENTS)),
     );
     keys.key(
         Key::new(
             "unknown_calls",
-            "a call to an undeclared name in a format with markers: `\"forward\"` forwards it, `\"text\"` \
-             leaves it as text, `\"retry\"` asks the model again, also after native calls; see \
-             [below](#asking-the-model-again)",
+            "a call to an undeclared name in a format with markers: `\"forward\"`, `\"text\"`, or `\"retry\"` to \
+             ask [again](#asking-the-model-again), also after native calls",
         ),
         Field::Word(&mut OneOf(&mut rules.unknown_calls, &UNKNOWN_CALLS)),
     );
     keys.key(
         Key::new(
             "invalid_arguments",
-            "a call whose arguments break the schema of its tool: `\"forward\"` forwards it, `\"retry\"` \
-             asks the model [again](#asking-the-model-again)",
+            "a call whose arguments break the schema of its tool: `\"forward\"`, or `\"retry\"` to ask \
+             [again](#asking-the-model-again)",
         ),
         Field::Word(&mut OneOf(&mut rules.invalid_arguments, &INVALID_ARGUMENTS)),
     );
     keys.key(
         Key::new(
             "enforce",
-            "how a call is enforced where the client requires one or a tool is `strict`: by `\"schema\"`, \
-             `\"structural_tag\"`, `\"grammar\"` or `\"prefill\"`, or `\"auto\"` by the best of these that \
-             the server has, see [below](#enforcing-calls); `\"retry\"` asks again if a required call is \
-             missing, see [below](#asking-the-model-again); `\"off\"` only warns",
+            "how required calls and `strict` tools are [enforced](#enforcing-calls): `\"schema\"`, \
+             `\"structural_tag\"`, `\"grammar\"`, `\"prefill\"`, or `\"auto\"`, the best of these; `\"retry\"` \
+             asks [again](#asking-the-model-again) if a required call is missing; `\"off\"` only warns",
         ),
         Field::Word(&mut OneOf(&mut rules.enforce, &ENFORCE)),
     );
     keys.key(
         Key::new(
             "misroute",
-            "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` \
-             forwards the call; `\"bounce\"` asks the model again if required arguments are missing and the \
-             response is complete",
+            "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` forwards \
+             the call, `\"bounce\"` asks [again](#asking-the-model-again) if required arguments are missing",
         ),
         Field::Word(&mut OneOf(&mut rules.misroute, &MISROUTE)),
     );
@@ -104,8 +96,7 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
             "tool_prefix",
-            "prefix of taught tool names, removed from the model's calls. `\"user:\"` for a Lumo upstream, \
-             where taught names must differ from Lumo's own tools; otherwise empty",
+            "prefix of taught tool names, removed from calls: `\"user:\"` for Lumo, which has tools of its own",
         )
         .or("`\"user:\"` or `\"\"`"),
         Field::AnyText(&mut rules.tool_prefix),
@@ -117,10 +108,8 @@ pub fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<bool>) {
     keys.key(
         Key::new(
             "starts_in_reasoning",
-            "whether responses start inside reasoning because the model's template opens it. By default \
-             `true` for DeepSeek-R1, QwQ, Qwen3-Thinking, MiniMax-M2, Olmo-3-Think and ERNIE-4.5-Thinking. \
-             Without effect once an upstream sends reasoning in its own field; set `false` for one that \
-             removes reasoning",
+            "whether responses start inside reasoning, as those of DeepSeek-R1, QwQ, Qwen3-Thinking, MiniMax-M2, \
+             Olmo-3-Think and ERNIE-4.5-Thinking",
         )
         .or("by the model's name"),
         Field::OptionalSwitch(starts),
@@ -130,11 +119,7 @@ pub fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<bool>) {
 /// Whether a stream without an end mark is complete: a key of the upstream.
 pub fn tolerate_truncation(keys: &mut dyn Settings, tolerate: &mut bool) {
     keys.key(
-        Key::new(
-            "tolerate_truncation",
-            "accept a stream that closes without its end mark as complete; otherwise it is reported as \
-             truncated",
-        ),
+        Key::new("tolerate_truncation", "accept a stream that closes without its end mark as complete"),
         Field::Switch(tolerate),
     );
 }
@@ -146,7 +131,7 @@ pub fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
         Field::Size(&mut limits.max_frame),
     );
     keys.key(
-        Key::new("max_arguments", "the arguments of one call, and its id; larger ones fail the response"),
+        Key::new("max_arguments", "the arguments of one call; larger ones fail the response"),
         Field::Size(&mut limits.max_arguments),
     );
     keys.key(
@@ -156,43 +141,38 @@ pub fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
     keys.key(
         Key::new(
             "max_hold",
-            "text that is held back while it may be the start of a call, or an argument whose type is known \
-             only at its end; more is released as text",
+            "text that may be the start of a call, or an argument whose type is not known yet; more is released \
+             as text",
         ),
         Field::Size(&mut limits.max_hold),
     );
     keys.key(
-        Key::new("max_depth", "nesting of values in calls; deeper values make it text or a truncated call"),
+        Key::new("max_depth", "nesting of values in calls; deeper ones make it text or a truncated call"),
         Field::Count(&mut limits.max_depth, 1),
     );
     keys.key(
         Key::new(
             "max_name",
-            "the name of an undeclared tool; with a longer name a call in text is text, and a native call \
-             fails the response",
+            "the name of an undeclared tool; a call in text with a longer one is text, a native one fails the \
+             response",
         ),
         Field::Size(&mut limits.max_name),
     );
     keys.key(
         Key::new(
             "max_markup",
-            "one piece of markup in calls: a header, an opening tag, a name or a key; longer ones make it \
-             text or a truncated call",
+            "one header, opening tag, name or key in calls; longer ones make it text or a truncated call",
         ),
         Field::Size(&mut limits.max_markup),
     );
     keys.key(
-        Key::new(
-            "max_answer",
-            "a response that is not streamed and therefore kept in memory; a larger one fails",
-        ),
+        Key::new("max_answer", "a response that is not streamed; a larger one fails"),
         Field::Size(&mut limits.max_answer),
     );
     keys.key(
         Key::new(
             "max_hops",
-            "upstream requests for one response, where the model may be [asked \
-             again](#asking-the-model-again)",
+            "upstream requests for one response, where the model is [asked again](#asking-the-model-again)",
         ),
         Field::Count(&mut limits.max_hops, 1),
     );

@@ -71,7 +71,7 @@ impl Default for Root {
 /// The keys of the top level. Without keys for clients, only loopback addresses may be listened on.
 pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
-        Key::new("listen", "an address with port, or an array of them. Port 0 chooses a free port")
+        Key::new("listen", "an address with port, or an array of them; port 0 chooses a free one")
             .or("`\"127.0.0.1:8787\"`"),
         &mut root.listen,
         |cell| addresses(cell, has_keys),
@@ -80,8 +80,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new(
             "api_keys",
-            "[secrets](keys.md), one of which a client must send. With neither these nor \
-             [`[[keys]]`](#keys), no key is needed and toolwire listens only on loopback addresses",
+            "[secrets](keys.md), one of which a client must send. With neither these nor [`[[keys]]`](#keys), \
+             toolwire listens only on loopback addresses",
         ),
         &mut root.api_keys,
         |cell| list(secret)(cell),
@@ -90,8 +90,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new(
             "cors_origins",
-            "origins of web pages that may call toolwire from a browser: `[\"https://ui.example\", \
-             \"http://localhost:3000\"]`, without a path, or `[\"*\"]`",
+            "origins of web pages that may call toolwire: `[\"https://ui.example\"]`, without a path, or \
+             `[\"*\"]`",
         ),
         &mut root.cors_origins,
         origins::read,
@@ -100,32 +100,32 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.key(
         Key::new(
             "hosts",
-            "names, in addition to `localhost`, by which clients [without keys](keys.md) reach toolwire: \
-             `[\"host.docker.internal\"]`. Requests for other hosts get 403; with keys every host is served",
+            "names, in addition to `localhost`, by which clients [without keys](keys.md) may reach toolwire: \
+             `[\"host.docker.internal\"]`",
         ),
         Field::Texts(&mut root.hosts),
     );
     keys.special(
         Key::new(
             "passthrough",
-            "further paths whose requests go to the upstream unread: `[\"/v1/embeddings\", \"/v1/audio/*\"]`. \
-             A `*` at the end matches any rest; see [below](#passing-other-requests-through)",
+            "further paths whose requests go to the upstream [unread](#passing-other-requests-through): \
+             `[\"/v1/embeddings\", \"/v1/audio/*\"]`",
         ),
         &mut root.passthrough,
         passthrough::read,
         |passthrough| Some(passthrough.shown()),
     );
     keys.key(
-        Key::new("state_dir", "the folder for persistent state, created when first needed")
+        Key::new("state_dir", "the folder for persistent state")
             .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
         Field::OptionalText(&mut root.state_dir),
     );
     keys.special(
         Key::new(
             "store",
-            "where state that outlives a request is kept: `embedded`, in files in `state_dir`; `off`; or on \
-             a Redis or Valkey server that several instances [share](scaling.md), by its URL (or \
-             `\"env:NAME\"`, `\"file:PATH\"` of it)",
+            "where state that outlives a request is kept: `embedded`, in `state_dir`; `off`; or the URL \
+             (`\"env:NAME\"`, `\"file:PATH\"`) of a Redis or Valkey server that several instances \
+             [share](scaling.md)",
         )
         .file_only(),
         &mut root.store,
@@ -135,8 +135,8 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.key(
         Key::new(
             "drain_delay",
-            "how long toolwire continues after a signal to stop while `/readyz` reports it, so that \
-             balancers notice: usually 5 to 15 seconds; or `\"off\"`",
+            "how long toolwire keeps serving after a signal to stop, while `/readyz` reports it: usually 5 to 15 \
+             seconds",
         ),
         Field::DurationOrOff(&mut root.drain_delay),
     );
@@ -145,12 +145,7 @@ pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
         Field::Duration(&mut root.drain_timeout),
     );
     keys.key(
-        Key::new(
-            "threads",
-            "worker threads. Each accepts connections and has its own connections to the upstreams; a \
-             stream stays on its thread",
-        )
-        .or("one per core"),
+        Key::new("threads", "worker threads; a stream stays on its thread").or("one per core"),
         Field::Count(&mut root.threads, 1),
     );
 }
@@ -300,8 +295,8 @@ pub(super) fn metrics(keys: &mut dyn Settings, metrics: &mut Metrics) {
     keys.key(
         Key::new(
             "tool_names",
-            "use the names of called tools as a label of `toolwire_calls_total` (the first 256 names, the \
-             rest as `other`). They come from clients, and `/metrics` requires no key",
+            "label `toolwire_calls_total` with the names of called tools (256, then `other`). They come from \
+             clients, and `/metrics` requires no key",
         ),
         Field::Switch(&mut metrics.tool_names),
     );
@@ -318,35 +313,30 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
         Key::new(
             "max_pending_bodies",
             "memory for request bodies that no upstream has answered yet; further ones get 503 with \
-             `Retry-After`. At least `max_body`, the default if larger",
+             `Retry-After`",
         ),
         &mut limits.max_pending_bodies,
         at_least(max_body),
         |size| Some(size_value(*size)),
     );
     keys.key(
-        Key::new("body_timeout", "to receive a whole request body; then 408, and the connection is closed"),
+        Key::new("body_timeout", "to receive a request body; then 408"),
         Field::Duration(&mut limits.body_timeout),
     );
     keys.key(
         Key::new(
             "write_timeout",
-            "how long a client may accept no bytes; then its connection (or HTTP/2 stream) is closed and \
-             the upstream request is cancelled",
+            "how long a client may accept no bytes; then its connection (or HTTP/2 stream) is closed",
         ),
         Field::Duration(&mut limits.write_timeout),
     );
     keys.key(
-        Key::new(
-            "max_n",
-            "the maximum of `n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request; more gets \
-             400",
-        ),
+        Key::new("max_n", "`n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request; more gets 400"),
         Field::Count(&mut limits.max_n, 1),
     );
     model_rules::limits(keys, &mut limits.answer);
     keys.key(
-        Key::new("keep_alive", "after this long without output, a stream gets a keep-alive comment"),
+        Key::new("keep_alive", "silence in a stream after which a keep-alive comment is sent"),
         Field::Duration(&mut limits.keep_alive),
     );
     keys.key(
@@ -357,29 +347,29 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     keys.key(
         Key::new(
             "instances",
-            "how many instances [share](scaling.md) a `store` on a server. While it is away, each admits \
-             its share of the limits",
+            "instances that [share](scaling.md) a `store` on a server; while it is away, each admits its share \
+             of the limits",
         ),
         Field::Count(&mut limits.instances, 1),
     );
     keys.key(
         Key::new(
             "unchecked_budgets",
-            "budgets of a month while such a store is away: `allow` admits requests while this instance \
-             knows of tokens that are left, `refuse` answers 503",
+            "budgets of a month while the store is away: `allow` admits requests by what this instance knows, \
+             `refuse` answers 503",
         ),
         Field::Word(&mut OneOf(&mut limits.unchecked_budgets, &UNCHECKED_BUDGETS)),
     );
     keys.key(
         Key::new(
             "max_turn_state",
-            "state that upstreams [want back](dialects.md), in memory for all clients together; beyond it, \
-             the client that has the most loses its oldest",
+            "state that upstreams [want back](dialects.md), in memory; beyond it, the client that has the most \
+             loses its oldest",
         ),
         Field::Size(&mut limits.max_turn_state),
     );
     keys.key(
-        Key::new("turn_state_ttl", "how long that is kept, or `\"off\"`, which keeps nothing"),
+        Key::new("turn_state_ttl", "how long that is kept, or `\"off\"`"),
         Field::DurationOrOff(&mut limits.turn_state_ttl),
     );
 }

@@ -36,30 +36,27 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new(
             "endpoint",
             "the base URL of the collector (OTLP over HTTP), to which `/v1/traces` and `/v1/metrics` are \
-             appended: `\"http://127.0.0.1:4318\"`. Without one, nothing is sent",
+             appended",
         )
         .or("`$OTEL_EXPORTER_OTLP_ENDPOINT`, else none"),
         Field::Address(&mut draft.endpoint),
     );
     keys.key(
-        Key::new(
-            "headers",
-            "headers for the collector, such as its key; `\"env:NAME\"` and `\"file:PATH\"` keep secrets \
-             out of the file",
-        )
-        .or("`$OTEL_EXPORTER_OTLP_HEADERS`")
-        .file_only(),
+        Key::new("headers", "headers for the collector, such as its key: `\"env:NAME\"` or `\"file:PATH\"`")
+            .or("`$OTEL_EXPORTER_OTLP_HEADERS`")
+            .file_only(),
         Field::TextTable(&mut draft.headers, names_secret),
     );
     keys.key(
-        Key::new("service_name", "what this program is called in traces (`service.name`)")
+        Key::new("service_name", "the `service.name` in traces")
             .or("`$OTEL_SERVICE_NAME`, else `\"toolwire\"`"),
         Field::OptionalText(&mut draft.service_name),
     );
     keys.special(
         Key::new(
             "sample",
-            "the share of the traces that begin here and are recorded, from 0 to 1. If a client's trace is continued, the client decides",
+            "the share of traces begun here that are recorded; if a client's trace is continued, the client \
+             decides",
         )
         .or("`$OTEL_TRACES_SAMPLER` and `$OTEL_TRACES_SAMPLER_ARG`, else 1"),
         &mut draft.sample,
@@ -69,18 +66,15 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "trust_trace_context",
-            "whether a client's trace (`traceparent`) is continued; otherwise each request begins a trace \
-             that is linked to it",
+            "whether a client's trace (`traceparent`) is continued, or each request begins one that is linked to \
+             it",
         )
-        .or("`true` if clients need no key, so that only this machine is served; else `false`"),
+        .or("`true` if clients need no key, else `false`"),
         Field::OptionalSwitch(&mut draft.trust_trace_context),
     );
     keys.special(
-        Key::new(
-            "metrics_interval",
-            "the time between two exports of metrics, or `\"off\"` for a collector that takes only traces",
-        )
-            .or("`$OTEL_METRIC_EXPORT_INTERVAL` milliseconds, else `\"1m\"`; `\"off\"` if `$OTEL_METRICS_EXPORTER` is `none`"),
+        Key::new("metrics_interval", "the time between exports of metrics, or `\"off\"`")
+            .or("`$OTEL_METRIC_EXPORT_INTERVAL`, else `\"1m\"`"),
         &mut draft.metrics_interval,
         |cell| duration_or_off(cell).map(Some),
         |interval| interval.map(|own| own.map_or_else(|| string("off"), duration_value)),

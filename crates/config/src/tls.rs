@@ -38,8 +38,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "cert",
-            "the PEM file of the certificate, followed by those of the intermediate authorities. It is \
-             [read again](tls.md) when it or the key changes",
+            "the PEM file of the certificate, then those of the intermediate authorities. It and the key are \
+             [read again](tls.md) when they change",
         )
         .or(Key::REQUIRED)
         .file_only(),
@@ -50,7 +50,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "key",
-            "the certificate's private key, `\"file:PATH\"` or `\"env:NAME\"`: PEM of PKCS#8, PKCS#1 or SEC1, not encrypted",
+            "its private key, `\"file:PATH\"` or `\"env:NAME\"`: PEM of PKCS#8, PKCS#1 or SEC1, not encrypted",
         )
         .or(Key::REQUIRED)
         .file_only(),
@@ -61,10 +61,9 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "client_ca",
-            "the PEM file of the authorities whose certificates clients must show, in addition to an API \
-             key",
+            "the PEM file of the authorities of certificates that clients must show, in addition to an API key",
         )
-        .or("clients need no certificate")
+        .or("none")
         .file_only(),
         &mut draft.client_ca,
         |cell| authorities(&cell, path(cell.clone())?).map(Some),
@@ -73,14 +72,13 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "client_auth",
-            "with `client_ca`: whether a certificate is `\"required\"`, or `\"optional\"` and only checked if a client shows one",
+            "with `client_ca`: a certificate is `\"required\"`, or `\"optional\"`, only checked if shown",
         )
         .file_only(),
         Field::Word(&mut OneOf(&mut draft.client_auth, &CLIENT_AUTH)),
     );
     keys.key(
-        Key::new("min_version", "the oldest version of TLS that is spoken: `\"1.2\"` or `\"1.3\"`")
-            .file_only(),
+        Key::new("min_version", "the oldest version of TLS: `\"1.2\"` or `\"1.3\"`").file_only(),
         Field::Word(&mut OneOf(&mut draft.min_version, &MIN_VERSION)),
     );
 }

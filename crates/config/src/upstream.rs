@@ -236,8 +236,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "header_timeout",
-            "from the request to the headers of the response. Lumo may take more than 60 s. For responses \
-             that are not streamed it is `total_timeout`, or ten minutes if that is off",
+            "from the request to the response's headers; if that is not streamed, `total_timeout`, or ten \
+             minutes. Lumo may take more than 60 s",
         ),
         Field::Duration(&mut draft.timeouts.header),
     );
@@ -250,14 +250,11 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Field::DurationOrOff(&mut draft.timeouts.total),
     );
     keys.key(
-        Key::new("max_concurrent", "requests that are open at the same time, across all threads"),
+        Key::new("max_concurrent", "open requests, across all threads"),
         Field::Count(&mut draft.queue.max_concurrent, 1),
     );
     keys.key(
-        Key::new(
-            "max_waiting",
-            "requests that wait in the queue; further ones get 429. `0`: no request waits",
-        ),
+        Key::new("max_waiting", "requests in the queue; further ones get 429"),
         Field::Count(&mut draft.queue.max_waiting, 0),
     );
     keys.key(
@@ -267,10 +264,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(
             "retry_unanswered",
-            "repeat a request once, on a new connection, when a reused connection ends without a byte of a \
-             response. A server that crashed while it worked looks the same, and may be asked (and bill) \
-             twice; `false` prevents that. A request that the upstream certainly has not seen is always \
-             repeated",
+            "repeat a request once when a reused connection ends without a byte of a response. A server that \
+             crashed may be asked (and bill) twice",
         ),
         Field::Switch(&mut draft.retry_unanswered),
     );
@@ -304,17 +299,19 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
         |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/'))),
     );
     keys.special(
-        Key::new("api_key", "a secret, sent in the header of the dialect: `Authorization: Bearer …`, `x-api-key`, `x-goog-api-key`").or("none"),
+        Key::new(
+            "api_key",
+            "a secret, sent as the dialect does: `Authorization: Bearer …`, `x-api-key`, \
+             `x-goog-api-key`",
+        )
+        .or("none"),
         &mut draft.api_key,
         |cell| secret(cell).map(Some),
         |key| key.as_ref().map(|key| string(&masked(key.expose_secret()))),
     );
     keys.special(
-        Key::new(
-            "headers",
-            "a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`",
-        )
-        .or("none"),
+        Key::new("headers", "headers for every request; secrets as `\"env:NAME\"` or `\"file:PATH\"`")
+            .or("none"),
         &mut draft.headers,
         headers,
         |headers| {
@@ -325,10 +322,10 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
             "proxy",
-            "its [HTTP proxy](tls.md): `\"http://proxy.example:3128\"`, with user and password if needed, \
-             `\"env:NAME\"` or `\"file:PATH\"` of such a URL, or `\"none\"`",
+            "its [HTTP proxy](tls.md): `\"http://user:password@proxy.example:3128\"`, `\"env:NAME\"`, \
+             `\"file:PATH\"`, or `\"none\"`",
         )
-        .or("as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say"),
+        .or("[by the environment](tls.md)"),
         &mut draft.proxy,
         |cell| proxies::read(cell).map(Some),
         |proxy| proxy.as_ref().map(|proxy| proxies::shown(proxy.as_ref())),

@@ -25,8 +25,7 @@ pub(super) struct Draft {
 /// The keys.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
-        Key::new("ca", "the PEM file of the authorities that are trusted, instead of the system's")
-            .or("the system's, or Mozilla's if there are none"),
+        Key::new("ca", "the PEM file of the trusted authorities").or("the system's, else Mozilla's"),
         &mut draft.ca,
         |cell| tls::authorities(&cell, noted(cell.clone())?).map(Some),
         |ca| ca.as_ref().map(|(path, roots)| string(&marked(&path.display().to_string(), content(roots)))),

@@ -56,8 +56,7 @@ impl Skip {
     pub fn about(self) -> &'static str {
         match self {
             Self::NotJson => {
-                "a frame that is not JSON, before the response begins, after its end, or truncated by the end. Inside a \
-                 response it is an error"
+                "a frame that is not JSON, outside of a response or truncated by its end; inside it is an error"
             }
             Self::NotAChunk => "JSON that is not part of a response",
             Self::UnknownPart => "a part of a message of an unknown kind",
@@ -66,12 +65,12 @@ impl Skip {
             Self::NamelessCall => "a call without a name",
             Self::LateArguments => "arguments for a call that is already complete",
             Self::OrphanResult => "a result without a call",
-            Self::UndispatchedCall => "a call that the upstream announced and never dispatched",
+            Self::UndispatchedCall => "a call that was announced and never dispatched",
             Self::UnknownTarget => "content for an unknown target",
             Self::Apology => {
-                "text after a call that was meant for the client and that the upstream tried to run itself: its apology"
+                "the upstream's apology after it tried to run a call that was meant for the client"
             }
-            Self::UnknownFinish => "an unknown finish reason; it counts as `stop`",
+            Self::UnknownFinish => "an unknown finish reason, which counts as `stop`",
         }
     }
 

@@ -32,9 +32,8 @@ impl SystemMessages {
         keys.key(
             Key::new(
                 "system_messages",
-                "join all system messages at the beginning: `\"first\"` for every model, `\"auto\"` for \
-                 those that are known to refuse others (Qwen3.5 and later, MiniMax, Gemma 3), `\"keep\"` \
-                 never",
+                "join all system messages at the beginning: `\"first\"` always, `\"auto\"` for models that \
+                 refuse others (Qwen3.5 and later, MiniMax, Gemma 3), `\"keep\"` never",
             ),
             Field::Word(&mut OneOf(self, &WORDS)),
         );

@@ -229,8 +229,7 @@ pub enum KeyHeader {
 
 /// The setting of dialects whose requests may ask for token counts at the end of a stream.
 pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
-    let about =
-        "request token counts at the end of a stream; `false` for servers that reject `stream_options`";
+    let about = "request token counts of streams; `false` for servers that reject `stream_options`";
     keys.key(Key::new("include_usage", about), Field::Switch(include));
 }
 

@@ -40,12 +40,12 @@ impl Program {
     pub(crate) fn settings(&mut self, keys: &mut dyn Settings, command: Key) {
         keys.key(command.file_only(), Field::Texts(&mut self.command));
         keys.key(
-            Key::new("environment", "names of variables that the program gets from toolwire's environment")
+            Key::new("environment", "variables that the program gets from toolwire's environment")
                 .file_only(),
             Field::Texts(&mut self.environment),
         );
         keys.key(
-            Key::new("env", "a table of further variables; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret, as those of names such as `API_KEY`")
+            Key::new("env", "further variables; secrets as `\"env:NAME\"` or `\"file:PATH\"`")
                 .or(" ")
                 .file_only(),
             Field::TextTable(&mut self.env, names_secret),

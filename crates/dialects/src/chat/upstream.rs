@@ -158,8 +158,8 @@ impl Options {
         keys.key(
             Key::new(
                 "max_tokens_field",
-                "the field for the limit of tokens: `\"max_tokens\"`, `\"max_completion_tokens\"`, or `\"as_given\"`, \
-                 the one that the client uses (`max_tokens` for clients of other APIs)",
+                "the field for the limit of tokens: `\"max_tokens\"`, `\"max_completion_tokens\"`, or \
+                 `\"as_given\"`, the client's",
             )
             .or(BY_PROFILE),
             Field::Word(&mut OneOf(&mut self.max_tokens, &MaxTokens::WORDS)),
@@ -167,15 +167,15 @@ impl Options {
         keys.key(
             Key::new(
                 "tool_names",
-                "[replace names](dialects.md) of tools that are not 1 to 64 letters, digits, `_` and `-`; \
-                 `\"keep\"` leaves them, for servers that accept any name",
+                "[replace names](dialects.md) of tools other than 1 to 64 letters, digits, `_` and `-`; \
+                 `\"keep\"` leaves them",
             ),
             Field::Word(&mut OneOf(&mut self.tool_names, &TOOL_NAMES)),
         );
         keys.key(
             Key::new(
                 "call_ids",
-                "which ids of past calls are accepted; others are replaced: `\"keep\"` (all), `\"at_most_40\"` \
+                "ids of past calls that are accepted, not replaced: `\"keep\"` (all), `\"at_most_40\"` \
                  characters, or `\"nine\"` letters and digits",
             )
             .or(BY_PROFILE),
@@ -184,8 +184,8 @@ impl Options {
         keys.key(
             Key::new(
                 "wants_back",
-                "what is kept of a response with calls and [put back](dialects.md) when the \
-                 client replays them without it: `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
+                "what is kept of a response with calls and [put back](dialects.md) when they are replayed: \
+                 `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
             )
             .or(BY_PROFILE),
             Field::Word(&mut OneOf(&mut self.wants_back, &WANTS_BACK)),
@@ -194,25 +194,20 @@ impl Options {
             Key::new(
                 "past_reasoning",
                 "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
-                 `reasoning_details`), `\"off\"`, or `\"auto\"`: `\"reasoning\"` for vLLM, Ollama, \
-                 OpenRouter and models that send only that, else `\"reasoning_content\"`",
+                 `reasoning_details`), `\"off\"`, or `\"auto\"`: that which the server or model uses",
             )
             .or(BY_PROFILE),
             Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),
         );
         keys.key(
-            Key::new(
-                "reasoning_placeholder",
-                "send an empty reasoning beside past calls that have none, for servers that reject them otherwise",
-            )
-            .or(BY_PROFILE),
+            Key::new("reasoning_placeholder", "send an empty reasoning with past calls that have none")
+                .or(BY_PROFILE),
             Field::Switch(&mut self.reasoning_placeholder),
         );
         keys.key(
             Key::new(
                 "exclusive_thinking",
-                "leave out `reasoning_effort` if `thinking` is sent, and disable `thinking` if \
-                 `tool_choice` requires a call, for servers that reject these combinations",
+                "leave out `reasoning_effort` with `thinking`, and disable `thinking` if a call is required",
             )
             .or(BY_PROFILE),
             Field::Switch(&mut self.exclusive_thinking),
@@ -226,8 +221,7 @@ impl Options {
             Field::Word(&mut OneOf(&mut self.required_choice, &RequiredChoice::WORDS)),
         );
         keys.key(
-            Key::new("name_results", "send the tool's name with its results, for servers that require it")
-                .or(BY_PROFILE),
+            Key::new("name_results", "send the tool's name with its results").or(BY_PROFILE),
             Field::Switch(&mut self.name_results),
         );
         keys.key(
@@ -238,8 +232,8 @@ impl Options {
         keys.key(
             Key::new(
                 "api_version",
-                "for Azure's API with versions: requests go to `openai/deployments/MODEL/chat/completions` below the \
-                 base URL, with this `api-version`",
+                "for Azure's API with versions: the `api-version` of requests to \
+                 `openai/deployments/MODEL/chat/completions` below the base URL",
             )
             .or("none"),
             Field::OptionalText(&mut self.api_version),
@@ -275,41 +269,39 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "stream",
-                "request a stream only if the client does. `\"always\"` is for servers that can only \
-                 stream; toolwire then assembles complete responses",
+                "request a stream if the client does; `\"always\"` for servers that can only stream",
             ),
             Field::Word(&mut OneOf(&mut self.stream, &STREAM)),
         );
         keys.key(
             Key::new(
                 "developer_role",
-                "send messages of the role `developer` as `system` messages; `\"keep\"` leaves them unchanged \
-             and is the default for OpenAI's and Azure's hosts",
+                "send `developer` messages as `system` messages; `\"keep\"` (the default for OpenAI and Azure) \
+                 leaves them",
             ),
             Field::Word(&mut OneOf(&mut self.keep_developer, &DEVELOPER_ROLE)),
         );
         keys.key(
             Key::new(
                 "custom_tools",
-                "send custom tools as functions with one string argument, `input`; `\"keep\"` leaves them, \
-                 and is the default for OpenAI's and Azure's hosts",
+                "send custom tools as functions with one string, `input`; `\"keep\"` (the default for OpenAI and \
+                 Azure) leaves them",
             ),
             Field::Word(&mut OneOf(&mut self.keep_custom_tools, &CUSTOM_TOOLS)),
         );
         keys.key(
             Key::new(
                 "result_images",
-                "send images and files of a tool result in a user message after the results, because most \
-                 servers accept only text there; `\"keep\"` leaves them",
+                "send images and files of a tool result in a user message; `\"keep\"` leaves them, but most \
+                 servers accept only text there",
             ),
             Field::Word(&mut OneOf(&mut self.keep_result_images, &RESULT_IMAGES)),
         );
         keys.key(
             Key::new(
                 "join_user_turns",
-                "send consecutive user messages as one, for chat templates in which user and assistant must \
-                 alternate. Without it, a request that is [refused](protocols/chat.md) for its roles is \
-                 repaired so, and so are requests to that model for an hour",
+                "send consecutive user messages as one, for chat templates in which roles must alternate. \
+                 Otherwise only after a [refusal](protocols/chat.md), for an hour",
             ),
             Field::Switch(&mut self.join_user_turns),
         );
@@ -317,12 +309,11 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "server",
-                "the software behind the API, which decides how responses can be \
-                 [constrained](#enforcing-calls): `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, \
-                 `\"llama-cpp-python\"`, `\"ollama\"`, `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, \
-                 `\"openai\"`, `\"mistral\"`, `\"deepseek\"`, `\"groq\"`, `\"fireworks\"`, \
-                 `\"openrouter\"`, or `\"other\"` (nothing). `\"auto\"` [recognises](#which-server-it-is) \
-                 some of these",
+                "the server's software, which decides how responses can be [constrained](#enforcing-calls): \
+                 `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, `\"llama-cpp-python\"`, `\"ollama\"`, \
+                 `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, `\"openai\"`, `\"mistral\"`, `\"deepseek\"`, \
+                 `\"groq\"`, `\"fireworks\"`, `\"openrouter\"`, or `\"other\"` (nothing). `\"auto\"` \
+                 [recognises](#which-server-it-is) some",
             )
             .or("by `profile`, else `\"auto\"`"),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),

@@ -97,36 +97,30 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "server",
-                "the software behind the API, which decides its form: `\"llama.cpp\"` is `completion` and \
-                 `\"ollama\"` is `api/generate` with `raw: true`, both under the server's root; all others \
-                 are `completions` below the base URL. It also decides [what can be \
-                 enforced](protocols/enforcement.md). Other names are those of `[upstreams.chat]`; \
-                 `\"auto\"` [recognises](#which-server-it-is) some of them",
+                "the server's software, as in `[upstreams.chat]`: `\"llama.cpp\"` has `completion` and \
+                 `\"ollama\"` `api/generate`, both under the server's root; all others `completions` below the \
+                 base URL",
             ),
             Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
         );
         include_usage(keys, &mut self.include_usage);
         keys.key(
-            Key::new(
-                "max_tokens",
-                "the limit that is sent if the client gives none; not for llama.cpp's and Ollama's own \
-                 forms",
-            ),
+            Key::new("max_tokens", "the limit if the client gives none; not for llama.cpp and Ollama"),
             Field::Count(&mut self.max_tokens, 1),
         );
         keys.key(
             Key::new(
                 "bos",
-                "the token that begins a text: `\"server\"` removes it from the rendered prompt, because \
-                 the server's tokenizer adds it; `\"prompt\"` leaves it",
+                "the token that begins a text: `\"server\"` removes it from the prompt, because the server adds \
+                 it",
             ),
             Field::Word(&mut OneOf(&mut self.bos, &BOS)),
         );
         keys.key(
             Key::new(
                 "keep_special_tokens",
-                "send `skip_special_tokens: false`, so that vLLM and SGLang do not remove markers of calls \
-                 that are special tokens of the model. Not for llama.cpp's and Ollama's own forms",
+                "send `skip_special_tokens: false`, so that vLLM and SGLang keep markers of calls that are \
+                 special tokens",
             ),
             Field::Switch(&mut self.keep_special_tokens),
         );

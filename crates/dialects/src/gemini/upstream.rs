@@ -87,32 +87,31 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "native_tools",
-                "Gemini's own tools that are enabled, by their names in the API: `\"googleSearch\"`, `\"urlContext\"`, \
-                 `\"codeExecution\"`. Not all models accept them together with a client's tools",
+                "Gemini's own enabled tools: `\"googleSearch\"`, `\"urlContext\"`, `\"codeExecution\"`. Not all \
+                 models accept them with a client's tools",
             ),
             Field::Texts(&mut self.native_tools),
         );
         keys.key(
             Key::new(
                 "schemas",
-                "send schemas of tools and responses as they are (`parametersJsonSchema`, `responseJsonSchema`); \
-                 `\"openapi\"` reduces them to the API's own form (`parameters`, `responseSchema`), for servers without \
-                 the newer fields",
+                "send schemas as they are (`parametersJsonSchema`, `responseJsonSchema`); `\"openapi\"` reduces \
+                 them to `parameters` and `responseSchema`, for older servers",
             ),
             Field::Word(&mut OneOf(&mut self.schemas, &SCHEMAS)),
         );
         keys.key(
             Key::new(
                 "thinking",
-                "how `reasoning_effort` is sent: `\"level\"` as `thinkingLevel`, `\"budget\"` as `thinkingBudget`, \
-                 `\"off\"` not at all. `\"auto\"` sends a budget to models up to Gemini 2.5",
+                "how `reasoning_effort` is sent: as a `\"level\"`, a `\"budget\"`, or `\"off\"`. `\"auto\"`: a \
+                 budget to models up to Gemini 2.5",
             ),
             Field::Word(&mut OneOf(&mut self.thinking, &THINKING)),
         );
         keys.key(
             Key::new(
                 "include_thoughts",
-                "if the client sets `reasoning_effort`, request summaries of the reasoning",
+                "request summaries of the reasoning if the client sets `reasoning_effort`",
             ),
             Field::Switch(&mut self.include_thoughts),
         );

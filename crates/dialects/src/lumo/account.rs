@@ -84,8 +84,8 @@ impl AccountSettings {
         keys.key(
             Key::new(
                 "credentials",
-                "`\"own\"`: requests are sent with the account below, or with `api_key`. `\"client\"`: clients send those of their \
-                 own account, see [Accounts of Lumo](#accounts-of-lumo)",
+                "`\"own\"`: the account below, or `api_key`. `\"client\"`: those that [clients \
+                 send](#accounts-of-lumo)",
             )
             .file_only(),
             Field::Word(&mut OneOf(&mut self.credentials, &CREDENTIALS)),
@@ -93,13 +93,13 @@ impl AccountSettings {
         keys.key(
             Key::new(
                 "session",
-                "the file with the session of a Proton account. It is replaced whenever the tokens change",
+                "the file with the session of a Proton account, replaced whenever the tokens change",
             )
             .or("none"),
             Field::Path(&mut self.session),
         );
         keys.key(
-            Key::new("uid", "the session's id, in place of a file or for a first one").or("none").file_only(),
+            Key::new("uid", "the session's id, instead of a file or for a first one").or("none").file_only(),
             Field::OptionalText(&mut self.uid),
         );
         keys.key(
@@ -109,7 +109,7 @@ impl AccountSettings {
         keys.key(
             Key::new(
                 "refresh_token",
-                "a secret: the session's refresh token. It is valid once, so it needs `session` for those that follow",
+                "a secret: the session's refresh token. It is valid once, so it needs `session`",
             )
             .or("none")
             .file_only(),
@@ -121,15 +121,12 @@ impl AccountSettings {
             Field::Word(&mut OneOf(&mut self.form, &Form::WORDS)),
         );
         keys.key(
-            Key::new("app_version", "what `x-pm-appversion` says. Proton refuses versions that are too old"),
+            Key::new("app_version", "the `x-pm-appversion`. Proton refuses versions that are too old"),
             Field::Text(&mut self.app_version),
         );
         keys.key(
-            Key::new(
-                "account_url",
-                "base URL of the API that refreshes tokens of the form `\"token\"` and ends sessions",
-            )
-            .or("`base_url`; for Proton's own `base_url`, `\"https://account.proton.me/api\"`"),
+            Key::new("account_url", "base URL of the API that refreshes tokens and ends sessions")
+                .or("`base_url`, or Proton's"),
             Field::Address(&mut self.account_url),
         );
     }

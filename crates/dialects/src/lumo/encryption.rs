@@ -35,14 +35,14 @@ impl Encryption {
         keys.key(
             Key::new(
                 "u2l",
-                "[encrypt](#encryption-of-lumo) requests and responses (U2L), in a program with the feature \
-                 `lumo-u2l`. Arguments of native calls are then sent when they are complete",
+                "[encrypt](#encryption-of-lumo) requests and responses (U2L; feature `lumo-u2l`). Arguments of \
+                 native calls are then sent when complete",
             )
             .file_only(),
             Field::Switch(&mut self.is_on),
         );
         keys.key(
-            Key::new("u2l_key", "the armored OpenPGP certificate of the server, should Lumo's change")
+            Key::new("u2l_key", "the server's armored OpenPGP certificate, should Lumo's change")
                 .or("Lumo's"),
             Field::Path(&mut self.key_file),
         );

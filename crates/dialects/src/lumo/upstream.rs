@@ -22,8 +22,7 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "version",
-                "`\"v1\"` is the older protocol of typed objects. It has no field for client tools, so its \
-             models need a text format in `tools`",
+                "`\"v1\"`, the older protocol, has no client tools, so its models need a text format in `tools`",
             ),
             Field::Word(&mut OneOf(&mut self.version, &VERSIONS)),
         );

@@ -71,30 +71,29 @@ impl UpstreamSide for Options {
 
     fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
-            Key::new("max_tokens", "the limit that is sent if the client gives none: the API requires one"),
+            Key::new("max_tokens", "the limit if the client gives none: the API requires one"),
             Field::Count(&mut self.max_tokens, 1),
         );
         keys.key(
             Key::new(
                 "later_system",
-                "move later system messages into `system`; `\"keep\"` leaves them in their places, for \
-                 models that accept the role `system` there",
+                "move later system messages into `system`; `\"keep\"` leaves them, for models that accept them \
+                 in place",
             ),
             Field::Word(&mut OneOf(&mut self.later_system, &LATER_SYSTEM)),
         );
         keys.key(
             Key::new(
                 "effort",
-                "send `reasoning_effort` as `output_config.effort`; `\"thinking\"` sends a budget of \
-                 `thinking` instead, for models from before that field, and `\"drop\"` nothing",
+                "send `reasoning_effort` as `output_config.effort`; `\"thinking\"` as a budget, for older \
+                 models; `\"drop\"` not at all",
             ),
             Field::Word(&mut OneOf(&mut self.effort, &EFFORT)),
         );
         keys.key(
             Key::new(
                 "client_betas",
-                "send the `anthropic-beta` of a client of Messages with those in `headers`; `false` for \
-                 servers that reject unknown names",
+                "send the `anthropic-beta` of clients; `false` for servers that reject unknown names",
             ),
             Field::Switch(&mut self.client_betas),
         );

@@ -69,22 +69,21 @@ impl UpstreamSide for Options {
         keys.key(
             Key::new(
                 "options",
-                "options of the model that the client does not set, as `\"name=value\"`, such as \
-                 `\"num_ctx=32768\"`: by default Ollama silently cuts off long conversations",
+                "options of the model, such as `\"num_ctx=32768\"`: by default Ollama silently cuts off long \
+                 conversations",
             ),
             Field::Texts(&mut self.options),
         );
         keys.key(
-            Key::new("keep_alive", "how long the model stays loaded, such as `\"10m\"` or `\"-1\"`")
+            Key::new("keep_alive", "how long the model stays loaded: `\"10m\"` or `\"-1\"`")
                 .or("as the server is configured"),
             Field::OptionalText(&mut self.keep_alive),
         );
         keys.key(
             Key::new(
                 "think",
-                "how `reasoning_effort` is sent: `\"switch\"` as `true` or `false`, `\"level\"` as `\"low\"`, \
-                 `\"medium\"` or `\"high\"`, `\"off\"` not at all. `\"auto\"` sends levels to gpt-oss only, because \
-                 other models refuse them",
+                "how `reasoning_effort` is sent: `\"switch\"` (`true` or `false`), `\"level\"`, or `\"off\"`. \
+                 `\"auto\"` sends levels only to gpt-oss",
             ),
             Field::Word(&mut OneOf(&mut self.think, &THINK)),
         );

@@ -34,18 +34,12 @@ impl UpstreamSide for Options {
     }
 
     fn settings(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new(
-                "store",
-                "let the upstream store responses; toolwire sends the whole conversation anyway",
-            ),
-            Field::Switch(&mut self.store),
-        );
+        keys.key(Key::new("store", "let the upstream store responses too"), Field::Switch(&mut self.store));
         keys.key(
             Key::new(
                 "include_reasoning",
-                "request `reasoning.encrypted_content`, the state of reasoning that goes back with the next \
-                 request; `false` for servers that reject it",
+                "request `reasoning.encrypted_content`, which goes back with the next request; `false` for \
+                 servers that reject it",
             ),
             Field::Switch(&mut self.include_reasoning),
         );

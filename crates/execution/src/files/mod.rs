@@ -93,13 +93,13 @@ impl ImageSettings {
         keys.key(
             Key::new(
                 "public_url",
-                "the URL under which clients reach toolwire, for links to generated images, such as `\"https://ai.example\"`",
+                "the URL under which clients reach toolwire, for links to generated images",
             )
             .or("the first address in `listen`"),
             Field::Address(&mut self.public_url),
         );
         keys.key(
-            Key::new("image_dir", "the folder for generated images; it is made when there is one")
+            Key::new("image_dir", "the folder for generated images")
                 .or("`images` in `state_dir`")
                 .file_only(),
             Field::OptionalText(&mut self.folder),
@@ -109,7 +109,7 @@ impl ImageSettings {
             Field::Size(&mut self.max_image),
         );
         keys.key(
-            Key::new("max_images", "of all generated images; beyond, the oldest are removed"),
+            Key::new("max_images", "all generated images; beyond, the oldest are removed"),
             Field::Size(&mut self.max_images),
         );
         keys.key(Key::new("image_ttl", "how long a generated image is kept"), Field::Duration(&mut self.ttl));

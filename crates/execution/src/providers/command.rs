@@ -53,8 +53,8 @@ impl Options {
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         let command = Key::new(
             "command",
-            "the program and its arguments; no shell reads them. An element `{NAME}` is replaced by the call's argument of that \
-             name, or left out without one",
+            "the program and its arguments, without a shell. `{NAME}` is replaced by that argument of the call, \
+             or left out",
         );
         self.program.settings(keys, command.or(Key::REQUIRED));
         keys.key(
@@ -67,7 +67,7 @@ impl Options {
         );
         keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
         keys.key(
-            Key::new("max_output", "what the program may write to stdout; a call that writes more fails"),
+            Key::new("max_output", "what the program may write to stdout; with more, the call fails"),
             Field::Size(&mut self.max_output),
         );
     }

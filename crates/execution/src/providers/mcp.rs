@@ -89,31 +89,31 @@ impl Default for Options {
 impl Options {
     /// The keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        let command = "the program that is the server, and its arguments; no shell reads them";
+        let command = "the program that is the server, and its arguments, without a shell";
         self.program.settings(keys, Key::new("command", command).or(" "));
         keys.key(
-            Key::new("url", "in place of `command`: where the server listens, over streamable HTTP"),
+            Key::new("url", "instead of `command`: the server's URL (streamable HTTP)"),
             Field::Address(&mut self.url),
         );
         keys.key(
             Key::new(
                 "api_key",
-                "for the server at `url`, as a bearer token; `\"env:NAME\"` or `\"file:PATH\"`",
+                "bearer token for `url`: `\"env:NAME\"` or `\"file:PATH\"`",
             ),
             Field::Secret(&mut self.api_key),
         );
         keys.key(
             Key::new(
                 "headers",
-                "for the server at `url`: a table of headers for every request; values may be `\"env:NAME\"` or `\"file:PATH\"`, and then are secret, as those of names such as `x-api-key`",
+                "headers for `url`; secrets as `\"env:NAME\"` or `\"file:PATH\"`",
             ),
             Field::TextTable(&mut self.headers, names_secret),
         );
         keys.key(
             Key::new(
                 "protocol",
-                "`auto`; `initialize`, the handshake of versions up to 2025-11-25; `discover`, version 2026-07-28. With `auto`, \
-                 an older server that ignores unknown requests is ready 10 s later",
+                "`initialize` (up to 2025-11-25), `discover` (2026-07-28), or `auto`, with which an older server \
+                 may be ready 10 s later",
             ),
             Field::Word(&mut OneOf(&mut self.protocol, &PROTOCOLS)),
         );
@@ -121,19 +121,18 @@ impl Options {
         keys.key(
             Key::new(
                 "start_timeout",
-                "how long the server may take until its tools are known; then it is started again",
+                "until the server's tools are known; then it is started again",
             ),
             Field::Duration(&mut self.start_timeout),
         );
         keys.key(
-            Key::new("max_output", "of one message of the server; a call whose result is larger fails"),
+            Key::new("max_output", "one message of the server; with a larger result, the call fails"),
             Field::Size(&mut self.max_output),
         );
         keys.key(
             Key::new(
                 "trust_annotations",
-                "trust the server's marks that a tool is read-only or idempotent; then calls may be \
-                 repeated and their results kept",
+                "trust marks of read-only and idempotent tools, whose calls may be repeated and results kept",
             ),
             Field::Switch(&mut self.trust_annotations),
         );

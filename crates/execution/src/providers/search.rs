@@ -30,11 +30,10 @@ impl Default for Options {
 impl Options {
     /// The keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        let about = "the model that is asked, by the name that clients use. Its upstream must have a search \
-                     of its own";
+        let about = "the model that is asked; its upstream must have a search of its own";
         keys.key(Key::new("model", about).or(Key::REQUIRED), Field::Text(&mut self.model));
         keys.key(
-            Key::new("instructions", "the instruction for the model, before the question")
+            Key::new("instructions", "the instruction before the question")
                 .or("an answer with dates and sources"),
             Field::Text(&mut self.instructions),
         );

@@ -83,7 +83,7 @@ impl Options {
     /// The keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
-            Key::new("api_key", "the key of the Serper account. Without it, there are no tools").or("none"),
+            Key::new("api_key", "the key of the Serper account; without it, there are no tools").or("none"),
             Field::Secret(&mut self.api_key),
         );
         keys.key(
@@ -95,7 +95,7 @@ impl Options {
             Field::Address(&mut self.scrape_url),
         );
         keys.key(
-            Key::new("max_results", "results of one search, 1 to 20. The model may ask for fewer"),
+            Key::new("max_results", "results of one search, 1 to 20; the model may ask for fewer"),
             Field::CountIn(&mut self.max_results, 1..=20),
         );
         keys.key(
@@ -107,7 +107,7 @@ impl Options {
             Field::DurationIn(&mut self.scrape_timeout, TIMEOUTS),
         );
         keys.key(
-            Key::new("max_content", "characters of a page's text; the rest is cut off"),
+            Key::new("max_content", "characters of a page's text"),
             Field::Count(&mut self.max_content, 1),
         );
         keys.key(
@@ -121,22 +121,22 @@ impl Options {
         keys.key(
             Key::new(
                 "extra_tools",
-                "tools besides `web_search` and `scrape`: `image_search`, `news_search`, `places_search`",
+                "further tools: `image_search`, `news_search`, `places_search`",
             )
             .or("none"),
             Field::Texts(&mut self.extra_tools),
         );
         keys.key(
-            Key::new("allowed_domains", "the only domains of results and pages, with their subdomains").or("all"),
+            Key::new("allowed_domains", "the only domains of results and pages, with subdomains").or("all"),
             Field::Texts(&mut self.allowed_domains),
         );
         keys.key(
-            Key::new("denied_domains", "domains that results and pages may not have, with their subdomains")
+            Key::new("denied_domains", "excluded domains of results and pages, with subdomains")
                 .or("none"),
             Field::Texts(&mut self.denied_domains),
         );
         keys.key(
-            Key::new("seen_urls_only", "`scrape` reads only pages that a search found for the same client before"),
+            Key::new("seen_urls_only", "`scrape` reads only pages that a search found for the same client"),
             Field::Switch(&mut self.seen_urls_only),
         );
     }

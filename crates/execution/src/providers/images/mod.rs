@@ -88,8 +88,8 @@ impl Options {
         keys.key(
             Key::new(
                 "engine",
-                "the API: `gemini`, Gemini's image models; `openai`, OpenAI's `images/generations` and compatible servers; \
-                 `predict`, the `:predict` method of Imagen and compatible servers",
+                "the API of compatible servers, too: `gemini`; `openai`, `images/generations`; `predict`, \
+                 Imagen's `:predict`",
             ),
             Field::Word(&mut OneOf(&mut self.engine, &ENGINES)),
         );
@@ -99,35 +99,35 @@ impl Options {
             Field::Address(&mut self.base_url),
         );
         keys.key(
-            Key::new("api_key", "the key. Without a key and a `base_url`, nothing is offered"),
+            Key::new("api_key", "the key; without it and a `base_url`, nothing is offered"),
             Field::Secret(&mut self.api_key),
         );
         keys.key(
             Key::new("model", "the model that makes the images")
-                .or("`gemini-3.1-flash-image` with `gemini`; else it must be given"),
+                .or("`gemini-3.1-flash-image` with `gemini`"),
             Field::Text(&mut self.model),
         );
         keys.key(
-            Key::new("timeout", "how long a call may take; images that are not there by then are left out"),
+            Key::new("timeout", "how long a call may take; later images are left out"),
             Field::Duration(&mut self.timeout),
         );
         keys.key(
-            Key::new("max_concurrent", "requests to the service at the same time, for all clients"),
+            Key::new("max_concurrent", "requests to the service at the same time"),
             Field::Count(&mut self.max_concurrent, 1),
         );
         keys.key(
-            Key::new("max_count", "images in one call; a call that asks for more gets these, with a note"),
+            Key::new("max_count", "images in one call, with a note if it asks for more"),
             Field::Count(&mut self.max_count, 1),
         );
         keys.key(
-            Key::new("style_suffix", "text that is appended to every description"),
+            Key::new("style_suffix", "appended to every description"),
             Field::AnyText(&mut self.style_suffix),
         );
         keys.key(
             Key::new(
                 "request",
-                "further fields of the request: of `generationConfig` (`gemini`), of `parameters` (`predict`), or of the whole \
-                 (`openai`), such as `{ quality = \"low\" }`",
+                "further fields of `generationConfig` (`gemini`), `parameters` (`predict`), or the request \
+                 (`openai`): `{ quality = \"low\" }`",
             )
             .or(" "),
             Field::Json(&mut self.request),
@@ -135,8 +135,7 @@ impl Options {
         keys.key(
             Key::new(
                 "allow_private",
-                "a service that sends addresses instead of images may use those of this machine and its \
-                 networks",
+                "allow addresses of images on this machine and in its networks",
             )
             .file_only(),
             Field::Switch(&mut self.allow_private),

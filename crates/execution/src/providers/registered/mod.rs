@@ -78,12 +78,12 @@ impl Options {
             Field::SecretList(&mut self.keys),
         );
         keys.key(
-            Key::new("ready_callbacks", "URLs that toolwire calls when it has started, so that programs register again")
+            Key::new("ready_callbacks", "URLs that toolwire calls at its start, so that programs register again")
                 .file_only(),
             Field::Texts(&mut self.ready_callbacks),
         );
         keys.key(
-            Key::new("allow_private", "whether programs may give callback URLs on this machine and in private networks")
+            Key::new("allow_private", "allow callback URLs on this machine and in private networks")
                 .file_only(),
             Field::Switch(&mut self.allow_private),
         );
@@ -93,12 +93,12 @@ impl Options {
         );
         keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
         keys.key(
-            Key::new("max_registrations", "registrations of one key at the same time"),
+            Key::new("max_registrations", "registrations of one key"),
             Field::Count(&mut self.max_registrations, 1),
         );
         keys.key(Key::new("max_tools", "tools of one registration"), Field::Count(&mut self.max_tools, 1));
         keys.key(
-            Key::new("max_result", "the answer to a call; a call with a larger one fails"),
+            Key::new("max_result", "the answer to a call; with a larger one, it fails"),
             Field::Size(&mut self.max_result),
         );
     }
