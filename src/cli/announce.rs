@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::LogFormat;
-use crate::{
-    config::{Config, Model, WILDCARD},
-    observe::List,
-};
+use toolwire_config::{Config, Model, WILDCARD};
+use toolwire_gateway::observe::List;
 
 /// The announcement of a server that runs with `config` and is bound to `addresses`, which have the actual ports.
 #[derive(Debug)]
@@ -139,7 +137,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Overrides, load};
+    use toolwire_config::{Overrides, load};
 
     #[test]
     fn announcement_shows_addresses_models_and_a_curl_command() {

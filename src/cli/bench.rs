@@ -16,7 +16,8 @@ use tokio_rustls::rustls::ClientConfig;
 pub(super) use self::flags::Args;
 use self::{children::Child, started::StartedServers};
 use super::output::{failed, refused, warn};
-use crate::{
+use toolwire_gateway::{observe::terminal, terminated};
+use toolwire_lab::{
     bench::{
         self, Dialect, RunError,
         plan::{Contender, Plan},
@@ -25,10 +26,8 @@ use crate::{
         target::Target,
     },
     fixture::Fixture,
-    observe::terminal,
-    proxy::terminated,
-    tls::{self, UpstreamTls},
 };
+use toolwire_net::tls::{self, UpstreamTls};
 
 type Failed = Box<dyn Error + Send + Sync>;
 

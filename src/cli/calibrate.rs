@@ -22,19 +22,16 @@ use super::{
     output::{failed, refused, results, warn},
     upstream_flags::say,
 };
-use crate::{
-    calibrate::{
-        plan::{MAX_QUESTIONS, Plan},
-        report::{self, Report},
-        run::{self, Measured, RunError},
-        set::{CaseSet, MAX_FILE},
-        variant::Variant,
-    },
-    config::Problems,
-    digest::Digest,
-    observe::terminal,
-    proxy::{terminated, with_known_servers},
+use toolwire_config::Problems;
+use toolwire_gateway::{observe::terminal, terminated, with_known_servers};
+use toolwire_lab::calibrate::{
+    plan::{MAX_QUESTIONS, Plan},
+    report::{self, Report},
+    run::{self, Measured, RunError},
+    set::{CaseSet, MAX_FILE},
+    variant::Variant,
 };
+use toolwire_pipeline::wire::digest::Digest;
 
 /// Hint for a wrong command line.
 const DESCRIBED: &str =

@@ -7,10 +7,8 @@ use std::{collections::BTreeMap, io, process::ExitCode};
 use serde_json::{Value, json};
 
 use super::{UpstreamFlags, WRONG_INPUT, output::failed, reference::keys, results, upstream_flags};
-use crate::{
-    config::{Loaded, Place, Problem, Problems},
-    observe::terminal,
-};
+use toolwire_config::{Loaded, Place, Problem, Problems};
+use toolwire_gateway::observe::terminal;
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]

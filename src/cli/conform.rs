@@ -13,9 +13,11 @@ use super::{
     output::{failed, refused, results},
     upstream_flags::say,
 };
-use crate::{
+use toolwire_config as config;
+use toolwire_config::Problems;
+use toolwire_gateway::{Server, observe::terminal};
+use toolwire_lab::{
     bench,
-    config::{self, Problems},
     conform::{
         Api, Selection,
         case::Case,
@@ -26,11 +28,11 @@ use crate::{
         report::{Report, page::page, table::table},
         run,
     },
-    dialect::{ClientDialect, Dialect, UpstreamDialect},
     fixture::{Fixture, LoadError},
+};
+use toolwire_pipeline::{
+    dialect::{ClientDialect, Dialect, UpstreamDialect},
     format::Format,
-    observe::terminal,
-    proxy::Server,
 };
 
 /// Hint for a wrong command line.
@@ -229,7 +231,7 @@ fn is_called(api: Api) -> bool {
 
 /// The formats of calls written as text.
 fn formats(args: &Args) -> Result<Vec<&'static Format>, String> {
-    let taught = || crate::format::ALL.iter().copied().filter(|format| format.teach.is_some());
+    let taught = || toolwire_pipeline::format::ALL.iter().copied().filter(|format| format.teach.is_some());
     match args.cases.formats.as_deref() {
         None if args.gateway.gateway.is_some() => Ok(Vec::new()),
         None => Ok(taught().collect()),
@@ -241,7 +243,8 @@ fn formats(args: &Args) -> Result<Vec<&'static Format>, String> {
                     "all" => formats.extend(taught()),
                     name => formats.push(taught().find(|format| format.name == name).ok_or_else(|| {
                         let known: Vec<_> = taught().map(|format| format.name).collect();
-                        let nearest = crate::suggest::suggest(name, &known, Some("toolwire formats"));
+                        let nearest =
+                            toolwire_pipeline::wire::suggest::suggest(name, &known, Some("toolwire formats"));
                         format!("--formats: there are no cases of the format `{name}`; {nearest}")
                     })?),
                 }

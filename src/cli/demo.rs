@@ -37,18 +37,17 @@ use tokio::{
 
 use self::screen::{Moment, Screen, Side};
 use super::output::failed;
-use crate::{
-    admin,
-    config::{self, AdminSettings, Capture, Config, Overrides, Problems},
-    fixture::{
-        Fixture,
-        load::{self, LoadError},
-        mock::{Mock, Pace},
-    },
-    proxy::{
-        tap::{Ending, Opening, Tap, Watch},
-        terminated,
-    },
+use toolwire_admin as admin;
+use toolwire_config as config;
+use toolwire_config::{AdminSettings, Capture, Config, Overrides, Problems};
+use toolwire_gateway::{
+    tap::{Ending, Opening, Tap, Watch},
+    terminated,
+};
+use toolwire_lab::fixture::{
+    Fixture,
+    load::{self, LoadError},
+    mock::{Mock, Pace},
 };
 
 /// Options of `demo`.

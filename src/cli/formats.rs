@@ -10,10 +10,8 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{output::refused, results};
-use crate::{
-    format::{self, Definition, Format},
-    observe::terminal::{self, wrapped},
-};
+use toolwire_gateway::observe::terminal::{self, wrapped};
+use toolwire_pipeline::format::{self, Definition, Format};
 
 /// Options of `formats`.
 #[derive(Debug, clap::Args)]

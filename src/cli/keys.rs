@@ -17,15 +17,13 @@ use serde_json::{Value, json};
 use tokio::{runtime::Builder, time::timeout};
 
 use super::{admin_server::AdminServer, output, results};
-use crate::{
-    config::{
-        self, ClientKey, Grant, KeyFile, KeyLimits, MadeKey, calendar,
-        client_keys::{Made, NAME_EXPECTED, is_name},
-    },
-    execute::http::HttpClient,
-    observe::untrusted::escaped,
-    proxy::{Counts, CountsByModel, unix_time},
+use toolwire_config as config;
+use toolwire_config::{
+    ClientKey, Grant, KeyFile, KeyLimits, MadeKey, calendar,
+    client_keys::{Made, NAME_EXPECTED, is_name},
 };
+use toolwire_execution::http::HttpClient;
+use toolwire_gateway::{Counts, CountsByModel, observe::untrusted::escaped, unix_time};
 
 /// How long a server may take to say what clients have used.
 const TIMEOUT: Duration = Duration::from_secs(20);

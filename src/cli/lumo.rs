@@ -9,11 +9,9 @@ use super::{
     output::{failed, refused, warn},
     results, upstream_flags,
 };
-use crate::{
-    config::{self, Loaded, Overrides, Problems},
-    observe::untrusted::escaped,
-    proxy::{Managed, Status},
-};
+use toolwire_config as config;
+use toolwire_config::{Loaded, Overrides, Problems};
+use toolwire_gateway::{Managed, Status, observe::untrusted::escaped};
 
 /// Options of `lumo`.
 #[derive(Debug, clap::Args)]

@@ -11,18 +11,15 @@ use super::{
     NO_FIXTURE, OTHER_ADDRESS,
     output::{failed, refused},
 };
-use crate::{
-    config,
-    fixture::{
-        Fixture,
-        generate::{Kind, MockDialect, Script},
-        mock::{Mock, Pace, timeline::BURST},
-        postmark::Postmark,
-    },
-    format::{self, Format},
-    observe::terminal::counted,
-    proxy::terminated,
+use toolwire_config as config;
+use toolwire_gateway::{observe::terminal::counted, terminated};
+use toolwire_lab::fixture::{
+    Fixture,
+    generate::{Kind, MockDialect, Script},
+    mock::{Mock, Pace, timeline::BURST},
+    postmark::Postmark,
 };
+use toolwire_pipeline::format::{self, Format};
 
 /// Options of `mock`.
 #[derive(Debug, clap::Args)]

@@ -39,10 +39,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::{
-    observe::{log, terminal},
-    suggest::nearest_names,
-};
+use toolwire_gateway::observe::{log, terminal};
+use toolwire_pipeline::wire::suggest::nearest_names;
 
 /// Exit status: the command line or the configuration is wrong. clap uses the same.
 pub(crate) const WRONG_INPUT: u8 = 2;

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::observe::untrusted::escaped;
+use toolwire_gateway::observe::untrusted::escaped;
 
 /// Writes a result to stdout with `write` and returns `status`. If the reader has closed the output (`… | head`), that is
 /// a normal end.

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use super::{LogFormat, UpstreamFlags, output::failed, serve};
-use crate::{fixture::record::Recorder, redact::Redactor};
+use toolwire_lab::fixture::record::Recorder;
+use toolwire_net::redact::Redactor;
 
 /// Options of `record`.
 #[derive(Debug, clap::Args)]

@@ -2,11 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::{
-    config::{Row, reference},
-    observe::terminal::wrapped,
-    settings::Key,
-};
+use toolwire_config::{Row, reference};
+use toolwire_gateway::observe::terminal::wrapped;
+use toolwire_pipeline::settings::Key;
 
 /// Indentation of the descriptions.
 const INDENT: &str = "      ";

@@ -9,10 +9,8 @@ use tokio::{
 };
 
 use super::systemd::Notifier;
-use crate::{
-    config::FileWatch,
-    proxy::{ReloadReason, Reloads},
-};
+use toolwire_config::FileWatch;
+use toolwire_gateway::{ReloadReason, Reloads};
 
 /// How often the files are looked at. A change is loaded after it was seen twice.
 const LOOK: Duration = Duration::from_secs(1);

@@ -13,13 +13,11 @@ use super::{
     NO_FIXTURE,
     output::{failed, refused},
 };
-use crate::{
-    fixture::{
-        BUDGET, Cutting, Fixture, Splits, cuts_in_two,
-        load::{EXPECT, EXPECT_STREAM},
-        replay::{Finding, check_all},
-    },
-    observe::{terminal::counted, untrusted::escaped},
+use toolwire_gateway::observe::{terminal::counted, untrusted::escaped};
+use toolwire_lab::fixture::{
+    BUDGET, Cutting, Fixture, Splits, cuts_in_two,
+    load::{EXPECT, EXPECT_STREAM},
+    replay::{Finding, check_all},
 };
 
 /// Options of `replay`.

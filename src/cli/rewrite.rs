@@ -12,16 +12,19 @@ use bytes::BytesMut;
 use serde_json::json;
 
 use super::output::{failed, refused};
-use crate::{
-    config::{self, ToolStyle, model_rules},
-    conversation::Conversation,
-    dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
-    fixture::{Fixture, Response, Splits, cuts_in_two, replay},
-    format::{self, KnownFormats},
+use toolwire_config as config;
+use toolwire_config::{ToolStyle, model_rules};
+use toolwire_gateway::{
     manifest::RuleOverrides,
     observe::{terminal::counted, untrusted::escaped},
+};
+use toolwire_lab::fixture::{Fixture, Response, Splits, cuts_in_two, replay};
+use toolwire_net::redact::Redactor;
+use toolwire_pipeline::{
+    conversation::Conversation,
+    dialect::{ClientDialect, Dialect, ReaderRules, UpstreamDialect},
+    format::{self, KnownFormats},
     pipeline::{Pipeline, State},
-    redact::Redactor,
     rules::Rules,
 };
 

@@ -19,12 +19,10 @@ use super::{
     open_files, output, reloading,
     systemd::{self, Notifier},
 };
-use crate::{
-    admin,
-    bench::served::UpstreamBench,
-    config::{Config, FileWatch},
-    proxy::{ServeError, tap::Tap, terminated},
-};
+use toolwire_admin as admin;
+use toolwire_config::{Config, FileWatch};
+use toolwire_gateway::{ServeError, tap::Tap, terminated};
+use toolwire_lab::bench::served::UpstreamBench;
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]

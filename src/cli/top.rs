@@ -32,7 +32,8 @@ use super::{
     output::{failed, refused},
     results,
 };
-use crate::{observe::terminal, proxy::terminated, untrusted::printable_json};
+use toolwire_gateway::{observe::terminal, terminated};
+use toolwire_net::untrusted::printable_json;
 
 /// How long to wait before connecting again.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -5,10 +5,9 @@ use std::{convert::Infallible, env, ops::Not, path::PathBuf, process::ExitCode};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{LogFormat, WRONG_INPUT, output::tip};
-use crate::{
-    config::{self, Config, Loaded, Overrides, Problem, Problems, Severity},
-    observe::untrusted::escaped,
-};
+use toolwire_config as config;
+use toolwire_config::{Config, Loaded, Overrides, Problem, Problems, Severity};
+use toolwire_gateway::observe::untrusted::escaped;
 
 /// Headings of the help.
 const SERVED: &str = "Upstream";

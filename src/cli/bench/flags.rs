@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 
-use crate::{
+use toolwire_lab::{
     bench::{
         Dialect,
         plan::{Arrivals, Length, Load},
@@ -13,9 +13,9 @@ use crate::{
         slo::Slo,
         target::{self, Target},
     },
-    dialect,
     fixture::mock::Pace,
 };
+use toolwire_pipeline::dialect;
 
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]

@@ -1,15 +1,15 @@
 //! What the bench starts itself: a mock, a toolwire in front of it, and the baseline.
 
 use super::{Args, Child, Failed, flags::MockFlags};
-use crate::{
+use toolwire_lab::{
     bench::{Dialect, baseline, target::Target},
-    dialect,
     fixture::{
         Fixture,
         generate::Script,
         mock::{Mock, Pace},
     },
 };
+use toolwire_pipeline::dialect;
 
 /// Why the toolwire that the bench starts can only be measured in the chat dialect.
 const NEEDS_TARGET: &str = "--dialect responses and messages need a --target NAME=URL, such as a mock: start \

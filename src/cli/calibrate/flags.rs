@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 use secrecy::SecretString;
 
 use super::super::upstream_flags::secret;
-use crate::calibrate::{
+use toolwire_lab::calibrate::{
     plan::Sampling,
     variant::{ALL_WORDINGS, ENFORCE, Wording},
 };

@@ -15,15 +15,13 @@ use super::{
     super::upstream_flags::{is_typed, say},
     flags::UpstreamArgs,
 };
-use crate::{
-    calibrate::{
-        run,
-        variant::{NATIVE, VARIED, Variant},
-    },
-    config::{self, Config, Loaded, Model, Overrides, Problems, Upstream},
-    format::KnownFormats,
-    suggest::suggest,
+use toolwire_config as config;
+use toolwire_config::{Config, Loaded, Model, Overrides, Problems, Upstream};
+use toolwire_lab::calibrate::{
+    run,
+    variant::{NATIVE, VARIED, Variant},
 };
+use toolwire_pipeline::{format::KnownFormats, wire::suggest::suggest};
 
 /// Formats of `--formats auto`, one of each family, besides those that the model's name implies.
 const FAMILIES: [&str; 9] =

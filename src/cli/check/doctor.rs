@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::told;
-use crate::{
-    cli::{output::failed, results, upstream_flags},
-    config::{Config, Problem},
+use crate::cli::{output::failed, results, upstream_flags};
+use toolwire_config::{Config, Problem};
+use toolwire_gateway::{
+    doctor::{Diagnosis, Health, examine},
     observe::untrusted::escaped,
-    proxy::doctor::{Diagnosis, Health, examine},
 };
 
 /// Asks the upstreams and prints a line for each. `warnings`: those of the configuration.

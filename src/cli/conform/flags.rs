@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use secrecy::SecretString;
 
 use super::{super::upstream_flags::secret, gateway_url};
-use crate::{
+use toolwire_lab::{
     bench::{Dialect, target},
     conform::{Api, gateway::Models},
 };

@@ -8,14 +8,12 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
-    dialect::ClientDialect,
-    fixture::{Answer, assemble},
-    observe::{
-        terminal::{self, wrapped},
-        untrusted::escaped,
-    },
+use toolwire_gateway::observe::{
+    terminal::{self, wrapped},
+    untrusted::escaped,
 };
+use toolwire_lab::fixture::{Answer, assemble};
+use toolwire_pipeline::dialect::ClientDialect;
 
 /// Begins a client's line in the narrow layout.
 const CLIENT: &str = "▶";

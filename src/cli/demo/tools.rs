@@ -17,12 +17,11 @@ use super::{
     Failed,
     screen::{Moment, Side},
 };
-use crate::{
-    config::{self, Config},
-    fixture::{
-        Fixture,
-        load::{self, LoadError},
-    },
+use toolwire_config as config;
+use toolwire_config::Config;
+use toolwire_lab::fixture::{
+    Fixture,
+    load::{self, LoadError},
 };
 
 /// What the engine finds.

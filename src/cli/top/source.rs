@@ -12,11 +12,9 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{
-    cli::admin_server::AdminServer,
-    execute::http::{HttpClient, collected},
-    wire::sse::{Line, Lines, parse_line},
-};
+use crate::cli::admin_server::AdminServer;
+use toolwire_execution::http::{HttpClient, collected};
+use toolwire_pipeline::wire::sse::{Line, Lines, parse_line};
 
 /// How long the server may be silent. It says something every second.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use std::{cmp::Ordering, time::Duration};
 use unicode_width::UnicodeWidthChar;
 
 use super::snapshot::{Now, Percentiles, Snapshot, Stream};
-use crate::observe::{terminal::counted, untrusted::escaped};
+use toolwire_gateway::observe::{terminal::counted, untrusted::escaped};
 
 /// What people can choose.
 #[derive(Debug, Default)]

@@ -1,0 +1,463 @@
+//! [`Access`]: who may use the admin API.
+//!
+//! - With keys: a key in `Authorization: Bearer`, for scripts, or a session that began with one, for browsers.
+//! - Without keys: everybody on this machine. A web page of another origin could make a browser on this machine send requests, so
+//!   the host must be one of this machine's names, which pages of other origins do not have.
+//!
+//! A browser adds the session's cookie to every request, whoever causes it. So requests of a session that change something must
+//! also show that they come from toolwire's own page: by a token that only this page can read, by their content type, and by the
+//! headers in which the browser names the page's origin.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http::{HeaderMap, HeaderName, Method, StatusCode, Version, header, request};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
+use subtle::ConstantTimeEq;
+use tokio::time::Instant;
+
+use super::{
+    AdminError, Said,
+    code::OneTimeCode,
+    object,
+    sessions::{Digest, Session, Sessions, digest_of, hex, random},
+    switch_of,
+};
+use toolwire_config::{AdminSettings, Config};
+use toolwire_gateway::{
+    tries::{Tries, WrongKeys, seconds},
+    web_pages::{self, HostNames},
+};
+
+const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
+
+/// Headers by which a proxy says for whom it asks.
+const FORWARDED: [&str; 16] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-host",
+    "x-original-forwarded-for",
+    "x-envoy-external-address",
+    "x-azure-clientip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-ray",
+    "cdn-loop",
+    "true-client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+];
+
+/// Tries of an address to sign in within a minute.
+const MAX_SIGN_INS: usize = 5;
+
+/// Characters of the path of a page.
+const MAX_BASE: usize = 256;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Access {
+    settings: Arc<AdminSettings>,
+    known: Arc<Known>,
+}
+
+/// What outlives a reload of the settings.
+#[derive(Debug)]
+struct Known {
+    /// Tells the cookies of several instances on one host apart: cookies ignore ports.
+    instance: String,
+    /// The token of all who need no key.
+    anonymous_csrf: String,
+    sessions: Mutex<Sessions>,
+    code: Mutex<OneTimeCode>,
+    tries: Mutex<Tries>,
+    wrong_keys: WrongKeys,
+}
+
+/// Who sent a request.
+#[derive(Debug)]
+pub(super) enum Visitor {
+    /// A program with a key.
+    Script,
+    /// A browser that has signed in, with the digest of its token.
+    Session(Digest, Session),
+    /// Anybody on this machine: no key is needed. Or nobody yet: the request is to sign in, or asks whether it has.
+    Anonymous,
+}
+
+/// Tells sessions apart. `None`: there is no session.
+pub(crate) type SessionMark = Option<Digest>;
+
+impl Visitor {
+    /// What tells it apart from visitors with other sessions.
+    pub(super) fn mark(&self) -> SessionMark {
+        match self {
+            Self::Session(token, _) => Some(*token),
+            Self::Script | Self::Anonymous => None,
+        }
+    }
+}
+
+impl Access {
+    pub(super) fn new(settings: Arc<AdminSettings>, config: &Config) -> Self {
+        let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
+        let known = format!("{} {:?}", listen.join(" "), config.state_dir);
+        let instance = hex(&digest_of(known.as_bytes())).chars().take(8).collect();
+        let sessions = Mutex::new(Sessions::new(settings.session_ttl));
+        // Without random numbers there is no token, and nobody without a key can change anything.
+        let anonymous_csrf = random().unwrap_or_default();
+        let (code, tries) = (Mutex::default(), Mutex::new(Tries::new(MAX_SIGN_INS)));
+        let wrong_keys = WrongKeys::new("the admin API");
+        Self {
+            settings,
+            known: Arc::new(Known { instance, anonymous_csrf, sessions, code, tries, wrong_keys }),
+        }
+    }
+
+    /// The same with other settings. Sessions go on as long as their keys are there.
+    pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
+        self.sessions().set_idle(settings.session_ttl);
+        Self { settings, known: Arc::clone(&self.known) }
+    }
+
+    /// A new code with which a browser may sign in once, soon. `None`: no key is needed.
+    pub(super) fn issue_code(&self) -> Option<String> {
+        (!self.is_open()).then(|| self.code().issue(Instant::now())).flatten()
+    }
+
+    fn is_open(&self) -> bool {
+        self.settings.api_keys.is_empty()
+    }
+
+    /// Without keys: the request comes from this machine, and is meant for it.
+    ///
+    /// # Errors
+    /// 403
+    pub(super) fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        if !peer.to_canonical().is_loopback() {
+            let message =
+                "without admin keys, only requests from this machine are served; set [admin] api_keys";
+            return Err(AdminError::forbidden("not_local", message));
+        }
+        let host = web_pages::host(head).unwrap_or_default();
+        if self.names().contain(host) {
+            return Ok(());
+        }
+        // A proxy on this machine asks for others, and may have put its own name for toolwire into `Host`.
+        if is_passed_on(head) {
+            let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys. HTTP/1.0 and headers such as X-Forwarded-For come from proxies";
+            return Err(AdminError::forbidden("not_local", message));
+        }
+        if web_pages::is_local(host) {
+            return Ok(());
+        }
+        let message =
+            "the request is for another host; if this is a name of this server, add it to [admin] hosts";
+        Err(AdminError::forbidden("wrong_host", message))
+    }
+
+    /// Who sent the request. `may_be_nobody`: it only asks.
+    ///
+    /// # Errors
+    /// 401 without key and session; 403 if it may come from another page; 429 after too many wrong keys.
+    pub(super) fn visitor(
+        &self,
+        (head, peer): (&request::Parts, IpAddr),
+        may_be_nobody: bool,
+    ) -> Result<Visitor, AdminError> {
+        if self.is_open() {
+            self.check_page(head, &self.known.anonymous_csrf)?;
+            return Ok(Visitor::Anonymous);
+        }
+        // A proxy in front may ask browsers for credentials of another scheme.
+        let bearer = head.headers.get(header::AUTHORIZATION).and_then(|shown| bearer_token(shown.as_bytes()));
+        if let Some(shown) = bearer {
+            if self.key(shown).is_some() {
+                self.known.wrong_keys.forget(peer);
+                return Ok(Visitor::Script);
+            }
+            return Err(match self.known.wrong_keys.count(shown, peer) {
+                Ok(()) => AdminError::unauthorized("this key is not an admin key"),
+                Err(seconds) => AdminError::too_many("too many wrong keys from this address", seconds),
+            });
+        }
+        let now = Instant::now();
+        let mut sessions = self.sessions();
+        let is_key = |digest: &Digest| self.settings.api_keys.iter().any(|key| key_digest(key) == *digest);
+        let found =
+            tokens(&head.headers, &self.cookie_name()).find_map(|token| sessions.find(token, is_key, now));
+        drop(sessions);
+        match found {
+            Some((token, session)) => {
+                self.check_page(head, &session.csrf)?;
+                Ok(Visitor::Session(token, session))
+            }
+            None if may_be_nobody => Ok(Visitor::Anonymous),
+            None => Err(AdminError::unauthorized(
+                "an admin key is needed: send it as `Authorization: Bearer KEY`, or sign in",
+            )),
+        }
+    }
+
+    /// A request to sign in has no session yet. It must not come from another page all the same.
+    ///
+    /// # Errors
+    /// 403, 415 or 429.
+    pub(super) fn check_sign_in(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
+        if !is_json(&head.headers) {
+            let message = "the content type must be `application/json`";
+            return Err(AdminError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                message,
+            ));
+        }
+        if web_pages::is_from_browser(&head.headers) && !self.names().are_origin_of(head) {
+            return Err(other_origin());
+        }
+        if self.is_open() {
+            return Ok(());
+        }
+        let counted = self.tries().count(peer, Instant::now());
+        counted.map_err(|wait| {
+            AdminError::too_many("too many tries to sign in from this address", seconds(wait))
+        })
+    }
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// 400 or 401.
+    pub(super) fn sign_in(&self, body: &[u8], peer: IpAddr) -> Result<Said, AdminError> {
+        let object = object(body)?;
+        let is_secure = switch_of(&object, "secure")?.unwrap_or(false);
+        let base = match object.get("base") {
+            None => "/".to_owned(),
+            Some(Value::String(base)) if is_base(base) => base.clone(),
+            Some(_) => {
+                let message =
+                    "`base` is the path of the page without its last part, such as `/` or `/tools/`";
+                return Err(AdminError::invalid(message, Some("base")));
+            }
+        };
+        if self.is_open() {
+            return Ok(self.state(&Visitor::Anonymous));
+        }
+        let key = self.shown_key(&object);
+        if key.as_ref().is_err_and(|error| error.status() == StatusCode::UNAUTHORIZED) {
+            tracing::warn!(%peer, "a wrong key or code to sign in to the admin API was refused");
+        }
+        let key = key?;
+        self.tries().forget(peer);
+        let now = Instant::now();
+        let begun = self.sessions().begin(key_digest(key), (base, is_secure), now);
+        let (token, session) = begun.ok_or_else(|| {
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "there are no random numbers")
+        })?;
+        tracing::info!(%peer, "signed in to the admin API");
+        let mut said =
+            Said::json(self.session_json(&session.csrf, Some(self.sessions().left(&session, now))));
+        for cookie in self.cookies(&session, &token, "") {
+            said = said.with(header::SET_COOKIE, cookie);
+        }
+        Ok(said)
+    }
+
+    /// The key that a request to sign in shows, or for which its code stands.
+    fn shown_key(&self, object: &Map<String, Value>) -> Result<&SecretString, AdminError> {
+        match (object.get("key"), object.get("code")) {
+            (Some(Value::String(shown)), None) => {
+                let key = self.key(shown.as_bytes());
+                key.ok_or_else(|| AdminError::unauthorized("this key is not an admin key"))
+            }
+            (None, Some(Value::String(shown))) => {
+                let is_valid = self.code().redeem(shown, Instant::now());
+                let key = self.settings.api_keys.first().filter(|_| is_valid);
+                key.ok_or_else(|| {
+                    AdminError::unauthorized("this code is not valid: a code works once, for two minutes")
+                })
+            }
+            (Some(_), Some(_)) => Err(AdminError::invalid("either `key` or `code`, not both", Some("code"))),
+            (None, Some(_)) => Err(AdminError::invalid("`code` is a string", Some("code"))),
+            _ => Err(AdminError::invalid("`key` is missing: an admin key", Some("key"))),
+        }
+    }
+
+    /// Whether the session of the token with this digest goes on.
+    pub(super) fn lasts(&self, token: &Digest) -> bool {
+        self.sessions().lasts(token, Instant::now())
+    }
+
+    /// Ends the session.
+    pub(super) fn sign_out(&self, visitor: &Visitor) -> Said {
+        let Visitor::Session(token, session) = visitor else { return Said::nothing() };
+        self.sessions().end(token);
+        let cookies = self.cookies(session, "", "; Max-Age=0");
+        cookies.into_iter().fold(Said::nothing(), |said, cookie| said.with(header::SET_COOKIE, cookie))
+    }
+
+    /// Whether somebody has signed in, and what their page needs to know.
+    pub(super) fn state(&self, visitor: &Visitor) -> Said {
+        Said::json(match visitor {
+            Visitor::Session(_, session) => {
+                let left = self.sessions().left(session, Instant::now());
+                self.session_json(&session.csrf, Some(left))
+            }
+            Visitor::Anonymous if self.is_open() => self.session_json(&self.known.anonymous_csrf, None),
+            Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_milliseconds()}),
+            // A script needs no token.
+            Visitor::Script => self.session_json("", None),
+        })
+    }
+
+    fn session_json(&self, csrf: &str, left: Option<Duration>) -> Value {
+        let now = unix_milliseconds();
+        let expires =
+            left.map(|left| now.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
+        json!({
+            "signed_in": true,
+            "csrf": csrf,
+            "expires_at": expires,
+            "server_time": now,
+            "version": env!("CARGO_PKG_VERSION"),
+            "instance": self.known.instance,
+            "capture": self.settings.capture.word(),
+        })
+    }
+
+    /// The cookie in the two paths that need it. So it is never sent to `/v1/`, nor to other services of the host.
+    fn cookies(&self, session: &Session, token: &str, more: &str) -> [String; 2] {
+        let secure = if session.is_secure { "; Secure" } else { "" };
+        let (name, base) = (self.cookie_name(), &session.base);
+        ["admin", "console"].map(|folder| {
+            format!("{name}={token}; HttpOnly; SameSite=Strict; Path={base}{folder}/{secure}{more}")
+        })
+    }
+
+    fn cookie_name(&self) -> String {
+        format!("toolwire_{}", self.known.instance)
+    }
+
+    /// The configured key that equals `shown`. Every key is compared, even after a match.
+    fn key(&self, shown: &[u8]) -> Option<&SecretString> {
+        let fits = |key: &SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(shown));
+        self.settings.api_keys.iter().fold(None, |found, key| if fits(key) { Some(key) } else { found })
+    }
+
+    /// The request does not come from another page. If it changes something, it comes from toolwire's own, which knows the token `csrf`.
+    fn check_page(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            return self.check_origin(head, csrf);
+        }
+        // No other page can read the answer, but a reader of events is one all the same: questions wait for it.
+        let is_from_page = web_pages::is_from_browser(&head.headers) && !web_pages::is_typed(&head.headers);
+        if is_from_page && !self.names().are_origin_of(head) {
+            return Err(other_origin());
+        }
+        Ok(())
+    }
+
+    fn check_origin(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
+        // Pages of other origins can send other types without being asked.
+        if !is_json(&head.headers) {
+            let message = "the content type must be `application/json`, also without a body";
+            return Err(AdminError::forbidden("content_type", message));
+        }
+        let shown = head.headers.get(CSRF).map(|shown| shown.as_bytes()).unwrap_or_default();
+        if csrf.is_empty() || !bool::from(shown.ct_eq(csrf.as_bytes())) {
+            let message = "the header `X-Toolwire-CSRF` must have the token that GET /admin/session returns";
+            return Err(AdminError::forbidden("csrf", message));
+        }
+        if self.names().are_origin_of(head) { Ok(()) } else { Err(other_origin()) }
+    }
+
+    fn names(&self) -> HostNames<'_> {
+        HostNames([&self.settings.hosts, &[]])
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.known.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn code(&self) -> MutexGuard<'_, OneTimeCode> {
+        self.known.code.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.known.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a proxy asks for somebody else. nginx as it comes says so only by its version of HTTP.
+fn is_passed_on(head: &request::Parts) -> bool {
+    let is_sign = |name: &str| name.starts_with("x-forwarded") || FORWARDED.contains(&name);
+    head.version < Version::HTTP_11 || head.headers.keys().any(|name| is_sign(name.as_str()))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    web_pages::media_type(headers).eq_ignore_ascii_case("application/json")
+}
+
+fn other_origin() -> AdminError {
+    AdminError::forbidden("other_origin", "the request does not come from a page of this server")
+}
+
+/// The values of the cookie `name`.
+fn tokens<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value).collect::<Vec<_>>().into_iter()
+}
+
+fn bearer_token(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn key_digest(key: &SecretString) -> Digest {
+    digest_of(key.expose_secret().as_bytes())
+}
+
+/// Whether this is an absolute path of plain segments with a slash at its end.
+fn is_base(base: &str) -> bool {
+    let is_plain = |segment: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        !matches!(segment, "" | "." | "..") && segment.bytes().all(is_plain)
+    };
+    let inner = base.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+    base == "/" || (base.len() <= MAX_BASE && inner.is_some_and(|inner| inner.split('/').all(is_plain)))
+}
+
+fn unix_milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_is_an_absolute_path_of_plain_segments() {
+        for base in ["/", "/tools/", "/a/b-c/~d/", "/v1.2/"] {
+            assert!(is_base(base), "{base}");
+        }
+        let long = format!("/{}/", "a".repeat(300));
+        for base in [
+            "", "tools/", "/tools", "//", "/a//b/", "/../", "/./", "/a;b/", "/a b/", "/%2e/", "/a\r\n/",
+            &long,
+        ] {
+            assert!(!is_base(base), "{base}");
+        }
+    }
+}

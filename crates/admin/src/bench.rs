@@ -1,0 +1,137 @@
+//! `/admin/bench`: one measurement of a configured upstream at a time, by whatever bench the program has.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{AdminError, Said};
+use toolwire_config::{Config, Upstream, WILDCARD};
+use toolwire_gateway::{Bench, BenchRun, BenchWish};
+
+/// Streams of one run.
+const MAX_STREAMS: u64 = 200;
+
+/// Tokens of one stream's response.
+const MAX_TOKENS: u64 = 2000;
+
+/// The bench of the program, if it has one, and the last run.
+#[derive(Debug, Default)]
+pub(super) struct BenchPlace {
+    bench: OnceLock<Arc<dyn Bench>>,
+    run: Mutex<Option<Box<dyn BenchRun>>>,
+}
+
+impl BenchPlace {
+    /// The program has this bench.
+    pub(super) fn offer(&self, bench: Arc<dyn Bench>) {
+        // There is one in a process.
+        let _ = self.bench.set(bench);
+    }
+
+    /// The last run.
+    ///
+    /// # Errors
+    /// 404 without a bench.
+    pub(super) fn state(&self) -> Result<Said, AdminError> {
+        self.bench()?;
+        Ok(Said::json(shown(self.run().as_deref())))
+    }
+
+    /// Begins a run: `{"upstream", "streams", "tokens", "model"?}`.
+    ///
+    /// # Errors
+    /// 404 without a bench, 409 while one runs, 400 and 422 for wrong fields, and 422 for an upstream that cannot be measured.
+    pub(super) fn begin(&self, config: &Config, object: &Map<String, Value>) -> Result<Said, AdminError> {
+        let bench = self.bench()?;
+        let streams = number(object, "streams", MAX_STREAMS)?;
+        let tokens = number(object, "tokens", MAX_TOKENS)?;
+        let (upstream, model) = target(config, object)?;
+        let mut run = self.run();
+        if run.as_ref().is_some_and(|run| run.result().is_none()) {
+            let message = "a bench is running; wait for its end, or stop it with DELETE";
+            return Err(AdminError::new(StatusCode::CONFLICT, "running", message));
+        }
+        let name = upstream.name.clone();
+        let begun = bench.begin(BenchWish { upstream, model, streams, tokens });
+        *run = Some(begun.map_err(|why| unprocessable(why, "upstream"))?);
+        tracing::info!(upstream = %name, streams, tokens, "a bench was begun over the admin API");
+        Ok(Said::json(shown(run.as_deref())))
+    }
+
+    /// Stops the run, or forgets its report.
+    ///
+    /// # Errors
+    /// 404 without a bench.
+    pub(super) fn stop(&self) -> Result<Said, AdminError> {
+        self.bench()?;
+        *self.run() = None;
+        Ok(Said::json(shown(None)))
+    }
+
+    fn bench(&self) -> Result<&Arc<dyn Bench>, AdminError> {
+        self.bench.get().ok_or_else(|| {
+            let message = "this program has no bench in its API; only `toolwire serve` has one";
+            AdminError::new(StatusCode::NOT_FOUND, "no_bench", message)
+        })
+    }
+
+    fn run(&self) -> MutexGuard<'_, Option<Box<dyn BenchRun>>> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shown(run: Option<&dyn BenchRun>) -> Value {
+    let Some(run) = run else { return json!({"state": "idle"}) };
+    match run.result() {
+        None => json!({"state": "running", "progress": run.progress()}),
+        Some(Ok(report)) => json!({"state": "done", "progress": 1, "report": report}),
+        Some(Err(message)) => {
+            json!({"state": "failed", "error": {"code": "bench_failed", "message": message}})
+        }
+    }
+}
+
+/// The upstream that is named, and the model to ask there: the one that is named, or the first that the configuration names.
+fn target(config: &Config, object: &Map<String, Value>) -> Result<(Arc<Upstream>, String), AdminError> {
+    let text = |key: &'static str| match object.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() && text.len() <= 256 => Ok(Some(text.as_str())),
+        Some(_) => Err(AdminError::invalid(format!("`{key}` is a string of 1 to 256 bytes"), Some(key))),
+    };
+    let name =
+        text("upstream")?.ok_or_else(|| AdminError::invalid("`upstream` is missing", Some("upstream")))?;
+    let found = config.upstreams.iter().find(|upstream| upstream.name == name);
+    let upstream = found.ok_or_else(|| {
+        let known: Vec<_> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+        unprocessable(
+            format!("the configuration has no such upstream; it has {}", known.join(", ")),
+            "upstream",
+        )
+    })?;
+    let own = || {
+        let mut models = config.models.iter().filter(|model| model.upstream.name == name);
+        let named = models.find(|model| model.upstream_name.is_some() || model.name != WILDCARD)?;
+        Some(named.upstream_name(&named.name).to_owned())
+    };
+    let model = text("model")?.map(str::to_owned).or_else(own);
+    let model = model.ok_or_else(|| {
+        unprocessable("no model of this upstream has a name: say which in `model`".to_owned(), "model")
+    })?;
+    Ok((Arc::clone(upstream), model))
+}
+
+/// A number from 1 to `max`.
+fn number(object: &Map<String, Value>, key: &'static str, max: u64) -> Result<u64, AdminError> {
+    let number = object.get(key).and_then(Value::as_u64);
+    let number =
+        number.ok_or_else(|| AdminError::invalid(format!("`{key}` is a whole number"), Some(key)))?;
+    if (1..=max).contains(&number) {
+        return Ok(number);
+    }
+    Err(unprocessable(format!("`{key}` is from 1 to {max}; `toolwire bench` has no such limit"), key))
+}
+
+fn unprocessable(message: String, path: &str) -> AdminError {
+    AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "unprocessable", message).at(path)
+}

@@ -1,0 +1,156 @@
+//! [`AdminError`]: errors of the admin API, in their JSON form.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use toolwire_gateway::observe::failure_name;
+use toolwire_pipeline::failure::{Failure, Kind};
+
+/// Why a request cannot be answered: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
+#[derive(Debug, Clone)]
+pub(crate) struct AdminError {
+    status: StatusCode,
+    code: Cow<'static, str>,
+    message: String,
+    /// The field of the request that is wrong.
+    path: Option<String>,
+    retry_after: Option<u64>,
+    allow: Option<&'static str>,
+    /// A further member of the error.
+    more: Option<Box<(&'static str, Value)>>,
+}
+
+impl AdminError {
+    pub(crate) fn new(
+        status: StatusCode,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        let (path, retry_after, allow) = (None, None, None);
+        Self { status, code: code.into(), message: message.into(), path, retry_after, allow, more: None }
+    }
+
+    /// The body is wrong: 400.
+    pub(crate) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
+        Self {
+            path: path.map(str::to_owned),
+            ..Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+        }
+    }
+
+    /// No such path, or nothing by this name: 404.
+    pub(crate) fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; docs/admin.md lists the paths")
+    }
+
+    /// There is no `what` named `name`: 404.
+    pub(super) fn unknown(what: &str, name: &str) -> Self {
+        let name: String = name.chars().take(128).collect();
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what} `{name}`"))
+    }
+
+    /// 405.
+    pub(super) fn method(method: &Method, allow: &'static str) -> Self {
+        let message = format!("{method} is not allowed for this path; it allows {allow}");
+        let error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        Self { allow: Some(allow), ..error }
+    }
+
+    /// No key, or a wrong one: 401.
+    pub(super) fn unauthorized(message: &str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    /// 403.
+    pub(super) fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    /// 429.
+    pub(crate) fn too_many(message: &str, retry_after: u64) -> Self {
+        let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
+        Self { retry_after: Some(retry_after), ..error }
+    }
+
+    /// The same with the field that is wrong.
+    pub(super) fn at(self, path: &str) -> Self {
+        Self { path: Some(path.to_owned()), ..self }
+    }
+
+    /// The same with a further member.
+    pub(super) fn with(self, key: &'static str, value: Value) -> Self {
+        Self { more: Some(Box::new((key, value))), ..self }
+    }
+
+    /// Whether no key, a wrong one or too many of them are why it is refused.
+    pub(crate) fn is_of_key(&self) -> bool {
+        [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS].contains(&self.status)
+    }
+
+    /// Whether there were too many tries.
+    pub(crate) fn is_of_many(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut error = Map::from_iter([
+            ("code".to_owned(), (*self.code).into()),
+            ("message".to_owned(), self.message.as_str().into()),
+        ]);
+        error.extend(self.path.as_deref().map(|path| ("path".to_owned(), path.into())));
+        error.extend(self.retry_after.map(|seconds| ("retry_after_s".to_owned(), seconds.into())));
+        error.extend(self.more.iter().map(|more| (more.0.to_owned(), more.1.clone())));
+        json!({"error": error})
+    }
+
+    pub(super) fn put_headers(&self, headers: &mut HeaderMap) {
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+    }
+
+    /// The same for the log.
+    pub(super) fn failure(&self) -> Failure {
+        Failure::new(Kind::Request, self.message.clone())
+            .with_status(self.status.as_u16())
+            .with_code(&*self.code)
+    }
+}
+
+impl AdminError {
+    /// A request for a model that fails before it has a response.
+    pub(crate) fn of_model(failure: &Failure) -> Self {
+        let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
+        let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
+        let error = Self::new(status, failure_name(failure).to_owned(), failure.message());
+        Self { retry_after, path: failure.param().map(str::to_owned), ..error }
+    }
+}
+
+/// Failures of reading a body.
+impl From<Failure> for AdminError {
+    fn from(failure: Failure) -> Self {
+        let code = match failure.kind() {
+            Kind::TooLarge => "too_large",
+            Kind::Draining => "shutting_down",
+            Kind::Overloaded => "overloaded",
+            Kind::StoreAway => "store_unavailable",
+            _ => "invalid_request",
+        };
+        let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
+        Self { retry_after, ..Self::new(status, code, failure.message()) }
+    }
+}

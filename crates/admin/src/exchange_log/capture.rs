@@ -1,0 +1,471 @@
+//! [`Capture`]: the upstream's bytes of one exchange, without secrets, and what it takes to read them again.
+//!
+//! What the client got is not kept. It depends on the upstream's bytes alone, so it can be made again from them (`trace`).
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+
+use super::{ExchangeLog, held};
+use toolwire_gateway::{
+    manifest::{MANIFEST, Noted, REQUEST, times_file, upstream_file},
+    report::millis,
+    tap::{Ending, Opening, Watch},
+};
+use toolwire_net::redact::{Pieces, Redactor};
+use toolwire_pipeline::{
+    conversation::{Conversation, Part, Prefill, Turn},
+    dialect::{Answering, ClientDialect, ReaderRules, UpstreamDialect, UpstreamRequest},
+    event::{Event, Reasoning},
+    failure::Failure,
+    format::KnownFormats,
+    rules::{HostedRules, Rules},
+};
+
+/// Bytes that are kept of one exchange, with [`PIECE`] for each piece. The rest is left out.
+const MAX_EXCHANGE: usize = 1 << 20;
+
+/// Bytes of a client's request that are kept for a fixture.
+const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
+
+/// What the rest of an exchange takes, about: rules, names and the beginnings of lists.
+const BASE: usize = 4 << 10;
+
+/// Bytes that are kept of all exchanges. Beyond, those of the oldest are dropped.
+pub(super) const MAX_ALL: usize = 64 << 20;
+
+/// What a step takes beside its bytes: its place in a list that may be half empty, and its own allocation.
+const PIECE: usize = 2 * size_of::<Step>() + 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    pub(super) replay: Replay,
+    kept: Mutex<Kept>,
+    /// What its fixture says of it, and the client's request as it was sent: few are ever read, so that secrets are covered then.
+    /// `None`: that is too long.
+    noted: Mutex<Option<(Noted, Bytes)>>,
+    /// Bytes that all exchanges take together.
+    total: Arc<AtomicUsize>,
+}
+
+/// What it takes to read the bytes again.
+#[derive(Debug)]
+pub(super) struct Replay {
+    /// What is needed of the client's request.
+    pub(super) conversation: Conversation,
+    pub(super) rules: Rules,
+    pub(super) formats: Arc<KnownFormats>,
+    pub(super) upstream: UpstreamDialect,
+    pub(super) reading: ReaderRules,
+    pub(super) hosted: Option<HostedRules>,
+    pub(super) client: ClientDialect,
+    pub(super) answering: Answering,
+    pub(super) redactor: Redactor,
+}
+
+/// What happened, in its order.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// The upstream is asked, `after` that number of milliseconds from the beginning: what the client was shown before, and the
+    /// beginning of the response in the request.
+    Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
+    /// It refused that because of a constraint, and is asked otherwise.
+    Otherwise(Option<Prefill>),
+    /// It answers.
+    Answered { is_error: bool, framing: Framing },
+    /// A piece of its body, and when it arrived, in milliseconds from the begin.
+    Piece(u64, Bytes),
+    /// The exchange is over.
+    End(Option<Failure>),
+}
+
+/// How the events of a body are told apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// By empty lines.
+    Sse,
+    /// One on each line.
+    Lines,
+    /// They are not: a row is a piece as it arrived.
+    #[default]
+    None,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    steps: Vec<Step>,
+    size: usize,
+    /// Pieces were left out.
+    is_cut: bool,
+    is_over: bool,
+    /// It had to make room for others.
+    is_dropped: bool,
+    waiting: Vec<Waker>,
+}
+
+/// Why an exchange is no fixture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoFixture {
+    /// Its contents are not kept any more.
+    NotKept,
+    /// It is not over.
+    Running,
+    /// Not all of it is kept.
+    TooLong,
+    /// No upstream has answered.
+    Unanswered,
+}
+
+/// What a reader finds.
+#[derive(Debug)]
+pub(super) enum Next {
+    Steps(Vec<Step>),
+    /// More follows; the reader is woken.
+    Wait,
+    /// That was all.
+    Over {
+        is_cut: bool,
+    },
+    /// It is not kept any more.
+    Dropped,
+}
+
+impl Capture {
+    /// The capture of an exchange that begins, and what fills it.
+    pub(super) fn begin(
+        log: &Arc<ExchangeLog>,
+        total: &Arc<AtomicUsize>,
+        opening: &Opening<'_>,
+        redactor: &Redactor,
+    ) -> (Arc<Self>, CaptureWatch) {
+        let own_size = held::size(opening.conversation, opening.answering, MAX_REQUEST);
+        let conversation = own_size.map(|_| held::for_reading(opening.conversation)).unwrap_or_default();
+        let answering = own_size.map(|_| opening.answering.clone());
+        let limits = opening.rules.limits;
+        let replay = Replay {
+            rules: opening.rules.clone(),
+            formats: Arc::clone(&opening.model.formats),
+            upstream: opening.upstream.options.clone(),
+            reading: ReaderRules {
+                max_frame: limits.max_frame,
+                tolerate_truncation: opening.upstream.tolerate_truncation,
+                client: opening.dialect.dialect(),
+            },
+            hosted: opening.hosted.cloned(),
+            client: opening.dialect,
+            answering: answering
+                .unwrap_or_else(|| Answering::new(&conversation, opening.answering.stamp.clone())),
+            conversation,
+            redactor: redactor.clone(),
+        };
+        let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
+        // Without its tools, nothing of an exchange can be read again.
+        let kept = Kept { steps: vec![first], is_dropped: own_size.is_none(), ..Kept::default() };
+        let noted = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
+            // The body may be a part of something larger.
+            (Noted::begin(opening.noted()), Bytes::copy_from_slice(opening.body))
+        });
+        let size =
+            BASE + own_size.unwrap_or(0) + noted.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
+        let (kept, noted, total_of) = (Mutex::new(kept), Mutex::new(noted), Arc::clone(total));
+        let capture = Arc::new(Self { replay, kept, noted, total: total_of });
+        capture.lock().grow(size, total);
+        let watch = CaptureWatch {
+            capture: Arc::clone(&capture),
+            log: Arc::clone(log),
+            pieces: Pieces::new(redactor.clone()),
+            shown: Vec::new(),
+        };
+        (capture, watch)
+    }
+
+    /// The steps from number `from` on, at most `most`.
+    pub(super) fn next(&self, from: usize, most: usize, cx: Option<&Context<'_>>) -> Next {
+        let mut kept = self.lock();
+        if kept.is_dropped {
+            return Next::Dropped;
+        }
+        let steps: Vec<_> = kept.steps.iter().skip(from).take(most).cloned().collect();
+        if !steps.is_empty() {
+            return Next::Steps(steps);
+        }
+        if kept.is_over {
+            return Next::Over { is_cut: kept.is_cut };
+        }
+        if let Some(cx) = cx
+            && !kept.waiting.iter().any(|waiting| waiting.will_wake(cx.waker()))
+        {
+            kept.waiting.push(cx.waker().clone());
+        }
+        Next::Wait
+    }
+
+    /// Whether nothing will be added.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// The exchange as a fixture: its files by name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
+        let (steps, is_cut) = {
+            let kept = self.lock();
+            if kept.is_dropped {
+                return Err(NoFixture::NotKept);
+            }
+            if !kept.is_over {
+                return Err(NoFixture::Running);
+            }
+            (kept.steps.clone(), kept.is_cut)
+        };
+        let (manifest, body) = {
+            let noted = self.noted();
+            let (noted, body) = noted.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
+            if !noted.is_answered() {
+                return Err(NoFixture::Unanswered);
+            }
+            (noted.text().map_err(|_| NoFixture::Unanswered)?, body.clone())
+        };
+        let manifest = self.replay.redactor.text(&manifest).into_owned();
+        let mut body = body.to_vec();
+        self.replay.redactor.cover(&mut body);
+        let mut files = vec![(MANIFEST.to_owned(), manifest.into_bytes()), (REQUEST.to_owned(), body)];
+        let (mut hop, mut begun) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Hop { after, .. } => {
+                    (hop, begun) = (hop + 1, after);
+                    files.extend([(times_file(hop), Vec::new()), (upstream_file(hop), Vec::new())]);
+                }
+                Step::Piece(after, bytes) => {
+                    if let [.., (_, times), (_, body)] = files.as_mut_slice() {
+                        let line = format!("{} {}\n", after.saturating_sub(begun), bytes.len());
+                        times.extend_from_slice(line.as_bytes());
+                        body.extend_from_slice(&bytes);
+                    }
+                }
+                Step::Otherwise(_) | Step::Answered { .. } | Step::End(_) => {}
+            }
+        }
+        Ok(files)
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Option<(Noted, Bytes)>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what the fixture says, which then takes `more` bytes.
+    fn note(&self, more: usize, change: impl FnOnce(&mut Noted)) {
+        let mut noted = self.noted();
+        let mut kept = self.lock();
+        if kept.size + more > MAX_EXCHANGE || kept.is_dropped {
+            *noted = None;
+        }
+        if let Some((noted, _)) = &mut *noted {
+            kept.grow(more, &self.total);
+            change(noted);
+        }
+    }
+
+    /// Counts `more` bytes that a later step will have. `false`: there is no room for them.
+    fn hold(&self, more: usize) -> bool {
+        let mut kept = self.lock();
+        kept.is_cut |= kept.size + more > MAX_EXCHANGE;
+        let has_room = !kept.is_cut && !kept.is_dropped;
+        if has_room {
+            kept.grow(more, &self.total);
+        }
+        has_room
+    }
+
+    /// Makes room for others.
+    pub(super) fn drop_steps(&self) {
+        *self.noted() = None;
+        let mut kept = self.lock();
+        kept.is_dropped = true;
+        kept.steps = Vec::new();
+        self.total.fetch_sub(std::mem::take(&mut kept.size), Ordering::Relaxed);
+        kept.wake();
+    }
+
+    /// Whether more of the body is kept.
+    fn takes_more(&self) -> bool {
+        let kept = self.lock();
+        !kept.is_cut && !kept.is_dropped
+    }
+
+    fn put(&self, step: Step) {
+        let mut kept = self.lock();
+        let size = PIECE + if let Step::Piece(_, bytes) = &step { bytes.len() } else { 0 };
+        if kept.is_dropped {
+            return;
+        }
+        kept.is_over |= matches!(step, Step::End(_));
+        if kept.size + size > MAX_EXCHANGE && !kept.is_over {
+            kept.is_cut = true;
+        }
+        if !kept.is_cut || kept.is_over {
+            kept.grow(size, &self.total);
+            kept.steps.push(step);
+        }
+        kept.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let size = self.lock().size;
+        self.total.fetch_sub(size, Ordering::Relaxed);
+    }
+}
+
+impl Kept {
+    fn grow(&mut self, size: usize, total: &AtomicUsize) {
+        self.size += size;
+        total.fetch_add(size, Ordering::Relaxed);
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// Bytes that a turn takes in a manifest, in which there is at most its text and that of its results, twice.
+fn size_of_turn(turn: &Turn) -> usize {
+    let sizes = turn.parts.iter().map(|part| match part {
+        Part::Text(text) => text.len(),
+        Part::Result(result) => result.id.len() + result.name.len() + 2 * result.content.len(),
+        _ => 0,
+    });
+    PIECE + sizes.sum::<usize>()
+}
+
+/// Bytes that what the client was shown takes in a manifest.
+fn size_of_shown(event: &Event<'_>) -> usize {
+    PIECE
+        + match event {
+            Event::Text(text) => text.len(),
+            Event::Reasoning(reasoning) => reasoning.text.len(),
+            Event::ServerCall(call) => {
+                let texts = [&call.arguments, &call.content];
+                texts.iter().filter_map(|text| text.as_ref()).map(|text| text.len()).sum()
+            }
+            Event::Media(media) => media.data.len(),
+            _ => 0,
+        }
+}
+
+/// Fills a capture while its exchange runs.
+pub(crate) struct CaptureWatch {
+    capture: Arc<Capture>,
+    log: Arc<ExchangeLog>,
+    pieces: Pieces,
+    /// What the client was shown since the last hop.
+    shown: Vec<Event<'static>>,
+}
+
+impl CaptureWatch {
+    /// Keeps the pieces that are decided, with a new one; without one, all of them.
+    fn keep(&mut self, piece: Option<(&[u8], Duration)>) {
+        let Self { capture, pieces, .. } = self;
+        let pass = |bytes: &[u8], after: Duration| {
+            capture.put(Step::Piece(millis(after), Bytes::copy_from_slice(bytes)));
+            Ok::<_, Infallible>(())
+        };
+        let Ok(()) = match piece {
+            Some((bytes, after)) => pieces.push(bytes, after, pass),
+            None => pieces.finish(pass),
+        };
+        self.log.make_room();
+    }
+}
+
+impl Watch for CaptureWatch {
+    fn asked_again(&mut self, request: &UpstreamRequest, turns: &[Turn], after: Duration) {
+        self.keep(None);
+        let size = turns.iter().map(size_of_turn).sum();
+        self.capture.note(size, |noted| _ = noted.asked_again(request.prefill.as_ref(), turns));
+        self.pieces = Pieces::new(self.capture.replay.redactor.clone());
+        let shown = std::mem::take(&mut self.shown);
+        let after = millis(after);
+        self.capture.put(Step::Hop { after, shown, prefill: request.prefill.clone() });
+    }
+
+    fn shown(&mut self, event: &Event<'_>) {
+        self.capture.note(size_of_shown(event), |noted| noted.shown(event));
+        if !self.capture.hold(size_of_shown(event)) {
+            return;
+        }
+        let redactor = &self.capture.replay.redactor;
+        let covered = |text: &str| redactor.text(text).into_owned().into();
+        self.shown.push(match event {
+            Event::Text(text) => Event::Text(covered(text)),
+            Event::Reasoning(reasoning) => {
+                let reasoning = Reasoning { text: covered(&reasoning.text), ..reasoning.clone() };
+                Event::Reasoning(reasoning).into_owned()
+            }
+            event => event.clone().into_owned(),
+        });
+    }
+
+    fn asked_otherwise(&mut self, request: &UpstreamRequest) {
+        self.capture.note(0, |noted| noted.prefilled(request.prefill.as_ref()));
+        self.capture.put(Step::Otherwise(request.prefill.clone()));
+    }
+
+    fn answered(&mut self, status: StatusCode, headers: &HeaderMap, _after: Duration) {
+        self.capture.note(0, |noted| noted.answered(status, headers));
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let framing = match kind {
+            kind if kind.contains("event-stream") => Framing::Sse,
+            kind if kind.contains("ndjson") || kind.contains("jsonl") => Framing::Lines,
+            _ => Framing::None,
+        };
+        let is_error = status.is_client_error() || status.is_server_error();
+        self.capture.put(Step::Answered { is_error, framing });
+    }
+
+    fn piece(&mut self, bytes: &[u8], after: Duration) {
+        if self.capture.takes_more() {
+            self.keep(Some((bytes, after)));
+        }
+    }
+
+    fn end(&mut self, ending: Ending<'_>, _after: Duration) {
+        self.keep(None);
+        self.capture.note(0, |noted| match ending {
+            Ending::Done => {}
+            Ending::Failed(failure) => noted.failed(failure),
+            Ending::Cancelled => noted.cancelled(),
+        });
+        self.capture.put(Step::End(match ending {
+            Ending::Failed(failure) => Some(failure.clone()),
+            Ending::Done | Ending::Cancelled => None,
+        }));
+    }
+}
+
+/// However the exchange ends, its readers do.
+impl Drop for CaptureWatch {
+    fn drop(&mut self) {
+        if !self.capture.is_over() {
+            self.capture.put(Step::End(None));
+        }
+    }
+}

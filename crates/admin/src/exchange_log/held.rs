@@ -1,0 +1,144 @@
+//! What of a client's request is kept to read its response again, and the memory that this takes.
+
+use toolwire_pipeline::{
+    conversation::{Conversation, Namespaced, Rest, Tool, ToolChoice},
+    dialect::Answering,
+    wire::json::{ALLOCATION, memory_of_members},
+};
+
+/// The parts of a request on which the reading of its response depends.
+pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
+    let tool = |tool: &Tool| Tool {
+        parameters: tool.parameters.clone(),
+        strict: tool.strict,
+        ..Tool::named(&*tool.name)
+    };
+    Conversation {
+        model: conversation.model.clone(),
+        tools: conversation.tools.iter().map(tool).collect(),
+        custom_tools: conversation.custom_tools.clone(),
+        namespaced: conversation.namespaced.clone(),
+        hosted_tools: conversation.hosted_tools.clone(),
+        server_tools: conversation.server_tools.clone(),
+        tool_choice: conversation.tool_choice.clone(),
+        parallel_calls: conversation.parallel_calls,
+        choices: conversation.choices,
+        stream: conversation.stream,
+        include_usage: conversation.include_usage,
+        legacy_functions: conversation.legacy_functions,
+        stored: conversation.stored,
+        ..Conversation::default()
+    }
+}
+
+/// The bytes that [`for_reading`] and a copy of `answering` take in memory. `None`: more than `limit`.
+pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: usize) -> Option<usize> {
+    let mut left = Left(limit);
+    left.text(&conversation.model)?;
+    for tool in &conversation.tools {
+        left.take(
+            size_of::<Tool>()
+                + tool.parameters.as_ref().map_or(0, |schema| ALLOCATION + schema.view().raw().len()),
+        )?;
+        left.text(&tool.name)?;
+        if conversation.hosted_tools.contains(&tool.name) {
+            // The fixture has it, too.
+            left.text(&tool.description)?;
+        }
+    }
+    for tool in &conversation.server_tools {
+        left.text(&tool.kind)?;
+        left.text(&tool.name)?;
+    }
+    let chosen = match &conversation.tool_choice {
+        ToolChoice::Named(name) => std::slice::from_ref(name),
+        ToolChoice::Allowed { names, .. } => names,
+        ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => &[],
+    };
+    let lists = [&conversation.hosted_tools, &answering.left_out].into_iter().flatten();
+    lists
+        .chain([&conversation.custom_tools, &answering.custom_tools].into_iter().flatten())
+        .chain(chosen)
+        .chain([&answering.model])
+        .try_for_each(|name| left.text(name))?;
+    for Namespaced { name, namespace, inner } in conversation.namespaced.iter().chain(&answering.namespaced) {
+        [name, namespace, inner].into_iter().try_for_each(|name| left.text(name))?;
+    }
+    left.rest(&answering.repeated)?;
+    Some(limit - left.0)
+}
+
+/// Bytes that are left of a limit.
+struct Left(usize);
+
+impl Left {
+    fn take(&mut self, bytes: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(bytes)?;
+        Some(())
+    }
+
+    fn text(&mut self, text: &str) -> Option<()> {
+        self.take(size_of::<String>() + ALLOCATION + text.len())
+    }
+
+    fn rest(&mut self, rest: &Rest) -> Option<()> {
+        self.take(rest.fields().map_or(0, memory_of_members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use toolwire_pipeline::dialect::{ClientDialect, Stamp};
+
+    const LIMIT: usize = 512 << 10;
+
+    /// What is counted of a request to Responses, which repeats most fields.
+    fn counted(body: &Value) -> Option<usize> {
+        let decoded = ClientDialect::Responses.side().decode(body.to_string().as_bytes());
+        let conversation = decoded.expect("a request");
+        let answering = Answering::new(&conversation, Stamp::default());
+        size(&conversation, &answering, LIMIT)
+    }
+
+    #[test]
+    fn parsed_form_is_counted_and_not_the_text() {
+        let tools = |count: usize| {
+            let tool = |number| json!({"type": "function", "name": format!("t{number}"), "parameters": {}});
+            json!({"model": "m", "input": "x", "tools": (0..count).map(tool).collect::<Vec<_>>()})
+        };
+        assert!((1_000..20_000).contains(&counted(&tools(10)).unwrap()));
+        assert_eq!(counted(&tools(60_000)), None);
+        let members = |count: usize| (0..count).map(|n| (format!("{n}"), Value::Null)).collect::<Map<_, _>>();
+        assert!(counted(&json!({"model": "m", "input": "x", "metadata": {"a": "b"}})).is_some());
+        assert_eq!(counted(&json!({"model": "m", "input": "x", "metadata": members(100_000)})), None);
+        assert_eq!(counted(&json!({"model": "m", "input": "x", "text": {"a": vec![0; 100_000]}})), None);
+    }
+
+    /// Chat Completions repeats no field, so the choice is counted as such.
+    #[test]
+    fn names_of_a_choice_are_counted() {
+        let tools = json!([{"type": "function", "function": {"name": "t"}}]);
+        let counted = |times: usize| {
+            let names: Vec<_> = (0..times).map(|_| tools[0].clone()).collect();
+            let choice = json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": names}});
+            let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": tools, "tool_choice": choice});
+            let decoded = ClientDialect::Chat.side().decode(body.to_string().as_bytes());
+            let conversation = decoded.expect("a request");
+            size(&conversation, &Answering::new(&conversation, Stamp::default()), LIMIT)
+        };
+        assert!(counted(10).is_some());
+        assert_eq!(counted(70_000), None);
+    }
+
+    #[test]
+    fn what_only_the_upstream_gets_is_not_kept() {
+        let body = json!({"model": "m", "input": "x".repeat(1 << 20), "unknown": "y".repeat(1 << 20)});
+        let conversation =
+            ClientDialect::Responses.side().decode(body.to_string().as_bytes()).expect("a request");
+        let kept = for_reading(&conversation);
+        assert!(format!("{kept:?}").len() < 2_000);
+    }
+}

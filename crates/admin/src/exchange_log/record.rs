@@ -1,0 +1,415 @@
+//! [`ExchangeRecord`]: what is kept of one exchange.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    capture::{Capture, NoFixture},
+    trace::{Trace, TraceFeed, Traced},
+};
+use toolwire_config as config;
+use toolwire_execution::{
+    ExchangeId,
+    audit::{CallRecord, unix_millis},
+};
+use toolwire_gateway::{
+    exchange_observer::{ExchangeBegin, ExchangeEnd, HopResult},
+    report::{millis, usage},
+};
+use toolwire_net::untrusted::clip;
+use toolwire_pipeline::pipeline::{Tally, TextGiven};
+
+/// Bytes of a name.
+const MAX_NAME: usize = 128;
+
+/// Bytes of the message of a failure.
+const MAX_MESSAGE: usize = 512;
+
+/// Hops, and calls of each kind, of which details are kept. All are counted.
+const MAX_DETAILS: usize = 128;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ExchangeRecord {
+    id: ExchangeId,
+    /// When it began, in milliseconds of Unix time.
+    t: u64,
+    begun: Instant,
+    model: String,
+    key: Option<String>,
+    client: &'static str,
+    captured: &'static str,
+    course: Mutex<Course>,
+    /// Its contents, while they are kept.
+    capture: Mutex<Option<Arc<Capture>>>,
+}
+
+/// What changes.
+#[derive(Debug, Default)]
+struct Course {
+    upstream: String,
+    upstream_dialect: &'static str,
+    upstream_model: String,
+    /// How it ended. `None`: it goes on.
+    end: Option<End>,
+    hops: Vec<Hop>,
+    hop_count: usize,
+    client_calls: Vec<ClientCall>,
+    client_count: usize,
+    hosted_calls: Vec<HostedCall>,
+    hosted_count: usize,
+    first_content_millis: Option<u64>,
+    output_tokens: Option<u64>,
+    input_tokens: Option<u64>,
+    text_bytes: u64,
+    /// Pieces of text, about one for each token.
+    pieces: u64,
+    held: u64,
+}
+
+#[derive(Debug)]
+struct End {
+    state: &'static str,
+    millis: u64,
+    finish: String,
+    /// The code and the words of its failure.
+    failure: Option<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Hop {
+    number: usize,
+    upstream: String,
+    model: String,
+    /// When it began, from the beginning of the exchange.
+    after_millis: u64,
+    /// How it ended: finish, usage, milliseconds.
+    end: Option<(String, Value, u64)>,
+}
+
+#[derive(Debug)]
+struct ClientCall {
+    name: Option<String>,
+    format: &'static str,
+}
+
+#[derive(Debug)]
+struct HostedCall {
+    id: String,
+    name: String,
+    hop: usize,
+    input_bytes: usize,
+    end: Option<HostedEnd>,
+}
+
+#[derive(Debug)]
+struct HostedEnd {
+    /// Why it failed.
+    code: Option<&'static str>,
+    millis: u64,
+    is_cached: bool,
+}
+
+impl ExchangeRecord {
+    /// The record of an exchange that begins now.
+    pub(super) fn new(begin: &ExchangeBegin<'_>) -> Self {
+        let record = Self {
+            id: begin.exchange.clone(),
+            t: unix_millis(),
+            begun: Instant::now(),
+            model: name(begin.model),
+            key: begin.key.map(name),
+            client: begin.client,
+            captured: begin.captured,
+            course: Mutex::default(),
+            capture: Mutex::default(),
+        };
+        record.begin_again(begin);
+        record
+    }
+
+    /// Another model is asked in place of one that has failed.
+    pub(super) fn begin_again(&self, begin: &ExchangeBegin<'_>) {
+        {
+            let mut course = self.course();
+            course.upstream = name(begin.upstream);
+            course.upstream_dialect = begin.upstream_dialect;
+            course.upstream_model = name(begin.upstream_model);
+            course.end = None;
+        }
+        if begin.asks_upstream {
+            self.hop_started();
+        }
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> &str {
+        &self.id.own
+    }
+
+    /// The upstream is asked, again or for the first time.
+    pub(crate) fn hop_started(&self) {
+        let after_millis = millis(self.begun.elapsed());
+        let mut course = self.course();
+        course.hop_count += 1;
+        if course.hops.len() < MAX_DETAILS {
+            let (number, upstream, model) =
+                (course.hop_count, course.upstream.clone(), course.upstream_model.clone());
+            course.hops.push(Hop { number, upstream, model, after_millis, end: None });
+        }
+    }
+
+    /// The hop has ended.
+    pub(crate) fn hop_ended(&self, result: HopResult<'_>) {
+        let mut course = self.course();
+        course.count(result.tally);
+        let number = course.hop_count;
+        if let Some(hop) = course.hops.last_mut().filter(|hop| hop.number == number) {
+            hop.end = Some((name(result.finish), result.usage, result.millis));
+        }
+    }
+
+    /// The client gets the first content, `after` the request to the upstream.
+    pub(crate) fn content_began(&self, after: Duration) {
+        self.course().first_content_millis = Some(millis(after));
+    }
+
+    /// How far the text has come.
+    pub(crate) fn went_on(&self, text: &TextGiven, held: u64) {
+        let mut course = self.course();
+        (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
+    }
+
+    /// It is over, unless another model is asked.
+    pub(crate) fn ended(&self, end: &ExchangeEnd<'_>) {
+        let mut course = self.course();
+        course.count(end.tally);
+        course.held = 0;
+        course.first_content_millis = end.first_byte_millis.or(course.first_content_millis);
+        let message = || clip(end.message.unwrap_or_default(), MAX_MESSAGE).into_owned();
+        let failure = end.code.map(|code| (name(code), message()));
+        course.end = Some(End { state: end.state, millis: end.millis, finish: name(end.finish), failure });
+    }
+
+    /// A hosted call begins.
+    pub(super) fn hosted_began(&self, call: &CallRecord, hop: usize) {
+        let mut course = self.course();
+        course.hosted_count += 1;
+        if course.hosted_calls.len() < MAX_DETAILS {
+            course.hosted_calls.push(HostedCall::new(call, hop));
+        }
+    }
+
+    /// A hosted call has a result: why it failed, how long it took, whether the result is that of an earlier call.
+    pub(super) fn hosted_ended(
+        &self,
+        call: &CallRecord,
+        hop: usize,
+        (code, millis, is_cached): (Option<&'static str>, u64, bool),
+    ) {
+        let end = HostedEnd { code, millis, is_cached };
+        let mut course = self.course();
+        let id = name(&call.id);
+        let begun = course.hosted_calls.iter_mut().rev().find(|known| known.id == id && known.end.is_none());
+        if let Some(known) = begun {
+            known.end = Some(end);
+        } else if course.hosted_calls.len() < MAX_DETAILS {
+            // It was refused before it began.
+            course.hosted_count += 1;
+            course.hosted_calls.push(HostedCall { end: Some(end), ..HostedCall::new(call, hop) });
+        }
+    }
+
+    /// Keeps these contents, in place of those of a model that has failed.
+    pub(super) fn set_capture(&self, capture: Arc<Capture>) {
+        *self.capture() = Some(capture);
+    }
+
+    /// Makes room for the contents of others.
+    pub(super) fn drop_capture(&self) {
+        if let Some(capture) = self.capture().take() {
+            capture.drop_steps();
+        }
+    }
+
+    /// Whether contents are captured, by the settings that held when it began.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.captured != config::Capture::Off.word()
+    }
+
+    /// Follows its contents, if they are kept and it goes on.
+    pub(crate) fn follow(&self) -> Option<TraceFeed> {
+        let capture = self.capture().clone()?;
+        (!capture.is_over()).then(|| TraceFeed::new(capture))
+    }
+
+    /// Its files as a fixture.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(crate) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
+        let capture = self.capture().clone();
+        capture.ok_or(NoFixture::NotKept)?.fixture()
+    }
+
+    /// What its contents were. `None`: they are not kept any more.
+    pub(crate) fn traced(&self) -> Option<Traced> {
+        let capture = self.capture().clone()?;
+        Trace::new(capture).all()
+    }
+
+    /// What happened, without contents: times, sizes, kinds and names.
+    pub(crate) fn outline(&self) -> Vec<Value> {
+        let course = self.course();
+        let mut rows = Vec::new();
+        for hop in &course.hops {
+            let out = json!([{"kind": "hop_start", "name": hop.model}]);
+            rows.push((hop.number, hop.after_millis, out));
+            for call in course.hosted_calls.iter().filter(|call| call.hop == hop.number) {
+                let out = json!([{"kind": "hosted_call", "name": call.name, "bytes": call.input_bytes}]);
+                rows.push((hop.number, hop.after_millis, out));
+            }
+            if let Some((finish, _, millis)) = &hop.end {
+                let out = json!([{"kind": "hop_end", "finish": finish}]);
+                rows.push((hop.number, hop.after_millis + millis, out));
+            }
+        }
+        let calls = course.client_calls.iter().map(|call| json!({"kind": "call", "name": call.name}));
+        let text = json!({"kind": "text", "bytes": course.text_bytes, "pieces": course.pieces});
+        let out = [text].into_iter().chain(calls).collect();
+        let end = course.end.as_ref().map_or_else(|| millis(self.begun.elapsed()), |end| end.millis);
+        rows.push((course.hop_count, end, out));
+        let rows = rows.into_iter().zip(1..);
+        rows.map(|((hop, after, out), n)| json!({"n": n, "hop": hop, "t_ms": after, "out": out})).collect()
+    }
+
+    /// Its row in a list.
+    pub(crate) fn row(&self) -> Value {
+        let course = self.course();
+        let end = course.end.as_ref();
+        let took = end.map_or_else(|| millis(self.begun.elapsed()), |end| end.millis);
+        let mut row = json!({
+            "id": &*self.id.own, "request": &*self.id.request, "t": self.t, "key": self.key, "model": self.model,
+            "client": self.client, "upstream": course.upstream, "upstream_dialect": course.upstream_dialect,
+            "state": end.map_or("running", |end| end.state), "hops": course.hop_count,
+            "calls": course.client_count + course.hosted_count, "ttft_ms": course.first_content_millis,
+            "tokens_per_s": course.tokens_per_second(took), "ms": took, "captured": self.captured,
+        });
+        if let Some(end) = end {
+            extend(&mut row, json!({"finish": end.finish}));
+            if let Some((code, _)) = &end.failure {
+                extend(&mut row, json!({"code": code}));
+            }
+        }
+        row
+    }
+
+    /// The names of the tools that were called.
+    pub(super) fn tools(&self) -> Vec<String> {
+        let course = self.course();
+        let own = course.client_calls.iter().filter_map(|call| call.name.clone());
+        own.chain(course.hosted_calls.iter().map(|call| call.name.clone())).collect()
+    }
+
+    /// All that is known: its row with more fields, its hops and calls.
+    pub(crate) fn json(&self) -> Value {
+        let mut row = self.row();
+        let course = self.course();
+        let hops: Vec<_> = course.hops.iter().map(Hop::json).collect();
+        let own = course.client_calls.iter().map(ClientCall::json);
+        let mut calls: Vec<_> = course.hosted_calls.iter().map(HostedCall::json).chain(own).collect();
+        for (call, number) in calls.iter_mut().zip(1_u64..) {
+            if let Value::Object(call) = call {
+                call.insert("call".to_owned(), number.into());
+            }
+        }
+        let end = course.end.as_ref();
+        let failure = end.and_then(|end| end.failure.as_ref());
+        let error = failure.map(|(code, message)| json!({"code": code, "message": message}));
+        let more = json!({
+            "upstream_model": course.upstream_model, "usage": usage(course.input_tokens, course.output_tokens),
+            "text_bytes": course.text_bytes, "held": course.held, "error": error,
+        });
+        extend(&mut row, more);
+        json!({"exchange": row, "hops": hops, "calls": calls})
+    }
+
+    fn capture(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Course {
+    fn count(&mut self, tally: &Tally) {
+        let calls = tally.calls.iter().take(MAX_DETAILS);
+        self.client_calls = calls
+            .map(|call| ClientCall { name: call.name.as_deref().map(name), format: call.format })
+            .collect();
+        self.client_count = tally.calls.len();
+        self.output_tokens = tally.output_tokens.or(self.output_tokens);
+        self.input_tokens = tally.input_tokens.or(self.input_tokens);
+    }
+
+    /// Tokens of the response for each second since the first one, of `took` milliseconds in all, with one decimal.
+    fn tokens_per_second(&self, took: u64) -> Option<f64> {
+        let tokens = self.output_tokens.unwrap_or(self.pieces);
+        let flowed =
+            took.checked_sub(self.first_content_millis?).filter(|flowed| *flowed > 0 && tokens > 0)?;
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let rate = tokens as f64 * 1e3 / flowed as f64;
+        Some((rate * 10.0).round() / 10.0)
+    }
+}
+
+impl Hop {
+    fn json(&self) -> Value {
+        let Self { number, upstream, model, after_millis, end } = self;
+        let mut hop = json!({"hop": number, "upstream": upstream, "model": model, "t_ms": after_millis});
+        if let Some((finish, usage, millis)) = end {
+            extend(&mut hop, json!({"finish": finish, "usage": usage, "ms": millis}));
+        }
+        hop
+    }
+}
+
+impl ClientCall {
+    fn json(&self) -> Value {
+        json!({"name": self.name, "hosted": false, "format": self.format})
+    }
+}
+
+impl HostedCall {
+    fn new(call: &CallRecord, hop: usize) -> Self {
+        let input_bytes = call.input_bytes;
+        Self { id: name(&call.id), name: name(&call.name), hop, input_bytes, end: None }
+    }
+
+    fn json(&self) -> Value {
+        let Self { id, name, hop, input_bytes, end } = self;
+        let mut call =
+            json!({"id": id, "name": name, "hosted": true, "hop": hop, "input_bytes": input_bytes});
+        if let Some(HostedEnd { code, millis, is_cached }) = end {
+            extend(&mut call, json!({"ok": code.is_none(), "code": code, "ms": millis, "cached": is_cached}));
+        }
+        call
+    }
+}
+
+/// Adds the members of the object `more`.
+fn extend(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
+}
+
+fn name(text: &str) -> String {
+    clip(text, MAX_NAME).into_owned()
+}

@@ -1,0 +1,143 @@
+//! The last exchanges: their list, and what is known of one.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{
+    AdminError, Said,
+    exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
+    tar,
+};
+use toolwire_config::percent::percent_decoded;
+use toolwire_gateway::stamp::unix_time;
+
+/// Exchanges in one answer, unless the request says otherwise.
+const LIMIT: usize = 100;
+
+/// The most exchanges in one answer.
+const MAX_LIMIT: usize = 500;
+
+/// What a request for a list asks for.
+#[derive(Debug, Default)]
+struct Wanted {
+    query: Query,
+    /// The id of an exchange: those that began before it.
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The exchanges that the query string asks for, newest first.
+pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<Said, AdminError> {
+    let wanted = wanted(query.unwrap_or_default())?;
+    let log = Arc::clone(log);
+    // Thousands of rows take longer than a stream should wait.
+    let searching = tokio::task::spawn_blocking(move || rows(&log, &wanted));
+    let list = searching.await.map_err(|_| {
+        AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the list could not be made")
+    })?;
+    Ok(Said::json(list))
+}
+
+fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
+    let listed = log.list(wanted.before.as_deref());
+    let mut found = listed.records.iter().filter_map(|record| wanted.query.row_of(record));
+    let rows: Vec<_> = found.by_ref().take(wanted.limit.unwrap_or(LIMIT)).collect();
+    let has_more = found.next().is_some();
+    json!({"exchanges": rows, "more": has_more, "kept": listed.kept, "keep": log.max(), "since": log.since()})
+}
+
+/// What is known of one exchange.
+pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+    Ok(Said::json(find(log, id)?.json()))
+}
+
+/// The rows of an exchange, as they come. `None`: it is over, or its contents are not kept.
+pub(super) fn follow(log: &ExchangeLog, id: &str) -> Option<TraceFeed> {
+    log.find(id)?.follow()
+}
+
+/// The rows of an exchange.
+pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+    let record = find(log, id)?;
+    if !record.is_captured() {
+        return Ok(Said::json(json!({"exchange": id, "captured": "off", "rows": record.outline()})));
+    }
+    let reading = tokio::task::spawn_blocking(move || record.traced());
+    let Traced { rows, calls, is_cut } = reading.await.ok().flatten().ok_or_else(|| {
+        let message = "the contents of this exchange are not kept any more: newer ones took their place";
+        AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
+    })?;
+    Ok(Said::json(json!({
+        "exchange": id, "captured": "redacted", "rows": rows, "calls": calls, "cut": is_cut,
+    })))
+}
+
+/// The exchange as a fixture, which `toolwire replay` plays once it is unpacked.
+pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+    let record = find(log, id)?;
+    let conflict = |code, message| Err(AdminError::new(StatusCode::CONFLICT, code, message));
+    if !record.is_captured() {
+        let message = "the contents of this exchange were not captured: set `capture = \"redacted\"` in [admin], and repeat it";
+        return conflict("not_captured", message);
+    }
+    let folder = record.id().to_owned();
+    let packing = tokio::task::spawn_blocking(move || {
+        record.fixture().map(|files| tar::archive(record.id(), &files, unix_time()))
+    });
+    match packing.await {
+        Ok(Ok(archive)) => Ok(Said::file(&format!("{folder}.tar"), "application/x-tar", archive.into())),
+        Ok(Err(NoFixture::Running)) => conflict("running", "this exchange is not over yet"),
+        Ok(Err(NoFixture::TooLong)) => {
+            conflict("too_long", "only the beginning of this exchange is kept: it is too long")
+        }
+        Ok(Err(NoFixture::Unanswered)) => {
+            conflict("unanswered", "no upstream has answered: there is nothing to play")
+        }
+        Ok(Err(NoFixture::NotKept)) | Err(_) => {
+            let message = "the contents of this exchange are not kept: newer ones took their place, or no upstream was asked";
+            conflict("not_kept", message)
+        }
+    }
+}
+
+/// The exchange with this id.
+///
+/// # Errors
+/// 404: it is not kept any more, or never was.
+fn find(log: &ExchangeLog, id: &str) -> Result<Arc<ExchangeRecord>, AdminError> {
+    log.find(id).ok_or_else(|| {
+        let message = format!("this exchange is not kept any more: the last {} are kept", log.max());
+        AdminError::new(StatusCode::NOT_FOUND, "not_kept", message).with("since", log.since().into())
+    })
+}
+
+fn wanted(query: &str) -> Result<Wanted, AdminError> {
+    let mut wanted = Wanted::default();
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let Some(key) = ["q", "before", "limit"].into_iter().find(|known| *known == key) else {
+            // Browsers and proxies may add parameters of their own.
+            continue;
+        };
+        let value = percent_decoded(&value.replace('+', " "))
+            .ok_or_else(|| AdminError::invalid("the query string is not UTF-8", Some(key)))?;
+        match key {
+            "q" => {
+                wanted.query = Query::parse(&value).map_err(|error| {
+                    AdminError::invalid(error.to_string(), Some("q")).with("position", error.position.into())
+                })?;
+            }
+            "before" => wanted.before = Some(value).filter(|id| !id.is_empty()),
+            _ => {
+                let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+                wanted.limit = Some(limit.ok_or_else(|| {
+                    let message = format!("`limit` is a number from 1 to {MAX_LIMIT}");
+                    AdminError::invalid(message, Some("limit"))
+                })?);
+            }
+        }
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,130 @@
+//! [`AdminApi`]: the admin API as a server has it, whatever its configuration.
+
+use std::{
+    io,
+    net::TcpListener,
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+};
+
+use super::{
+    Admin,
+    bench::BenchPlace,
+    exchange_log::{ExchangeLog, Observation},
+    paths::{ADMIN, CONSOLE, CONSOLE_API, CONSOLE_BARE},
+};
+use toolwire_config::{Changes, Config};
+use toolwire_execution::Observer;
+use toolwire_gateway::{
+    Bench, ServeError, Server,
+    exchange_observer::{ExchangeBegin, ExchangeObserver},
+    extension::{ConfiguredExtension, Extension, ExtensionRequest, Responding, ServiceParts},
+    routes::{ExtensionRoute, ExtensionRouteKind},
+    tap::Tap,
+};
+
+/// The admin API of a server.
+#[derive(Debug, Clone, Default)]
+pub struct AdminApi {
+    lasting: Arc<Lasting>,
+}
+
+/// What goes on from one configuration to the next, also if one between them has no admin API.
+#[derive(Debug, Default)]
+pub(super) struct Lasting {
+    pub(super) bench: BenchPlace,
+    /// The last exchanges. It begins with the bus of events.
+    exchanges: OnceLock<Arc<ExchangeLog>>,
+    /// The API of the newest configuration.
+    newest: Mutex<Weak<Admin>>,
+}
+
+/// A server as [`Server::bind_or_inherit`] makes it, which has the admin API where its configuration has it.
+///
+/// # Errors
+/// As [`Server::bind_or_inherit`], or if the admin API cannot start.
+pub fn bind(
+    config: Arc<Config>,
+    tap: Option<Arc<dyn Tap>>,
+    inherited: Vec<TcpListener>,
+) -> Result<(Server, AdminApi), ServeError> {
+    let api = AdminApi::default();
+    let server = Server::bind_extended(config, tap, inherited, Some(Arc::new(api.clone())))?;
+    Ok((server, api))
+}
+
+impl AdminApi {
+    /// A new code with which a browser may sign in once, within two minutes. `None`: the configuration has no admin API, or it
+    /// needs no key.
+    pub fn sign_in_code(&self) -> Option<String> {
+        let newest = self.lasting.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        newest?.issue_code()
+    }
+
+    /// Lets the API measure upstreams with `bench`.
+    pub fn offer_bench(&self, bench: Arc<dyn Bench>) {
+        self.lasting.bench.offer(bench);
+    }
+}
+
+impl Extension for AdminApi {
+    fn bus_observer(&self) -> Observer {
+        let exchanges = Arc::clone(self.lasting.exchanges());
+        Box::new(move |record| exchanges.observe(record))
+    }
+
+    fn configured(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>> {
+        self.lasting.configured(parts, None)
+    }
+}
+
+impl Lasting {
+    /// The last exchanges.
+    pub(super) fn exchanges(&self) -> &Arc<ExchangeLog> {
+        self.exchanges.get_or_init(|| Arc::new(ExchangeLog::new(0)))
+    }
+
+    /// The API of a configuration. `before` is that of the configuration which it replaces.
+    fn configured(
+        self: &Arc<Self>,
+        parts: ServiceParts<'_>,
+        before: Option<&Admin>,
+    ) -> io::Result<Option<Arc<dyn ConfiguredExtension>>> {
+        let kept = parts.config.admin.as_ref().map_or(0, |admin| admin.keep_exchanges);
+        if let Some(exchanges) = self.exchanges.get() {
+            exchanges.keep(kept);
+        }
+        let admin = Admin::new(parts, self, before)?.map(Arc::new);
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) =
+            admin.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Ok(admin.map(|admin| admin as _))
+    }
+}
+
+impl ConfiguredExtension for Admin {
+    fn renewed(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>> {
+        self.lasting.configured(parts, Some(self))
+    }
+
+    fn replaced(&self, changes: &Changes) {
+        if changes.touch("admin.api_keys") {
+            self.end_readers();
+        }
+    }
+
+    fn route(&self, path: &str) -> Option<ExtensionRoute> {
+        if path.starts_with(ADMIN) || path.starts_with(CONSOLE_API) {
+            return Some(ExtensionRoute { name: "admin", kind: ExtensionRouteKind::Api });
+        }
+        let is_page = path == CONSOLE_BARE || path.starts_with(CONSOLE);
+        is_page.then_some(ExtensionRoute { name: "console", kind: ExtensionRouteKind::Page })
+    }
+
+    fn respond<'r>(&'r self, request: ExtensionRequest<'r>) -> Responding<'r> {
+        Box::pin(self.serve(request))
+    }
+
+    fn observe(&self, begin: &ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>> {
+        let observation = Observation::begin(&self.exchanges, begin)?;
+        Some(Box::new(observation))
+    }
+}

@@ -1,0 +1,415 @@
+//! [`Feed`]: the stage's events for readers of `/admin/events`.
+//!
+//! ```text
+//! the stage's bus ─▶ collecting (a task, while somebody reads) ─▶ the last events ─▶ Reader, one for each connection
+//! figures of now, once a second ─▲
+//! ```
+//!
+//! All readers share the last events. A reader knows only the number of its next one, so a slow reader costs nothing: when its next
+//! event is not kept any more, it gets a `reset` and continues with new ones. The same events serve readers that come back with
+//! `Last-Event-ID`.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use serde_json::{Value, json};
+use tokio::{
+    sync::broadcast::error::RecvError,
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::{figures::PERIOD, sessions::random};
+use toolwire_execution::{Audit, Record, Runtime, Subscription, audit::unix_millis};
+use toolwire_gateway::{feed_body::FeedSource, observe::Metrics, stamp::unix_time};
+
+/// Events that are kept.
+const MAX_EVENTS: usize = 4096;
+
+/// Bytes of the events that are kept.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Bytes that a reader gets at once.
+const MAX_PIECE: usize = 64 << 10;
+
+/// How long events are collected after the last reader has left: it may come back.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// See the module. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Feed {
+    /// Tells the events of this process from those of others.
+    boot: String,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Events with their numbers, which have no gaps.
+    events: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+    /// The number of the last event that was collected, or lost.
+    last: u64,
+    /// The number of the last event on the bus. `None`: what came before is not known.
+    on_bus: Option<u64>,
+    readers: usize,
+    /// Readers that there ever were: the number of the next one.
+    begun: u64,
+    /// How often all readers were told to end.
+    endings: u64,
+    is_collecting: bool,
+    /// Those that wait for an event, by their numbers: with a thousand readers, none is searched for.
+    waiting: HashMap<u64, Waker>,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        let boot = random().unwrap_or_default().chars().take(8).collect();
+        Self { boot, kept: Mutex::default() }
+    }
+}
+
+impl Feed {
+    /// A reader of the events after `last`, which is the `Last-Event-ID` of an earlier connection. Without one, of new events.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
+        last: Option<&HeaderValue>,
+    ) -> Reader {
+        let mut kept = self.lock();
+        kept.readers += 1;
+        kept.begun += 1;
+        if let (Some((audit, runtime, metrics)), false) = (bus, kept.is_collecting) {
+            kept.is_collecting = true;
+            // What happened meanwhile was not collected.
+            kept.lose();
+            kept.on_bus = None;
+            runtime.spawn(collect(Arc::clone(self), audit.subscribe(), Arc::clone(metrics)));
+        }
+        let (next, reset) = match last {
+            None => (None, None),
+            Some(last) => self.resumed(&kept, last),
+        };
+        let next = next.unwrap_or(kept.last + 1);
+        Reader { feed: Arc::clone(self), number: kept.begun, next, reset, endings: kept.endings }
+    }
+
+    /// Ends the connections of all readers: their keys may not be valid any more.
+    pub(super) fn end_readers(&self) {
+        let mut kept = self.lock();
+        kept.endings += 1;
+        kept.wake();
+    }
+
+    /// Other events, which end when the readers of the feed are told to.
+    pub(super) fn ending<S: FeedSource>(self: &Arc<Self>, source: S) -> Ending<S> {
+        Ending { feed: Arc::clone(self), endings: self.lock().endings, source }
+    }
+
+    /// The number of the next event of a reader that comes back, or why it has missed some.
+    fn resumed(&self, kept: &Kept, last: &HeaderValue) -> (Option<u64>, Option<&'static str>) {
+        let id = last.to_str().ok().and_then(|last| last.split_once('-'));
+        let Some((boot, number)) = id else { return (None, Some("unknown_id")) };
+        if boot != self.boot {
+            return (None, Some("restarted"));
+        }
+        match number.parse::<u64>() {
+            Ok(number) if number == kept.last => (Some(number + 1), None),
+            Ok(number) if number > kept.last => (None, Some("unknown_id")),
+            Ok(number) if kept.has(number + 1) => (Some(number + 1), None),
+            Ok(_) => (None, Some("expired")),
+            Err(_) => (None, Some("unknown_id")),
+        }
+    }
+
+    fn publish(&self, record: &Record) {
+        let data = record.json();
+        let mut kept = self.lock();
+        if kept.on_bus.is_some_and(|last| record.sequence != last + 1) {
+            kept.lose();
+        }
+        kept.on_bus = Some(record.sequence);
+        self.keep(&mut kept, record.event.name(), &data);
+    }
+
+    /// Publishes the figures of now, which are not on the bus, if anyone reads.
+    fn publish_figures(&self, metrics: &Metrics) {
+        if self.lock().readers == 0 {
+            return;
+        }
+        let mut figures = metrics.figures_of_now(unix_time());
+        if let Value::Object(figures) = &mut figures {
+            figures.insert("t".to_owned(), unix_millis().into());
+        }
+        self.keep(&mut self.lock(), "metrics", &figures.to_string());
+    }
+
+    fn keep(&self, kept: &mut Kept, name: &str, data: &str) {
+        let number = kept.last + 1;
+        let id = format!("{}-{number}", self.boot);
+        let event = format!("id: {id}\nevent: {name}\ndata: {data}\n\n");
+        kept.last = number;
+        kept.bytes += event.len();
+        kept.events.push_back((number, event.into()));
+        while kept.events.len() > MAX_EVENTS || kept.bytes > MAX_BYTES {
+            let dropped = kept.events.pop_front().map_or(0, |(_, event)| event.len());
+            kept.bytes -= dropped;
+        }
+        kept.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Whether the event `number` is kept.
+    fn has(&self, number: u64) -> bool {
+        self.events.front().is_some_and(|(first, _)| *first <= number)
+    }
+
+    /// Some events are missing from here on: none of those before can be followed by new ones.
+    fn lose(&mut self) {
+        self.events.clear();
+        self.bytes = 0;
+        self.last += 1;
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain().for_each(|(_, waiting)| waiting.wake());
+    }
+}
+
+/// Keeps the events of the bus, until nobody has read them for a while.
+async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) {
+    let mut last_read = Instant::now();
+    let mut tick = interval(PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            received = bus.recv() => match received {
+                Ok(record) => feed.publish(&record),
+                // The numbers of what follows show that some are missing.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => break,
+            },
+            _ = tick.tick() => feed.publish_figures(&metrics),
+        }
+        let mut kept = feed.lock();
+        let now = Instant::now();
+        if kept.readers > 0 {
+            last_read = now;
+        } else if now >= last_read + LINGER {
+            kept.is_collecting = false;
+            break;
+        }
+    }
+}
+
+/// One connection that reads the feed.
+#[derive(Debug)]
+pub(super) struct Reader {
+    feed: Arc<Feed>,
+    number: u64,
+    /// The number of its next event.
+    next: u64,
+    /// Why it has missed events, until it has been told.
+    reset: Option<&'static str>,
+    /// See [`Kept`], when it began.
+    endings: u64,
+}
+
+impl FeedSource for Reader {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut kept = self.feed.lock();
+        if kept.endings != self.endings {
+            return Poll::Ready(None);
+        }
+        let next = self.next;
+        if next <= kept.last && !kept.has(next) {
+            self.reset = Some("too_slow");
+        }
+        if let Some(reason) = self.reset.take() {
+            self.next = kept.last + 1;
+            let id = format!("{}-{}", self.feed.boot, kept.last);
+            let data = json!({"reason": reason});
+            return Poll::Ready(Some(format!("id: {id}\nevent: reset\ndata: {data}\n\n").into()));
+        }
+        if next > kept.last {
+            kept.waiting.insert(self.number, cx.waker().clone());
+            return Poll::Pending;
+        }
+        let mut piece = Vec::new();
+        let first = kept.events.front().map_or(next, |(first, _)| *first);
+        let skipped = usize::try_from(next.saturating_sub(first)).unwrap_or(usize::MAX);
+        for (number, event) in kept.events.iter().skip(skipped) {
+            if !piece.is_empty() && piece.len() + event.len() > MAX_PIECE {
+                break;
+            }
+            piece.extend_from_slice(event);
+            self.next = number + 1;
+        }
+        Poll::Ready(Some(piece.into()))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut kept = self.feed.lock();
+        kept.readers -= 1;
+        kept.waiting.remove(&self.number);
+    }
+}
+
+/// See [`Feed::ending`].
+#[derive(Debug)]
+pub(super) struct Ending<S> {
+    feed: Arc<Feed>,
+    /// See [`Kept`], when it began.
+    endings: u64,
+    source: S,
+}
+
+impl<S: FeedSource> FeedSource for Ending<S> {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.feed.lock().endings != self.endings {
+            return Poll::Ready(None);
+        }
+        self.source.poll_events(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Context;
+
+    use super::*;
+    use toolwire_execution::AuditEvent;
+
+    fn record(sequence: u64) -> Record {
+        let event = AuditEvent::RegistryChanged { tools: vec![format!("tool_{sequence}")] };
+        Record { sequence, t: 1, subject: None, event }
+    }
+
+    fn read(reader: &mut Reader) -> Option<String> {
+        match reader.poll_events(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(piece) => piece.map(|piece| String::from_utf8(piece.to_vec()).unwrap()),
+            Poll::Pending => None,
+        }
+    }
+
+    fn id(feed: &Feed, number: u64) -> HeaderValue {
+        HeaderValue::try_from(format!("{}-{number}", feed.boot)).unwrap()
+    }
+
+    #[test]
+    fn reader_gets_new_events_in_order_once() {
+        let feed = Arc::new(Feed::default());
+        feed.publish(&record(1));
+        let mut reader = feed.open(None, None);
+        assert_eq!(read(&mut reader), None);
+        feed.publish(&record(2));
+        feed.publish(&record(3));
+        let events = read(&mut reader).unwrap();
+        assert_eq!(events.matches("event: registry_changed\n").count(), 2, "{events}");
+        assert!(events.starts_with(&format!("id: {}-2\n", feed.boot)), "{events}");
+        assert_eq!(read(&mut reader), None);
+    }
+
+    #[test]
+    fn reader_that_comes_back_gets_what_it_missed() {
+        let feed = Arc::new(Feed::default());
+        (1..=5).for_each(|number| feed.publish(&record(number)));
+        let mut reader = feed.open(None, Some(&id(&feed, 3)));
+        let events = read(&mut reader).unwrap();
+        assert!(
+            events.contains("tool_4") && events.contains("tool_5") && !events.contains("tool_3"),
+            "{events}"
+        );
+        assert_eq!(read(&mut feed.open(None, Some(&id(&feed, 5)))), None);
+        assert!(read(&mut feed.open(None, Some(&id(&feed, 0)))).unwrap().contains("tool_1"));
+    }
+
+    #[test]
+    fn unknown_and_foreign_ids_are_reset() {
+        let feed = Arc::new(Feed::default());
+        (1..=5).for_each(|number| feed.publish(&record(number)));
+        for (last, reason) in [
+            (id(&feed, 6), "unknown_id"),
+            (id(&feed, u64::MAX), "unknown_id"),
+            (HeaderValue::from_static("other-1"), "restarted"),
+            (HeaderValue::from_static("7"), "unknown_id"),
+            (HeaderValue::from_static(""), "unknown_id"),
+        ] {
+            let mut reader = feed.open(None, Some(&last));
+            let reset = read(&mut reader).unwrap();
+            assert!(reset.contains("event: reset\n") && reset.contains(reason), "{last:?}: {reset}");
+            assert_eq!(read(&mut reader), None, "it goes on with new events");
+        }
+    }
+
+    #[test]
+    fn slow_reader_is_reset_and_memory_is_bounded() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.open(None, None);
+        assert_eq!(read(&mut reader), None);
+        (1..=MAX_EVENTS as u64 + 10).for_each(|number| feed.publish(&record(number)));
+        assert_eq!(feed.lock().events.len(), MAX_EVENTS);
+        assert!(read(&mut reader).unwrap().contains("too_slow"));
+        assert_eq!(read(&mut reader), None);
+        assert!(read(&mut feed.open(None, Some(&id(&feed, 1)))).unwrap().contains("expired"));
+    }
+
+    #[test]
+    fn readers_end_when_they_are_told_to_and_new_ones_go_on() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.open(None, None);
+        feed.publish(&record(1));
+        feed.end_readers();
+        let polled = reader.poll_events(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(None)));
+        let mut reader = feed.open(None, None);
+        feed.publish(&record(2));
+        assert!(read(&mut reader).unwrap().contains("tool_2"));
+    }
+
+    #[test]
+    fn large_events_that_nobody_reads_stay_bounded() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.open(None, None);
+        assert_eq!(read(&mut reader), None);
+        for sequence in 1..=10_000 {
+            let content = Some("x".repeat(4 << 10));
+            let event = AuditEvent::MessageComplete {
+                content,
+                finish: "stop".to_owned(),
+                usage: serde_json::Value::Null,
+                millis: 1,
+                first_byte_millis: None,
+            };
+            feed.publish(&Record { sequence, t: 1, subject: None, event });
+            let kept = feed.lock();
+            assert!(kept.bytes <= MAX_BYTES && kept.events.len() <= MAX_EVENTS);
+            assert_eq!(kept.bytes, kept.events.iter().map(|(_, event)| event.len()).sum::<usize>());
+        }
+        assert!(read(&mut reader).unwrap().contains("too_slow"));
+    }
+
+    #[test]
+    fn gap_in_the_numbers_is_a_reset() {
+        let feed = Arc::new(Feed::default());
+        let mut reader = feed.open(None, None);
+        feed.publish(&record(1));
+        read(&mut reader).unwrap();
+        feed.publish(&record(9));
+        assert!(read(&mut reader).unwrap().contains("event: reset\n"));
+        feed.publish(&record(10));
+        assert!(read(&mut reader).unwrap().contains("tool_10"));
+    }
+}

@@ -1,0 +1,116 @@
+//! `/admin/permissions`: open questions, their answers, and remembered rules.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{AdminError, Said, object, ok, required_switch, switch_of};
+use toolwire_execution::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope};
+use toolwire_net::store::StoreError;
+
+/// Questions, rules, and whether all questions are answered with yes.
+pub(super) async fn list(execution: Option<&Execution>) -> Value {
+    let permissions = execution.map(Execution::permissions);
+    if let Some(permissions) = permissions {
+        // While the store is away, the rules are those that were known before.
+        let _ = permissions.follow().await;
+    }
+    let questions = permissions.map(|permissions| permissions.questions()).unwrap_or_default();
+    let rules = permissions.map(|permissions| permissions.rules()).unwrap_or_default();
+    json!({
+        "auto_approve": permissions.is_some_and(|permissions| permissions.auto_approve()),
+        "questions": questions.iter().map(Question::json).collect::<Vec<_>>(),
+        "rules": rules.iter().map(rule).collect::<Vec<_>>(),
+    })
+}
+
+fn rule(rule: &RememberedRule) -> Value {
+    let RememberedRule { id, tool, domain, granted, granted_at, last_used, use_count } = rule;
+    json!({
+        "id": id, "tool": tool, "domain": domain, "scope": if domain.is_some() { "domain" } else { "global" },
+        "granted": granted, "granted_at": granted_at, "last_used": last_used, "use_count": use_count,
+    })
+}
+
+/// Answers a question. The first answer counts.
+pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Result<Said, AdminError> {
+    let object = object(body)?;
+    let scope = match object.get("scope").map(Value::as_str) {
+        None | Some(Some("global")) => Scope::Global,
+        Some(Some("domain")) => Scope::Domain,
+        Some(_) => return Err(AdminError::invalid("`scope` is \"global\" or \"domain\"", Some("scope"))),
+    };
+    let answer = Answer {
+        granted: required_switch(&object, "granted")?,
+        remember: switch_of(&object, "remember")?.unwrap_or(false),
+        scope,
+    };
+    match execution.permissions().answer(id, answer).await {
+        Ok(kept) => Ok(Said::json(
+            kept.map_err(|error| match error {
+                NotKept::Unwritten => not_kept(error),
+                NotKept::Away(error) => {
+                    store_away("the answer counts for this call, but it is not remembered", &error)
+                }
+            })?
+            .json(),
+        )),
+        Err(AnswerError::Unknown) => Err(AdminError::unknown("question", id)),
+        Err(AnswerError::Late(winner)) => {
+            let message = "the question was answered before";
+            Err(AdminError::new(StatusCode::CONFLICT, "already_answered", message)
+                .with("winner", winner.json()))
+        }
+        Err(AnswerError::NoDomain) => {
+            Err(AdminError::invalid("this call addresses no domain; its scope is \"global\"", Some("scope")))
+        }
+    }
+}
+
+/// Gives a question more time.
+pub(super) fn extend(execution: &Execution, id: &str) -> Result<Said, AdminError> {
+    let expires =
+        execution.permissions().extend(id).ok_or_else(|| AdminError::unknown("open question", id))?;
+    Ok(Said::json(json!({"request_id": id, "expires_at": expires})))
+}
+
+/// Forgets a remembered rule.
+pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<Said, AdminError> {
+    match execution.permissions().revoke(id).await.map_err(not_kept)? {
+        true => Ok(Said::nothing()),
+        false => Err(AdminError::unknown("rule", id)),
+    }
+}
+
+/// Sets whether all questions are answered with yes.
+pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<Said, AdminError> {
+    let enabled = required_switch(&object(body)?, "enabled")?;
+    execution.permissions().set_auto_approve(enabled).await.map_err(not_kept)?;
+    tracing::warn!(enabled, "automatic approval of hosted calls was switched");
+    Ok(Said::json(json!({"enabled": enabled})))
+}
+
+/// Remembers that all tools may run.
+pub(super) async fn allow_all(execution: &Execution) -> Result<Said, AdminError> {
+    let snapshot = execution.registry().snapshot();
+    let tools: Vec<_> = snapshot.tools().iter().map(|tool| tool.name.clone()).collect();
+    execution.permissions().allow_all(&tools).await.map_err(not_kept)?;
+    tracing::warn!("all hosted tools were allowed");
+    Ok(ok())
+}
+
+/// A change is confirmed when it is kept: what was revoked must not be back after a crash.
+fn not_kept(error: NotKept) -> AdminError {
+    match error {
+        NotKept::Unwritten => {
+            let message = "the change is in effect, but it could not be written, so a restart undoes it";
+            AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "not_saved", message)
+        }
+        NotKept::Away(error) => store_away("the change is not confirmed", &error),
+    }
+}
+
+fn store_away(what: &str, error: &StoreError) -> AdminError {
+    tracing::warn!(%error, "permissions could not be changed");
+    let message = format!("{what}: the store that instances share cannot be reached; try again");
+    AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message)
+}

@@ -1,0 +1,500 @@
+//! [`Chat`]: what was said in one chat, for the page's connections that read it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::{sync::Notify, time::timeout};
+
+use super::{CLIENT, ChatRequest, GRACE, SessionMark};
+use toolwire_execution::{ExchangeId, audit::unix_millis};
+use toolwire_gateway::feed_body::FeedSource;
+use toolwire_net::{redact::Redactor, untrusted::printable_json};
+
+/// Bytes that are kept of one chat. Beyond, its beginning is dropped.
+const MAX_KEPT: usize = 1 << 20;
+
+/// Bytes of text in one part.
+const MAX_PART: usize = 32 << 10;
+
+/// What a part takes beside its bytes.
+const PART: usize = 64;
+
+/// Bytes that a reader gets at once, unless one event is longer.
+const MAX_PIECE: usize = 64 << 10;
+
+/// One chat. Its task writes, and the page's connections read.
+#[derive(Debug)]
+pub(crate) struct Chat {
+    id: Arc<str>,
+    mark: SessionMark,
+    /// No configured secret gets to a browser, whatever an upstream repeats.
+    redactor: Redactor,
+    kept: Mutex<Kept>,
+    /// Wakes the task when readers come and go, and when the chat is stopped.
+    moved: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    parts: VecDeque<Part>,
+    /// The end of the text, as long as it may be the beginning of a secret.
+    held: Option<(Saying, String)>,
+    /// Parts that were dropped.
+    dropped: usize,
+    bytes: usize,
+    readers: usize,
+    is_over: bool,
+    is_stopped: bool,
+    waiting: Vec<Waker>,
+    summary: Summary,
+}
+
+/// A part of what was said.
+#[derive(Debug)]
+enum Part {
+    /// A whole event.
+    Event(&'static str, String),
+    /// Text that may go on. A reader gets what is there since it has read last as one event.
+    Text(Saying, String),
+}
+
+/// What a text is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Saying {
+    Content,
+    Reasoning,
+    /// The arguments of the call with this id and name.
+    Input(String, String),
+}
+
+/// What an answer that is not a stream says beside the text.
+#[derive(Debug, Default)]
+struct Summary {
+    complete: Option<Value>,
+    error: Option<Value>,
+    /// The last result of a hosted tool.
+    result: Option<Value>,
+}
+
+impl Saying {
+    /// The name and the data of an event with more of the text.
+    fn event(&self, text: &str) -> (&'static str, Value) {
+        match self {
+            Self::Content => ("message_update", json!({"content": text})),
+            Self::Reasoning => ("message_update", json!({"reasoning": text})),
+            Self::Input(id, name) => {
+                ("tool_use", json!({"toolCall": {"id": id, "name": name}, "input_text": text}))
+            }
+        }
+    }
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        let (Self::Event(_, text) | Self::Text(_, text)) = self;
+        PART + text.len()
+    }
+}
+
+impl Chat {
+    /// The chat of the exchange `id`, begun by who has `mark`. `redactor` knows the configured secrets.
+    pub(crate) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
+        // What a person has written is not ours to change.
+        let redactor = redactor.of_configured();
+        Self { id, mark, redactor, kept: Mutex::default(), moved: Notify::new() }
+    }
+
+    /// The id of its exchange.
+    pub(crate) fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// Who began it.
+    pub(super) fn mark(&self) -> SessionMark {
+        self.mark
+    }
+
+    /// Whether nothing will be added.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// Whether it is kept from its beginning.
+    pub(super) fn is_whole(&self) -> bool {
+        self.lock().dropped == 0
+    }
+
+    /// Its first event: who answers.
+    pub(crate) fn started(&self, request: &ChatRequest, exchange: &ExchangeId) {
+        let ChatRequest { model, client, .. } = request;
+        let data = json!({
+            "t": unix_millis(), "exchange": *exchange.own, "request": *exchange.request, "hop": 1, "model": model,
+            "key": CLIENT, "client": client.dialect().name(),
+        });
+        self.event("message_start", &data);
+    }
+
+    /// A reader of everything, from the beginning.
+    pub(crate) fn reader(self: &Arc<Self>) -> ChatReader {
+        self.lock().readers += 1;
+        self.moved.notify_one();
+        ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
+    }
+
+    /// Nobody wants more of it.
+    pub(super) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.moved.notify_one();
+    }
+
+    /// Returns when nobody has read for [`GRACE`], or the chat is stopped.
+    pub(super) async fn abandoned(&self) {
+        loop {
+            let Kept { is_stopped, readers, .. } = *self.lock();
+            if is_stopped {
+                return;
+            }
+            if readers > 0 {
+                self.moved.notified().await;
+            } else if timeout(GRACE, self.moved.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Adds an event.
+    pub(super) fn event(&self, name: &'static str, data: &Value) {
+        let mut data = data.clone();
+        self.redactor.cover_json(&mut data);
+        let mut kept = self.lock();
+        kept.release();
+        let own = match name {
+            "message_complete" => Some(&mut kept.summary.complete),
+            "error" => Some(&mut kept.summary.error),
+            "tool_result" => Some(&mut kept.summary.result),
+            _ => None,
+        };
+        let text = printable_json(&data);
+        if let Some(own) = own {
+            *own = Some(data);
+        }
+        kept.put(Part::Event(name, text));
+    }
+
+    /// Adds text.
+    pub(super) fn says(&self, saying: &Saying, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let mut kept = self.lock();
+        if kept.held.as_ref().is_some_and(|(before, _)| before != saying) {
+            kept.release();
+        }
+        let before = kept.held.take().map(|(_, held)| held).unwrap_or_default();
+        let mut text = self.redactor.text(&(before + text)).into_owned();
+        let held = text.split_off(text.len() - self.redactor.begun_in(&text));
+        kept.held = (!held.is_empty()).then(|| (saying.clone(), held));
+        kept.say(saying, text);
+    }
+
+    /// Nothing will be added.
+    pub(super) fn end(&self) {
+        let mut kept = self.lock();
+        kept.release();
+        kept.is_over = true;
+        kept.wake();
+    }
+
+    /// The whole chat as one object: `message`, `type`, `data`. For a chat that is over.
+    pub(crate) fn summary(&self) -> Value {
+        let kept = self.lock();
+        let text: String = kept.parts.iter().filter_map(Part::content).collect();
+        let Summary { complete, error, result } = &kept.summary;
+        let mut data = complete.clone().unwrap_or_else(|| json!({}));
+        if let Value::Object(data) = &mut data {
+            data.insert("exchange".to_owned(), (*self.id).into());
+            data.extend(result.clone().map(|result| ("result".to_owned(), result)));
+            data.extend((kept.dropped > 0).then(|| ("cut".to_owned(), true.into())));
+        }
+        let Some(error) = error.as_ref().map(|error| &error["error"]) else {
+            return json!({"message": text, "type": "text", "data": data});
+        };
+        if let Value::Object(data) = &mut data {
+            data.insert("error".to_owned(), error.clone());
+            data.insert("content".to_owned(), text.into());
+        }
+        json!({"message": error["message"], "type": "error", "data": data})
+    }
+
+    /// What was said so far, as events.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> Vec<(&'static str, Value)> {
+        let kept = self.lock();
+        let told = kept.parts.iter().map(|part| match part {
+            Part::Event(name, data) => (*name, serde_json::from_str(data).unwrap()),
+            Part::Text(saying, text) => saying.event(text),
+        });
+        told.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    fn content(&self) -> Option<&str> {
+        match self {
+            Self::Text(Saying::Content, text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Kept {
+    /// The text does not go on: what was held is no secret.
+    fn release(&mut self) {
+        if let Some((saying, held)) = self.held.take() {
+            self.say(&saying, held);
+        }
+    }
+
+    fn say(&mut self, saying: &Saying, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(Part::Text(last, before)) = self.parts.back_mut()
+            && last == saying
+            && before.len() < MAX_PART
+        {
+            before.push_str(&text);
+            self.bytes += text.len();
+            self.shrink();
+        } else {
+            self.put(Part::Text(saying.clone(), text));
+        }
+    }
+
+    fn put(&mut self, part: Part) {
+        self.bytes += part.len();
+        self.parts.push_back(part);
+        self.shrink();
+    }
+
+    /// Drops the beginning of what is too long. The newest part stays.
+    fn shrink(&mut self) {
+        while self.bytes > MAX_KEPT && self.parts.len() > 1 {
+            self.bytes -= self.parts.pop_front().map_or(0, |part| part.len());
+            self.dropped += 1;
+        }
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// One connection that reads a chat.
+#[derive(Debug)]
+pub(crate) struct ChatReader {
+    chat: Arc<Chat>,
+    /// The number of its next part.
+    at: usize,
+    /// Bytes of that part that it has read.
+    within: usize,
+}
+
+impl ChatReader {
+    /// Waits until the chat is over.
+    pub(crate) async fn ended(&mut self) {
+        std::future::poll_fn(|cx| {
+            let mut kept = self.chat.lock();
+            if kept.is_over {
+                return Poll::Ready(());
+            }
+            kept.wait(cx);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Kept {
+    fn wait(&mut self, cx: &Context<'_>) {
+        if !self.waiting.iter().any(|waiting| waiting.will_wake(cx.waker())) {
+            self.waiting.push(cx.waker().clone());
+        }
+    }
+}
+
+impl FeedSource for ChatReader {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut kept = self.chat.lock();
+        let mut out = String::new();
+        if self.at < kept.dropped {
+            (self.at, self.within) = (kept.dropped, 0);
+            put(&mut out, "reset", &printable_json(&json!({"reason": "too_slow"})));
+        }
+        while let Some(part) = kept.parts.get(self.at - kept.dropped) {
+            if out.len() >= MAX_PIECE {
+                break;
+            }
+            let is_last = self.at - kept.dropped + 1 == kept.parts.len();
+            match part {
+                Part::Event(name, data) => put(&mut out, name, data),
+                Part::Text(saying, text) => {
+                    // It only ever grows by whole characters.
+                    let new = text.get(self.within..).unwrap_or_default();
+                    if !new.is_empty() {
+                        let (name, data) = saying.event(new);
+                        put(&mut out, name, &printable_json(&data));
+                    }
+                    if is_last {
+                        self.within = text.len();
+                        break;
+                    }
+                }
+            }
+            self.at += 1;
+            self.within = 0;
+        }
+        if !out.is_empty() {
+            return Poll::Ready(Some(out.into()));
+        }
+        if kept.is_over {
+            return Poll::Ready(None);
+        }
+        kept.wait(cx);
+        Poll::Pending
+    }
+}
+
+fn put(out: &mut String, name: &str, data: &str) {
+    out.push_str("event: ");
+    out.push_str(name);
+    out.push_str("\ndata: ");
+    out.push_str(data);
+    out.push_str("\n\n");
+}
+
+impl Drop for ChatReader {
+    fn drop(&mut self) {
+        self.chat.lock().readers -= 1;
+        self.chat.moved.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Context;
+
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+
+    fn chat() -> Arc<Chat> {
+        Arc::new(Chat::new("ex_1".into(), None, &Redactor::new(["sésame-open"])))
+    }
+
+    /// What the reader gets now. `None`: it waits, or the chat is over.
+    fn read(reader: &mut ChatReader) -> Option<String> {
+        match reader.poll_events(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(piece) => piece.map(|piece| String::from_utf8(piece.to_vec()).unwrap()),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn reader_gets_text_as_it_grows_and_a_later_one_gets_it_as_one_event() {
+        let chat = chat();
+        let mut first = chat.reader();
+        let mut seen = Vec::new();
+        for piece in ["Hä", "llo", " \u{1f980}"] {
+            chat.says(&Saying::Content, piece);
+            seen.push(read(&mut first).unwrap());
+            assert_eq!(read(&mut first), None);
+        }
+        assert_eq!(seen.len(), 3);
+        assert_eq!(seen[1], "event: message_update\ndata: {\"content\":\"llo\"}\n\n");
+        chat.says(&Saying::Reasoning, "hm");
+        chat.event("message_complete", &json!({"finish": "stop"}));
+        chat.end();
+        let rest = read(&mut first).unwrap();
+        assert!(rest.starts_with("event: message_update\ndata: {\"reasoning\":\"hm\"}\n\n"), "{rest}");
+        let all = read(&mut chat.reader()).unwrap();
+        assert_eq!(
+            all,
+            format!("event: message_update\ndata: {{\"content\":\"Hällo \u{1f980}\"}}\n\n{rest}")
+        );
+        let polled = first.poll_events(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(None)));
+    }
+
+    #[test]
+    fn long_chat_stays_bounded_and_slow_readers_are_told() {
+        let chat = chat();
+        let mut slow = chat.reader();
+        for _ in 0..(2 * MAX_KEPT / 1000) {
+            chat.says(&Saying::Content, &"x".repeat(1000));
+            assert!(chat.lock().bytes <= MAX_KEPT + MAX_PART + PART);
+        }
+        assert!(!chat.is_whole());
+        assert!(read(&mut slow).unwrap().starts_with("event: reset\n"));
+        let sum = chat.lock().parts.iter().map(Part::len).sum::<usize>();
+        assert_eq!(chat.lock().bytes, sum);
+        chat.event("message_complete", &json!({}));
+        chat.end();
+        assert_eq!(chat.summary()["data"]["cut"], true);
+    }
+
+    #[test]
+    fn configured_secret_is_covered_wherever_it_is_split() {
+        let text = "It is sésame-open, or sésam";
+        for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+            let chat = chat();
+            let (before, after) = text.split_at(cut);
+            chat.says(&Saying::Content, before);
+            chat.says(&Saying::Content, after);
+            chat.event("tool_result", &json!({"result": ["sésame-open", {"a": "sésame-open"}], "ms": 7}));
+            chat.end();
+            let told = chat.told();
+            let said: String = told.iter().filter_map(|(_, data)| data["content"].as_str()).collect();
+            assert_eq!(said, "It is xxxxxxxxxxxx, or sésam", "{cut}");
+            assert_eq!(told.last().unwrap().1["result"], json!(["xxxxxxxxxxxx", {"a": "xxxxxxxxxxxx"}]));
+        }
+    }
+
+    #[test]
+    fn text_is_not_held_longer_than_it_may_be_a_secret() {
+        let chat = chat();
+        let mut reader = chat.reader();
+        chat.says(&Saying::Content, "a sés");
+        assert!(read(&mut reader).unwrap().contains("\"a \""));
+        chat.says(&Saying::Content, "same");
+        assert!(read(&mut reader).unwrap().contains("\"séssame\""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn chat_is_abandoned_after_the_grace_period_without_readers() {
+        let chat = chat();
+        let reader = chat.reader();
+        let begun = Instant::now();
+        let leave = async {
+            advance(10 * GRACE).await;
+            drop(reader);
+            advance(GRACE / 2).await;
+            let again = chat.reader();
+            advance(2 * GRACE).await;
+            drop(again);
+            Instant::now()
+        };
+        let ((), left) = tokio::join!(chat.abandoned(), leave);
+        assert!(begun.elapsed() >= 12 * GRACE && left.elapsed() >= GRACE, "{:?}", begun.elapsed());
+    }
+}

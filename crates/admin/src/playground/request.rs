@@ -1,0 +1,103 @@
+//! [`ChatRequest`]: what the page asks for, as the request of a client.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::AdminError;
+use toolwire_net::untrusted::clip;
+use toolwire_pipeline::{
+    conversation::{Conversation, Role, Turn},
+    dialect::{ClientDialect, UpstreamDialect},
+};
+
+/// Messages of one request.
+const MAX_MESSAGES: usize = 1000;
+
+/// Bytes of a model's name.
+const MAX_MODEL: usize = 256;
+
+/// A chat so far, and who is to go on with it.
+#[derive(Debug)]
+pub(crate) struct ChatRequest {
+    pub(crate) model: String,
+    pub(crate) client: ClientDialect,
+    /// The same dialect as its clients write and read it.
+    pub(super) spoken: UpstreamDialect,
+    turns: Vec<Turn>,
+}
+
+impl ChatRequest {
+    /// Reads `{"model", "client", "messages": [{"role", "content"}]}`.
+    ///
+    /// # Errors
+    /// 400, naming the field that is wrong.
+    pub(crate) fn read(object: &Map<String, Value>) -> Result<Self, AdminError> {
+        let model = text(object, "model")?;
+        if model.is_empty() || model.len() > MAX_MODEL {
+            let message = format!("`model` has 1 to {MAX_MODEL} bytes");
+            return Err(AdminError::invalid(message, Some("model")));
+        }
+        let client = match object.get("client") {
+            None => "chat",
+            Some(_) => text(object, "client")?,
+        };
+        let (client, spoken) = dialect(client)?;
+        let Some(Value::Array(messages)) = object.get("messages") else {
+            return Err(AdminError::invalid("`messages` is a list", Some("messages")));
+        };
+        if messages.is_empty() || messages.len() > MAX_MESSAGES {
+            let message = format!("`messages` has 1 to {MAX_MESSAGES} messages");
+            return Err(AdminError::invalid(message, Some("messages")));
+        }
+        let turns = messages.iter().enumerate().map(|(index, message)| turn(index, message));
+        let turns = turns.collect::<Result<_, _>>()?;
+        Ok(Self { model: model.to_owned(), client, spoken, turns })
+    }
+
+    /// The body of the client's request.
+    pub(crate) fn body(&self) -> Bytes {
+        let conversation = Conversation {
+            model: self.model.clone(),
+            turns: self.turns.clone(),
+            stream: true,
+            include_usage: true,
+            parallel_calls: true,
+            ..Conversation::default()
+        };
+        self.spoken.side().encode(&conversation, &self.model).body
+    }
+}
+
+/// The dialect with this name, as its servers and as its clients speak it.
+fn dialect(name: &str) -> Result<(ClientDialect, UpstreamDialect), AdminError> {
+    let client = ClientDialect::all().find(|client| client.dialect().name() == name);
+    let spoken = client.and_then(|client| UpstreamDialect::try_from(client.dialect()).ok());
+    client.zip(spoken).ok_or_else(|| {
+        let known: Vec<_> = ClientDialect::all().map(|client| client.dialect().name()).collect();
+        let message =
+            format!("no client speaks `{}`; `client` is one of {}", clip(name, 64), known.join(", "));
+        AdminError::invalid(message, Some("client"))
+    })
+}
+
+fn turn(index: usize, message: &Value) -> Result<Turn, AdminError> {
+    let at = |field: &str| format!("messages[{index}].{field}");
+    let role = match message.get("role").and_then(Value::as_str) {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("system") => Role::System,
+        _ => {
+            let message = "a message's `role` is `user`, `assistant` or `system`";
+            return Err(AdminError::invalid(message, Some(&at("role"))));
+        }
+    };
+    match message.get("content") {
+        Some(Value::String(content)) => Ok(Turn::text(role, content.as_str())),
+        _ => Err(AdminError::invalid("a message's `content` is a string", Some(&at("content")))),
+    }
+}
+
+fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<&'o str, AdminError> {
+    let wrong = || AdminError::invalid(format!("`{key}` is a string"), Some(key));
+    object.get(key).and_then(Value::as_str).ok_or_else(wrong)
+}

@@ -1,0 +1,170 @@
+//! Requests to the admin API and for the console's page.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, header, request};
+use serde_json::json;
+
+use super::{
+    Admin, AdminError, Admitted, MAX_BODY, Said, event_stream, object, options, page,
+    playground::{self, Chat, ChatRequest, Driven},
+    response, sample,
+};
+use toolwire_gateway::{
+    budget::Reservation,
+    drain,
+    extension::ExtensionRequest,
+    reply::ReplyBody,
+    routes::{self, ExtensionRouteKind},
+    service::{OwnExchange, Service},
+};
+
+impl Admin {
+    /// A request for one of its paths.
+    pub(super) async fn serve(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
+        match request.route.kind {
+            ExtensionRouteKind::Api => self.administer(request).await,
+            ExtensionRouteKind::Page => self.page(request),
+        }
+    }
+
+    /// A request to the admin API.
+    async fn administer(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
+        let ExtensionRequest { service, head, peer, body, mut access, .. } = request;
+        let admitted = match self.admit(head, &path_of(head), peer) {
+            Ok(Ok(admitted)) => admitted,
+            Ok(Err(methods)) => return options(methods, access),
+            Err(error) => {
+                if error.is_of_key() {
+                    access.refused(peer);
+                }
+                if error.is_of_many() {
+                    service.penalty().await;
+                }
+                return response(Err(error), access);
+            }
+        };
+        let keep_alive = service.limits().keep_alive;
+        if let Some(events) = self.events(&admitted, head) {
+            // A chat that is in progress may end, as other responses do.
+            let stopped = match admitted.attaches_chat() {
+                true => service.drain().when_cut(),
+                false => service.drain().when_begun(),
+            };
+            return event_stream(events, keep_alive, stopped, access);
+        }
+        let mut read = Bytes::new();
+        let mut memory = None;
+        if admitted.has_body(&head.method) {
+            match body.read(service, head, MAX_BODY).await {
+                Ok((body, reserved)) => (read, memory) = (body, Some(reserved)),
+                Err(failure) => return response(Err(failure.into()), access),
+            }
+        }
+        let secrets = admitted.repeats_others().then(|| service.redactor().of_configured());
+        let said = match memory {
+            Some(memory) if admitted.begins_chat() => {
+                let chat = self.chat((service, &admitted), (read, memory), access.id()).await;
+                let chat = match chat {
+                    Ok(chat) => chat,
+                    Err(error) => return response(Err(error), access),
+                };
+                if wants_json(&head.headers) {
+                    chat.reader().ended().await;
+                    return response(Ok(Said::json(chat.summary())), access);
+                }
+                let events = self.reading(&chat, &admitted);
+                return event_stream(events, keep_alive, service.drain().when_cut(), access);
+            }
+            Some(memory) if admitted.is_sample() => {
+                self.sample((service, &admitted), memory, access.id()).await
+            }
+            _held => self.answer(admitted, head, (read, peer)).await,
+        };
+        let said = match secrets {
+            Some(secrets) => said.map(|said| said.covered(&secrets)),
+            None => said,
+        };
+        if said.as_ref().is_err_and(AdminError::is_of_key) {
+            access.refused(peer);
+        }
+        response(said, access)
+    }
+
+    /// A request that begins a chat of the console.
+    async fn chat(
+        &self,
+        (service, admitted): (&Arc<Service>, &Admitted),
+        (body, memory): (Bytes, Reservation),
+        request: &str,
+    ) -> Result<Arc<Chat>, AdminError> {
+        let asked = ChatRequest::read(&object(&body)?)?;
+        self.begin_chat((service, admitted), (&asked, memory), request).await
+    }
+
+    /// A request for the sample exchange: a chat whose upstream is not asked. The answer comes at its end.
+    async fn sample(
+        &self,
+        (service, admitted): (&Arc<Service>, &Admitted),
+        memory: Reservation,
+        request: &str,
+    ) -> Result<Said, AdminError> {
+        let asked = ChatRequest::read(&object(sample::REQUEST.as_bytes())?)?;
+        let chat = self.begin_chat((service, admitted), (&asked, memory), request).await?;
+        chat.reader().ended().await;
+        Ok(Said::json(json!({"exchange": **chat.id()})))
+    }
+
+    /// Asks a model as a client would whose key has the name `console`. `request`: the id of the console's own request.
+    async fn begin_chat(
+        &self,
+        (service, admitted): (&Arc<Service>, &Admitted),
+        (asked, memory): (&ChatRequest, Reservation),
+        request: &str,
+    ) -> Result<Arc<Chat>, AdminError> {
+        if !service.drain().is_serving() {
+            return Err(drain::refusal().into());
+        }
+        self.chats().make_room()?;
+        let exchange = service.exchange_id(request);
+        let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark(), service.redactor()));
+        // Before the upstream is asked: no call is missed.
+        let bus = self.execution.as_ref().map(|_| self.audit.subscribe());
+        let (body, made) = match admitted.is_sample() {
+            true => {
+                let made = sample::response().map_err(|failure| AdminError::of_model(&failure))?;
+                (Bytes::from_static(sample::REQUEST.as_bytes()), Some(made))
+            }
+            false => (asked.body(), None),
+        };
+        let own =
+            OwnExchange { client: playground::CLIENT, dialect: asked.client, body, id: &exchange, made };
+        let answer = service.begin_own(own, memory).await;
+        let answer = answer.map_err(|failure| AdminError::of_model(&failure))?;
+        chat.started(asked, &exchange);
+        self.chats().begin(&chat, Driven::new(asked, exchange, answer, bus));
+        Ok(chat)
+    }
+
+    /// A request for the console's page. Who may not use the API without a key does not get the page either.
+    fn page(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
+        let ExtensionRequest { head, peer, access, .. } = request;
+        match self.check_host(head, peer) {
+            Ok(()) => page::respond(&path_of(head), &head.headers, access),
+            Err(error) => response(Err(error), access),
+        }
+    }
+}
+
+/// Whether the answer is to be one object.
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accepted =
+        headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    accepted.contains("application/json") && !accepted.contains("text/event-stream")
+}
+
+/// The path of a request, as routes are found by it.
+fn path_of(head: &request::Parts) -> std::borrow::Cow<'_, str> {
+    routes::without_doubled_slash(head.uri.path())
+}

@@ -1,0 +1,33 @@
+//! [`SignedIn`]: a stream of events that ends with the session that opened it.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::{access::Access, sessions::Digest};
+use toolwire_gateway::feed_body::FeedSource;
+
+/// See the module. The end shows when the stream is polled next, which is as often as it is kept alive.
+#[derive(Debug)]
+pub(super) struct SignedIn {
+    door: Access,
+    /// The digest of the session's token.
+    token: Digest,
+    source: Box<dyn FeedSource>,
+}
+
+impl SignedIn {
+    /// `source` for the session of this token.
+    pub(super) fn new(door: &Access, token: Digest, source: Box<dyn FeedSource>) -> Self {
+        Self { door: door.clone(), token, source }
+    }
+}
+
+impl FeedSource for SignedIn {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self.door.lasts(&self.token) {
+            true => self.source.poll_events(cx),
+            false => Poll::Ready(None),
+        }
+    }
+}

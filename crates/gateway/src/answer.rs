@@ -1,0 +1,334 @@
+//! [`AnswerBody`]: the body of a response, which owns the request to the upstream.
+//!
+//! ```text
+//! Preparing ─▶ Opening ─headers─▶ Streaming ─end mark─▶ AwaitingBodyEnd ─end of body─▶ Over
+//!  │            │  ▲                │  │ └─end mark or finish reason─▶ Ending ───────▲
+//!  │            │  │                │  └─a hop has ended─▶ Deciding ─no other hop────▲
+//!  │            │  └────────────────┼─────next hop──────────┘                        │
+//!  └────────────┴───────────────────┴──── failure, deadline, cut ────────────────────┘
+//! ```
+//!
+//! Most responses begin with `Opening`. Only a request that other requests prepare, such as one with images for a model that
+//! cannot see, begins with `Preparing`. A large request of a later hop, or in place of a refused one, is made in `Making`, before
+//! `Opening`.
+//!
+//! There is no task and no channel between the two connections. The client's connection polls the body, and the body
+//! polls the upstream's connection. So nothing is read from the upstream that the client does not accept, and when the
+//! client's connection closes it drops the body, and with it the upstream's request, at any stage.
+//!
+//! Two callers poll the body. First the handler, with [`AnswerBody::poll_commit`], until the status is known: up to the
+//! first content, to the end of a response that is not streamed, or until the client has waited for `limits.keep_alive`.
+//! Then the client's connection, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with `poll_frame`). Both take the
+//! same steps.
+
+mod flow;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project::pin_project;
+
+use crate::observe::Access;
+use toolwire_config::Timeouts;
+use toolwire_pipeline::failure::{self, Failure, Kind};
+
+use super::{
+    cors::Grant,
+    deadlines::{Deadline, Deadlines, FILLER},
+    drain::SignalFuture,
+    stamp::unix_time,
+    turn,
+};
+
+use flow::ExchangeState;
+pub(super) use flow::{Begun, Parts, Stage};
+
+/// Reads between two checks of the deadlines, and at most in one frame: after them the client gets its turn.
+const MAX_READS: usize = 64;
+
+/// Bytes after which a frame is sent although there is more. One read may exceed it.
+const MAX_BYTES: usize = 32 << 10;
+
+/// Bytes of an upstream's response that are processed before other tasks get the thread.
+const MAX_WORK: usize = 32 << 10;
+
+/// The body of one response; see the module's documentation.
+#[derive(Debug)]
+#[pin_project]
+pub struct AnswerBody {
+    #[pin]
+    deadlines: Deadlines,
+    #[pin]
+    cut: SignalFuture,
+    timeouts: Timeouts,
+    grant: Grant,
+    flow: ExchangeState,
+}
+
+impl AnswerBody {
+    /// The body of a response whose upstream request is under way or is being prepared. A stream gets a keep-alive comment after each
+    /// `keep_alive` of silence. The body ends when `cut` does.
+    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
+        let keep_alive = parts.stream.then_some(keep_alive);
+        let timeouts = parts.exchange.client.upstream().timeouts.clone();
+        let flow = ExchangeState::new(parts);
+        let deadlines = Deadlines::new(keep_alive, timeouts.idle, timeouts.total);
+        let deadlines = deadlines.expecting_content(flow.patience());
+        Self { deadlines, cut, timeouts, grant: Grant::default(), flow }
+    }
+
+    /// Reads until the response's status is certain: `Ok` is 200, and the body begins with what has been read. After an
+    /// error, call [`AnswerBody::refuse`].
+    pub fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        while !self.flow.is_certain() {
+            if let Some(failure) = self.flow.failure() {
+                return Poll::Ready(Err(failure.clone()));
+            }
+            ready!(self.as_mut().poll_turn(cx));
+            if self.as_mut().poll_upstream(cx).is_pending() {
+                let deadline = ready!(self.as_mut().poll_interrupt(cx));
+                if deadline == Some(Deadline::KeepAlive) {
+                    break;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Makes the body the error body of a failure before the first content.
+    pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
+        let flow = self.project().flow;
+        flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
+        flow.failure_is_written();
+    }
+
+    /// Whether it is sent piece by piece: it was requested as a stream, and did not fail before that.
+    pub(super) fn is_streaming(&self) -> bool {
+        let refused = self.flow.failure_written && !self.flow.is_open();
+        self.flow.stream && !refused
+    }
+
+    /// The entry of the model that answers, and how many were asked, if there are several.
+    pub(super) fn attempts(&self) -> Option<(&str, usize)> {
+        self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
+    }
+
+    /// What the client gets in place of `failure` if no target of the model has worked for some time.
+    pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
+        self.flow.attempts()?.outage(failure)
+    }
+
+    /// Why it fails, if it does.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.flow.failure()
+    }
+
+    /// Whether hosted tools have run, which would run again if the client repeated its request.
+    pub(super) fn has_run_tools(&self) -> bool {
+        self.flow.has_run_tools
+    }
+
+    /// Adds the headers that say what is left of the client's limits.
+    pub(super) fn put_rates(&self, headers: &mut HeaderMap) {
+        if let Some(allowance) = &self.flow.allowance {
+            allowance.put_headers(headers, unix_time());
+        }
+    }
+
+    /// Sets which web pages may read it.
+    pub(super) fn grant(self: Pin<&mut Self>, grant: Grant) {
+        *self.project().grant = grant;
+    }
+
+    /// Which web pages may read it.
+    pub(super) fn granted(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The log record of this request.
+    pub(super) fn access(self: Pin<&mut Self>) -> &mut Access {
+        &mut self.project().flow.access
+    }
+
+    /// Yields the thread to other tasks after enough work.
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let worked = &mut self.project().flow.worked;
+        if *worked < MAX_WORK {
+            return Poll::Ready(());
+        }
+        *worked = 0;
+        turn::yield_now(cx);
+        Poll::Pending
+    }
+
+    /// The client has accepted nothing for too long; its connection is closed.
+    pub(super) fn stalled(self: Pin<&mut Self>) {
+        self.project().flow.is_stalled = true;
+    }
+
+    fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let is_prepared = matches!(this.flow.stage, Stage::Preparing(_));
+        let polled = this.flow.poll_upstream(cx);
+        if polled.is_pending() {
+            this.flow.worked = 0;
+        }
+        ready!(polled);
+        this.flow.show_progress();
+        if is_prepared {
+            // It may be another upstream.
+            this.timeouts.clone_from(&this.flow.client().upstream().timeouts);
+            this.deadlines.as_mut().expect_within(this.timeouts.idle);
+            this.deadlines.as_mut().expect_content(this.flow.patience());
+        }
+        match this.flow.stage {
+            Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) | Stage::Making(..) => {
+                this.deadlines.asked();
+            }
+            Stage::Streaming(_) => this.deadlines.heard(this.flow.is_filler),
+            Stage::Ending(_) => this.deadlines.await_end(),
+            Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),
+            Stage::Over => {}
+        }
+        Poll::Ready(())
+    }
+
+    /// Handles what happens without the upstream: a deadline, which is returned, or the server's shutdown.
+    fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
+        let mut this = self.project();
+        this.flow.reads = 0;
+        if this.cut.poll(cx).is_ready() && this.flow.is_open() {
+            this.flow
+                .fail(Failure::new(Kind::Draining, "toolwire was stopped before the response was complete"));
+            return Poll::Ready(None);
+        }
+        let deadline = ready!(this.deadlines.as_mut().poll_deadline(cx));
+        match deadline {
+            Deadline::KeepAlive => {
+                this.flow.keep_alive();
+                this.deadlines.spoke();
+            }
+            Deadline::Idle => this.flow.fail_silent("next piece", this.timeouts.idle),
+            Deadline::Filler => {
+                let limit = this.timeouts.idle.saturating_mul(FILLER);
+                this.flow.fail_silent("next piece other than comments and white space", limit);
+            }
+            Deadline::FirstContent => {
+                this.deadlines.expect_content(None);
+                this.flow.lose_patience();
+            }
+            Deadline::Total => {
+                let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
+                this.flow.fail_for_good(failure);
+            }
+            Deadline::Linger => this.flow.stage = Stage::Over,
+            Deadline::Unended if this.flow.end_hop() => this.deadlines.asked(),
+            Deadline::Unended => this.flow.fail(Failure::new(
+                Kind::Truncated,
+                "the upstream sent its end mark without a finish reason and did not end its response",
+            )),
+        }
+        Poll::Ready(Some(deadline))
+    }
+
+    /// Checks `total_timeout`, and whether others wait for its slot at the upstream. For while the client accepts nothing and so nothing is read from the upstream: the
+    /// upstream's silence does not count then, but the limit of the whole response applies.
+    pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let this = self.project();
+        if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
+            let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
+            this.flow.fail_for_good(failure);
+        }
+        this.flow.poll_unread(cx);
+    }
+
+    /// Waits until there are bytes for the client, see [`AnswerBody::take`]. `false`: the body has ended.
+    pub fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        self.as_mut().project().flow.is_read();
+        loop {
+            let flow = self.as_mut().project().flow;
+            flow.write_failure();
+            flow.pour();
+            let waiting = self.flow.has_output();
+            let is_full = self.flow.out.len() >= MAX_BYTES;
+            if waiting && (!self.flow.is_open() || self.flow.is_drained() || is_full) {
+                return Poll::Ready(true);
+            }
+            if matches!(self.flow.stage, Stage::Over) {
+                return Poll::Ready(false);
+            }
+            if self.flow.reads >= MAX_READS {
+                // An upstream that never pauses must not outrun the deadlines. The effect of one shows in `flow`.
+                let _ = self.as_mut().poll_interrupt(cx);
+                if waiting {
+                    return Poll::Ready(true);
+                }
+            }
+            if waiting && self.flow.worked >= MAX_WORK {
+                return Poll::Ready(true);
+            }
+            ready!(self.as_mut().poll_turn(cx));
+            match self.as_mut().poll_upstream(cx) {
+                Poll::Ready(()) => {}
+                Poll::Pending if waiting => return Poll::Ready(true),
+                Poll::Pending => _ = ready!(self.as_mut().poll_interrupt(cx)),
+            }
+        }
+    }
+
+    /// Takes the bytes for the client. Return the buffer with [`AnswerBody::put_back`].
+    pub fn take(self: Pin<&mut Self>) -> BytesMut {
+        let this = self.project();
+        this.deadlines.passed_on();
+        this.flow.take()
+    }
+
+    /// Returns the buffer for reuse.
+    pub fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
+        let flow = self.project().flow;
+        // What is held back is already there.
+        if flow.out.is_empty() {
+            buffer.clear();
+            flow.out = buffer;
+        }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let is_some = ready!(self.as_mut().poll_some(cx));
+        Poll::Ready(is_some.then(|| {
+            let mut taken = self.as_mut().take();
+            let bytes = taken.split().freeze();
+            self.put_back(taken);
+            Ok(Frame::data(bytes))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.flow.stage, Stage::Over) && self.flow.is_flushed()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_streaming() {
+            SizeHint::default()
+        } else {
+            SizeHint::with_exact(self.flow.out.len() as u64)
+        }
+    }
+}

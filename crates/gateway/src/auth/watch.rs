@@ -1,0 +1,46 @@
+//! [`Watch`]: a thread that looks at the file of keys, and saves what clients have used. Both may wait for the disk.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::Shared;
+use crate::stamp::unix_time;
+
+/// How often it does so.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The thread; dropping this ends it when everything is saved.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// Nothing is sent: dropping it ends the thread.
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let work = move || {
+            while stopped.recv_timeout(INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                shared.tick(unix_time());
+            }
+            shared.ledger.save(unix_time());
+        };
+        let thread = thread::Builder::new().name("toolwire-keys".into()).spawn(work)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // An error means that the thread panicked, and so has ended.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! [`Catalogue`]: an upstream's own list of its models.
+//!
+//! The list is fetched when a client asks for it, by one request at a time, and cached for a while. If the upstream
+//! returns no list, the entries known before are kept and the upstream is asked again soon.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::{sync::Mutex, time::Instant};
+
+use super::upstream::Listing;
+use toolwire_config::Upstream;
+use toolwire_pipeline::dialect::Dialect;
+
+/// How long a list is cached.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// How long to wait after an upstream has returned no list.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A model as the upstream describes it: an object with a non-empty `id`.
+pub(super) type Entry = Map<String, Value>;
+
+/// See the module. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    listing: Listing,
+    upstream: Arc<Upstream>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    entries: Arc<Vec<Entry>>,
+    /// When the upstream may be asked again. `None`: it was never asked.
+    until: Option<Instant>,
+    /// The last response was not a list, which has been logged.
+    is_failing: bool,
+}
+
+impl Catalogue {
+    /// The catalogue of `upstream`. `None`: its dialect has no list of models.
+    ///
+    /// # Errors
+    /// If no request to the upstream can be written.
+    pub(super) fn new(upstream: &Arc<Upstream>) -> Result<Option<Self>, http::Error> {
+        let listing = Listing::new(upstream)?;
+        let upstream = Arc::clone(upstream);
+        Ok(listing.map(|listing| Self { listing, upstream, known: Mutex::default() }))
+    }
+
+    /// The upstream whose models these are.
+    pub(super) fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// The models, as far as they are known. Callers that come while the list is being fetched wait for the same response;
+    /// if the caller that fetches it is dropped, the next one fetches it.
+    pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
+        let mut known = self.known.lock().await;
+        if known.until.is_none_or(|until| until <= Instant::now()) {
+            match self
+                .listing
+                .fetch()
+                .await
+                .map_err(|error| error.to_string())
+                .and_then(|body| read(&body, self.upstream.dialect()))
+            {
+                Ok(entries) => *known = Known { entries: Arc::new(entries), ..Known::default() },
+                Err(reason) => {
+                    if !known.is_failing {
+                        let upstream = self.upstream.name.as_str();
+                        tracing::warn!(upstream, reason, "the upstream does not list its models");
+                    }
+                    known.is_failing = true;
+                }
+            }
+            known.until = Some(Instant::now() + if known.is_failing { PAUSE } else { FRESH });
+        }
+        Arc::clone(&known.entries)
+    }
+}
+
+/// The models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare array, or
+/// use `models`, as Gemini and Ollama do.
+///
+/// # Errors
+/// If that is not what a server of `dialect` sends, in words.
+pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> {
+    let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
+        Value::Array(list) => Some(list),
+        Value::Object(mut answer) => {
+            let mut array = |name| match answer.remove(name) {
+                Some(Value::Array(list)) => Some(list),
+                _ => None,
+            };
+            array("data").or_else(|| array("models"))
+        }
+        _ => None,
+    };
+    let list = list.ok_or("JSON without a list of models")?;
+    let is_empty = list.is_empty();
+    let mut seen = HashSet::new();
+    let entries = list.into_iter().filter_map(|entry| match entry {
+        Value::Object(entry) => {
+            let entry = with_id(entry, dialect);
+            let is_new = id(&entry).is_some_and(|id| seen.insert(id.to_owned()));
+            is_new.then_some(entry)
+        }
+        _ => None,
+    });
+    let entries: Vec<Entry> = entries.collect();
+    match entries.is_empty() && !is_empty {
+        true => Err("a list whose entries do not name models".to_owned()),
+        false => Ok(entries),
+    }
+}
+
+/// The entry with the `id` that it has in OpenAI's lists. In Gemini's own, `name` is `models/NAME`
+/// (docs/protocols/gemini.md#models); in Ollama's own, it is the model's (docs/protocols/ollama.md#models).
+fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
+    let name = entry.get("name").and_then(Value::as_str);
+    let id = match dialect {
+        Dialect::Gemini => name.and_then(|name| name.strip_prefix("models/")),
+        Dialect::Ollama if !entry.contains_key("id") => name,
+        _ => return entry,
+    };
+    let id = id.map_or(Value::Null, Value::from);
+    entry.insert("id".to_owned(), id);
+    entry
+}
+
+/// The name that clients use for the model.
+pub(super) fn id(entry: &Entry) -> Option<&str> {
+    entry.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(body: &str) -> Result<Vec<String>, String> {
+        ids_of(body, Dialect::Chat)
+    }
+
+    fn ids_of(body: &str, dialect: Dialect) -> Result<Vec<String>, String> {
+        Ok(read(body.as_bytes(), dialect)?.iter().filter_map(id).map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn lists_are_read_in_every_known_form() {
+        let listed = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(ids(r#"{"object":"list","data":[{"id":"a"},{"id":"b"},{"id":"a"}]}"#), listed);
+        assert_eq!(ids(r#"[{"id":"a"},{"id":""},{"id":7},7,{"id":"b"}]"#), listed);
+        assert_eq!(ids(r#"{"models":[{"id":"a"},{"id":"b"}],"data":null}"#), listed);
+        assert_eq!(ids(r#"{"data":[]}"#), Ok(Vec::new()));
+        for wrong in ["", "<html>", "7", "{}", r#"{"data":{}}"#, r#"{"error":{"message":"no"}}"#] {
+            assert!(ids(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_another_dialect_is_rejected() {
+        let gemini = r#"{"models":[{"name":"models/a"},{"name":"models/b"},{"name":"c"}]}"#;
+        let ollama = r#"{"models":[{"name":"a","model":"a"},{"name":"b","model":"b"}]}"#;
+        let openai = r#"{"data":[{"id":"a"},{"id":"b"}]}"#;
+        let listed = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(ids_of(gemini, Dialect::Gemini), listed);
+        for body in [ollama, openai] {
+            assert_eq!(ids_of(body, Dialect::Ollama), listed);
+            assert!(ids_of(body, Dialect::Gemini).is_err(), "{body}");
+        }
+        assert!(ids(gemini).is_err() && ids(ollama).is_err());
+    }
+}

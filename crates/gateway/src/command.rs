@@ -1,0 +1,112 @@
+//! [`Command`]: a message that asks for images with `/generate-image`, and is answered without the model.
+//!
+//! The hosted tool is called, and its result becomes the text of a response. That response takes the way of all others through a
+//! pipeline and to the client, so it has the form of each client's dialect, streamed or whole, with keep-alives while the tool runs.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::upstream::{Client, Opening};
+use toolwire_config::Model;
+use toolwire_execution::{Asker, Execution, HostedTurn, command_path, providers::images::TOOL};
+use toolwire_pipeline::{
+    conversation::{Conversation, ToolChoice},
+    dialect::{Answering, ClientDialect, Dialect, Ids, Reader, ReaderRules, UpstreamDialect},
+    pipeline::Pipeline,
+    rules::{Detect, Rules},
+};
+
+/// A command that a client has sent.
+#[derive(Debug)]
+pub(super) struct Command {
+    turn: Arc<HostedTurn>,
+    /// The command itself, as it is configured.
+    name: String,
+    description: String,
+}
+
+impl Command {
+    /// The command in the newest message, if it is one and there is the tool for it.
+    pub(super) fn find(
+        execution: &Arc<Execution>,
+        conversation: &Conversation,
+        asker: &Asker,
+    ) -> Option<Self> {
+        let (name, description) = Self::parts(execution, conversation)?;
+        let (name, description) = (name.to_owned(), description.to_owned());
+        Some(Self { turn: Arc::new(execution.by_hand(asker.clone())), name, description })
+    }
+
+    /// The command and what follows it, in the newest message.
+    pub(super) fn parts<'c>(
+        execution: &'c Execution,
+        conversation: &'c Conversation,
+    ) -> Option<(&'c str, &'c str)> {
+        let name = execution.settings().image_command.as_deref()?;
+        let description = command_path::description(conversation, name)?;
+        execution.registry().snapshot().find(TOOL)?;
+        Some((name, description))
+    }
+
+    /// Runs the tool, in place of a request to an upstream. The response is that of a chat upstream.
+    pub(super) fn open(self, client: &Arc<Client>, seed: u64) -> Opening {
+        let client = Arc::clone(client);
+        Box::pin(async move {
+            let text = self.answer(seed).await;
+            let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
+            let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+            // No model was asked. Clients that want token counts wait for them.
+            let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+            let usage = json!({"choices": [], "usage": usage});
+            let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
+            Ok(client.made(stream.into()))
+        })
+    }
+
+    async fn answer(self, seed: u64) -> String {
+        if self.description.is_empty() {
+            return command_path::usage(&self.name);
+        }
+        let call = command_path::call(Ids::new(seed, 0).next("call_"), TOOL, &self.description);
+        let ran = self.turn.run(vec![call]).await;
+        let message = ran.first().map(|ran| command_path::message(&ran.output, &self.description));
+        message.unwrap_or_else(|| "The image could not be generated.".to_owned())
+    }
+}
+
+/// Removes the tools from a request that no model gets.
+pub(super) fn drop_tools(conversation: &mut Conversation) {
+    conversation.tools.clear();
+    conversation.custom_tools.clear();
+    conversation.namespaced.clear();
+    conversation.tool_choice = ToolChoice::None;
+}
+
+/// The pipeline for the response to a command. Nothing is looked for in its text, which no model wrote.
+pub(super) fn pipeline(
+    model: &Model,
+    dialect: ClientDialect,
+    conversation: &Conversation,
+    answering: &Answering,
+) -> Pipeline {
+    let settings = &model.settings;
+    let rules = Rules {
+        detect: Detect::Off,
+        reasoning: answering.reasoning,
+        limits: settings.limits,
+        ..Rules::default()
+    };
+    let writer = dialect.side().writer(answering);
+    Pipeline::new(conversation, &rules, &model.formats, reader(&rules, dialect), writer, answering)
+}
+
+/// Reads what [`Command::open`] writes. No frame of it reaches a client as it is: frames are only passed on in their own dialect.
+fn reader(rules: &Rules, dialect: ClientDialect) -> Reader {
+    let chat = UpstreamDialect::Chat(Default::default());
+    let client = match dialect.dialect() {
+        Dialect::Chat => Dialect::Responses,
+        other => other,
+    };
+    chat.side().reader(&ReaderRules { max_frame: rules.limits.max_frame, tolerate_truncation: false, client })
+}

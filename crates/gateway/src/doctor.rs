@@ -1,0 +1,356 @@
+//! Asks each upstream for its models, and says in one line what is wrong.
+//!
+//! Nothing is generated. An upstream without a list of models is asked for its base URL, whose answer says at least that a server is
+//! there.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use http::{StatusCode, Uri, uri::Scheme};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
+
+use super::{
+    catalogue::{self, id},
+    upstream::{Get, GetError, connect},
+};
+use toolwire_config::{Config, Upstream};
+use toolwire_pipeline::{dialect::Dialect, wire::suggest::nearest_names};
+
+/// How long one question may take, and the search for a better base URL.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a name may take to resolve, and a server to accept a connection, when it is searched for what failed.
+const STEP: Duration = Duration::from_secs(3);
+
+/// Bytes that a list of models may have.
+const MAX_BODY: usize = 4 << 20;
+
+/// Ends of base URLs, one of which is often missing or too much.
+const ENDS: [&str; 6] = ["/v1", "/api/v1", "/openai/v1", "/api", "/v1beta", ""];
+
+/// What was found about one upstream.
+#[derive(Debug)]
+pub struct Diagnosis {
+    /// The upstream's name.
+    pub upstream: String,
+    /// What was asked.
+    pub address: String,
+    /// How long the answer took.
+    pub took: Duration,
+    /// What the upstream is fit for.
+    pub verdict: Result<Health, Fault>,
+    /// What may go wrong though it works.
+    pub warnings: Vec<String>,
+}
+
+/// An upstream that answered.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It lists this number of models.
+    Lists(usize),
+    /// It answered with this status. It is not known to have a list of models.
+    Reachable(StatusCode),
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lists(1) => f.write_str("lists 1 model"),
+            Self::Lists(count) => write!(f, "lists {count} models"),
+            Self::Reachable(status) => {
+                write!(f, "answers ({status}); it has no list of models, so key and path were not checked")
+            }
+        }
+    }
+}
+
+/// What is wrong with an upstream, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What failed.
+    pub part: Part,
+    /// In a few words.
+    pub message: String,
+}
+
+/// What failed of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The configuration: no request can be written.
+    Settings,
+    /// The name has no address.
+    Dns,
+    /// No connection.
+    Tcp,
+    /// The HTTP proxy on the way does not give one.
+    Proxy,
+    /// No TLS on the connection.
+    Tls,
+    /// The server refuses the key.
+    Key,
+    /// The server has nothing at the path.
+    Path,
+    /// The answer is not the dialect's.
+    Dialect,
+    /// The server itself.
+    Server,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Settings => "settings",
+            Self::Dns => "dns",
+            Self::Tcp => "tcp",
+            Self::Proxy => "proxy",
+            Self::Tls => "tls",
+            Self::Key => "key",
+            Self::Path => "path",
+            Self::Dialect => "dialect",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// Asks all upstreams at once. The findings are in the configuration's order.
+pub async fn examine(config: &Config) -> Vec<Diagnosis> {
+    join_all(config.upstreams.iter().map(|upstream| examine_one(upstream, config))).await
+}
+
+async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
+    let list = match (upstream.dialect(), &upstream.api_key) {
+        // The list takes a key. A session says nothing to it.
+        (Dialect::Lumo, None) => None,
+        _ => upstream.check_endpoint(),
+    };
+    let list = list.transpose();
+    let address = list.as_ref().ok().cloned().flatten().unwrap_or_else(|| upstream.base_url.clone());
+    let begun = Instant::now();
+    let get = list.and_then(|list| Ok((Get::new(upstream, LIMIT, MAX_BODY)?, list)));
+    let mut warnings = Vec::new();
+    let verdict = match get {
+        Err(error) => {
+            Err(Fault { part: Part::Settings, message: format!("no request can be written: {error}") })
+        }
+        Ok((get, Some(list))) => match listed(&get, &list, upstream).await {
+            Ok(Listed::Names(names)) => {
+                warnings = unlisted(&names, upstream, config);
+                Ok(Health::Lists(names.len()))
+            }
+            Ok(Listed::Nothing(status)) => Ok(Health::Reachable(status)),
+            Err(fault) => Err(fault),
+        },
+        Ok((get, None)) => reached(&get, upstream).await.map(Health::Reachable),
+    };
+    let took = begun.elapsed();
+    Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
+}
+
+/// What is at the address of a list.
+enum Listed {
+    /// The names of the upstream's models.
+    Names(Vec<String>),
+    /// Nothing, which not every server of the dialect needs to have.
+    Nothing(StatusCode),
+}
+
+async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fault> {
+    let must_list = upstream.models_endpoint().is_some();
+    match get.fetch(list.clone()).await {
+        Ok(body) => match catalogue::read(&body, upstream.dialect()) {
+            Ok(entries) => Ok(Listed::Names(entries.iter().filter_map(id).map(str::to_owned).collect())),
+            Err(why) => {
+                let message = format!("the answer is no list of models ({why}): is `dialect` right?");
+                Err(Fault { part: Part::Dialect, message })
+            }
+        },
+        Err(GetError::Status(status)) if !must_list && is_missing(status) => Ok(Listed::Nothing(status)),
+        Err(GetError::Status(status)) => Err(refused(status, get, upstream).await),
+        Err(GetError::Answer(why)) => Err(Fault { part: Part::Server, message: why }),
+        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
+    }
+}
+
+/// The status of the base URL. Any answer will do.
+async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
+    match get.fetch(upstream.base_url.clone()).await {
+        Ok(_) | Err(GetError::Answer(_)) => Ok(StatusCode::OK),
+        Err(GetError::Status(status)) => Ok(status),
+        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
+    }
+}
+
+/// Whether nothing is at the path.
+fn is_missing(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// What an error status means.
+async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
+    let (part, message) = match status {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            (Part::Proxy, format!("the proxy wants a user and a password ({status})"))
+        }
+        StatusCode::BAD_REQUEST if upstream.dialect() == Dialect::Gemini => (
+            Part::Key,
+            format!("the upstream refuses the request ({status}), as it does if the key is not valid"),
+        ),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if upstream.api_key.is_none() => {
+            (Part::Key, format!("the upstream wants a key ({status}): set `api_key`"))
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            (Part::Key, format!("the upstream refuses the key ({status})"))
+        }
+        status if is_missing(status) => {
+            let other = timeout(LIMIT, other_base(get, upstream)).await.unwrap_or_default();
+            let message = match other {
+                Some(base) => {
+                    format!(
+                        "no list of models there ({status}), but at another path: set `base_url = \"{base}\"`"
+                    )
+                }
+                None => format!("no list of models there ({status}): are `base_url` and `dialect` right?"),
+            };
+            (Part::Path, message)
+        }
+        status if status.is_redirection() => (
+            Part::Path,
+            format!(
+                "the server redirects ({status}), which is not followed: set `base_url` to where it leads"
+            ),
+        ),
+        status => (Part::Server, format!("the server answers {status}")),
+    };
+    Fault { part, message }
+}
+
+/// A base URL of the same server that has a list of models.
+async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
+    let path = upstream.base_url.path().trim_end_matches('/');
+    let root = ENDS.iter().filter(|end| !end.is_empty()).find_map(|end| path.strip_suffix(end));
+    let root = root.unwrap_or(path);
+    for end in ENDS {
+        let mut other = upstream.clone();
+        let mut parts = upstream.base_url.clone().into_parts();
+        parts.path_and_query = Some(format!("{root}{end}/").parse().ok()?);
+        other.base_url = Uri::from_parts(parts).ok()?;
+        if other.base_url.path().trim_end_matches('/') == path {
+            continue;
+        }
+        let list = other.check_endpoint()?.ok()?;
+        let body = get.fetch(list).await;
+        if body.is_ok_and(|body| catalogue::read(&body, upstream.dialect()).is_ok()) {
+            return Some(other.base_url);
+        }
+    }
+    None
+}
+
+/// Which step failed of the way to an upstream that does not answer. `why`: what the request's failure was.
+async fn unreachable(upstream: &Upstream, why: String) -> Fault {
+    if let Some(proxy) = &upstream.proxy {
+        // Only the proxy knows the way from there on.
+        let part = match timeout(STEP, connect(upstream)).await {
+            Ok(Ok(())) => Part::Server,
+            Ok(Err(why)) if why.contains("certificate") => Part::Tls,
+            _ => Part::Proxy,
+        };
+        return Fault { part, message: format!("{why} (through the proxy {proxy})") };
+    }
+    timeout(LIMIT, failed_step(upstream, &why)).await.unwrap_or(Fault { part: Part::Tcp, message: why })
+}
+
+async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
+    let address = &upstream.base_url;
+    let is_tls = address.scheme() == Some(&Scheme::HTTPS);
+    let host = address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let port = address.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let addresses = match addresses_of(host, port).await {
+        Ok(addresses) => addresses,
+        Err(error) => return Fault { part: Part::Dns, message: format!("`{host}` has no address: {error}") },
+    };
+    let mut refused = None;
+    for address in addresses {
+        // Closed at once: the server may serve one connection at a time.
+        match in_time(TcpStream::connect(address)).await.map(drop) {
+            Ok(()) => return fault_behind_tcp(upstream, why).await,
+            Err(error) => refused = Some(format!("no connection to {address}: {error}")),
+        }
+    }
+    Fault { part: Part::Tcp, message: refused.unwrap_or_else(|| why.to_owned()) }
+}
+
+/// What is wrong with a server that accepts connections and does not answer.
+async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
+    let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
+    if is_tls && !timeout(STEP, connect(upstream)).await.is_ok_and(|connected| connected.is_ok()) {
+        let message = format!("{why}: does this port speak TLS, and is its certificate trusted?");
+        return Fault { part: Part::Tls, message };
+    }
+    if !is_tls && speaks_tls(upstream).await {
+        let message = format!("{why}: the port speaks TLS: set `base_url` to an `https` URL");
+        return Fault { part: Part::Tls, message };
+    }
+    Fault { part: Part::Server, message: why.to_owned() }
+}
+
+/// Whether TLS is spoken at the port of a plain base URL, with whatever certificate.
+async fn speaks_tls(upstream: &Upstream) -> bool {
+    let mut other = upstream.clone();
+    let mut parts = upstream.base_url.clone().into_parts();
+    parts.scheme = Some(Scheme::HTTPS);
+    if upstream.base_url.port().is_none() {
+        let authority = upstream.base_url.host().and_then(|host| format!("{host}:80").parse().ok());
+        parts.authority = authority;
+    }
+    let Ok(url) = Uri::from_parts(parts) else { return false };
+    other.base_url = url;
+    match timeout(STEP, connect(&other)).await {
+        Ok(Ok(())) => true,
+        Ok(Err(why)) => why.contains("certificate"),
+        Err(_) => false,
+    }
+}
+
+async fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    in_time(lookup_host((host, port))).await.map(Iterator::collect)
+}
+
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = |_elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {STEP:?}")));
+    timeout(STEP, step).await.unwrap_or_else(late)
+}
+
+/// Whether a model that is listed as `listed` may be asked for as `wanted`: Ollama adds a tag (docs/protocols/ollama.md#models), and
+/// Google may write `models/` first (docs/protocols/gemini.md#models).
+fn names_same(listed: &str, wanted: &str) -> bool {
+    let [listed, wanted] = [listed, wanted].map(|name| name.strip_prefix("models/").unwrap_or(name));
+    listed == wanted || listed.strip_suffix(":latest") == Some(wanted)
+}
+
+/// The configured models that the upstream does not list.
+fn unlisted(names: &[String], upstream: &Upstream, config: &Config) -> Vec<String> {
+    let known: Vec<&str> = names.iter().map(String::as_str).collect();
+    let models = config.models.iter().filter(|model| model.upstream.name == upstream.name);
+    let wanted = models.filter_map(|model| {
+        let own = model.upstream_name.as_deref();
+        own.or_else(|| (!model.is_wildcard()).then_some(&*model.name))
+    });
+    let is_known = |wanted: &str| known.iter().any(|known| names_same(known, wanted));
+    let missing = wanted.filter(|wanted| !known.is_empty() && !is_known(wanted));
+    let told = missing.map(|wanted| match nearest_names(wanted, &known).first() {
+        Some(nearest) => format!("it does not list the model `{wanted}`; the nearest name is `{nearest}`"),
+        None => format!("it does not list the model `{wanted}`"),
+    });
+    told.collect()
+}

@@ -1,0 +1,162 @@
+//! [`Drain`]: stops a server gracefully.
+//!
+//! It has four steps. First the server only says that it is not ready, so that balancers send requests elsewhere. New requests are refused, and connections without an open response are closed. Open responses go
+//! on until the deadline. What is still open shortly before it is *cut*: it ends with an error that says so. The usual
+//! cause is a signal: [`terminated`].
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use pin_project::pin_project;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, futures::OwnedNotified},
+};
+
+use toolwire_pipeline::failure::{Failure, Kind};
+
+/// How far the shutdown of a server has come. Shared by its threads and their requests.
+#[derive(Debug, Default)]
+pub struct Drain {
+    announced: Signal,
+    begun: Signal,
+    cut: Signal,
+}
+
+/// The failure of a request that arrives, or is not complete, when the server stops.
+pub fn refusal() -> Failure {
+    Failure::new(Kind::Draining, "toolwire is shutting down").with_retry_after("1")
+}
+
+/// An event that happens once.
+#[derive(Debug, Default)]
+struct Signal {
+    given: AtomicBool,
+    waiting: Arc<Notify>,
+}
+
+impl Drain {
+    /// Announces the shutdown: the server is not ready any more, but still serves.
+    pub(super) fn announce(&self) {
+        let _ = self.announced.give();
+    }
+
+    /// Whether balancers should send requests.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.announced.is_given() && self.is_serving()
+    }
+
+    /// Begins the shutdown: no new requests.
+    pub(super) fn begin(&self) {
+        let _ = self.begun.give();
+    }
+
+    /// Ends all open responses.
+    pub(super) fn cut(&self) {
+        // Every thread calls this; the first one logs it.
+        if self.cut.give() {
+            tracing::warn!("open responses are cut off");
+        }
+    }
+
+    /// Whether new requests are accepted.
+    pub fn is_serving(&self) -> bool {
+        !self.begun.is_given()
+    }
+
+    /// Becomes ready with [`Drain::begin`].
+    pub fn when_begun(&self) -> SignalFuture {
+        self.begun.when_given()
+    }
+
+    /// Becomes ready with [`Drain::cut`].
+    pub fn when_cut(&self) -> SignalFuture {
+        self.cut.when_given()
+    }
+}
+
+impl Signal {
+    /// Gives the signal; `true` for the first time.
+    fn give(&self) -> bool {
+        let is_first = !self.given.swap(true, Ordering::AcqRel);
+        self.waiting.notify_waiters();
+        is_first
+    }
+
+    fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
+    }
+
+    fn when_given(&self) -> SignalFuture {
+        let notified = Arc::clone(&self.waiting).notified_owned();
+        // Read after the registration, so that a signal in between is not missed.
+        SignalFuture { notified, already: self.is_given() }
+    }
+}
+
+/// Waits for a step of a [`Drain`].
+#[derive(Debug)]
+#[pin_project]
+pub struct SignalFuture {
+    #[pin]
+    notified: OwnedNotified,
+    already: bool,
+}
+
+impl Future for SignalFuture {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if *this.already {
+            return Poll::Ready(());
+        }
+        let notified = this.notified.poll(cx);
+        *this.already = notified.is_ready();
+        notified
+    }
+}
+
+/// Listens for SIGTERM and SIGINT. The returned future is ready when `times` of them have arrived. Must be called inside
+/// a runtime.
+///
+/// # Errors
+/// If the signals cannot be listened for.
+pub fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        for _ in 0..times {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn cut_is_seen_by_futures_made_before_and_after_it() {
+        let drain = Drain::default();
+        let before = drain.when_cut();
+        drain.begin();
+        assert!(!drain.is_serving());
+        assert!(drain.when_cut().now_or_never().is_none());
+        drain.cut();
+        before.await;
+        drain.when_cut().await;
+    }
+}

@@ -1,0 +1,352 @@
+//! When an upstream fails before its response has content, another model may answer instead.
+//!
+//! ```text
+//! a model with alternatives ─order─▶ names ─Health─▶ the first target ─fails─▶ Attempts::next ─▶ the next one, or the failure
+//! ```
+//!
+//! [`Attempts`] belongs to a response's body, which asks it when it fails. So the connection before is closed when the next
+//! request begins, and a client that leaves ends the attempts.
+
+mod health;
+mod order;
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep;
+
+pub(super) use self::order::affinity;
+use self::{
+    health::{Failed, Health, Request},
+    order::{Way, order},
+};
+use super::{permits::Claimant, retry_after::wait_of};
+use crate::observe::{Metrics, Outcome};
+use toolwire_config::{Alternatives, Config, Failover as Settings, Model};
+use toolwire_pipeline::failure::{Failure, Kind};
+
+/// A request that is being begun, with a target that was chosen.
+pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
+/// Begins the request with the entry of this name.
+pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
+
+/// The longest wait that a client gets when no target works: one may return any time.
+const MAX_WAIT: Duration = Duration::from_secs(29);
+
+/// What all requests share.
+#[derive(Debug)]
+pub(super) struct Failover {
+    health: Arc<Health>,
+    settings: Settings,
+    metrics: Arc<Metrics>,
+}
+
+/// The ways of one request.
+pub(super) struct Attempts<T> {
+    shared: Arc<Failover>,
+    /// Begins another attempt. `None` as soon as the response has content.
+    begin: Option<Begin<T>>,
+    /// The entries that may answer, in the order in which they are asked.
+    order: Vec<Way>,
+    /// Whose request it is.
+    client: Claimant,
+    /// The one that is asked, and since when.
+    current: String,
+    asked: Instant,
+    /// Those that have failed since all were asked last.
+    failed: Vec<String>,
+    /// How often all are still asked again.
+    retries: usize,
+    /// The pause before that.
+    pause: Duration,
+    begun: Instant,
+    count: usize,
+    /// All targets were ejected when the request came.
+    is_outage: bool,
+    /// The status of the client's API for that.
+    overloaded: u16,
+}
+
+/// The target of a request, and the others.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The entry that is asked first.
+    pub(super) first: String,
+    client: Claimant,
+    asked: Instant,
+    order: Vec<Way>,
+    retries: usize,
+    is_outage: bool,
+}
+
+impl Failover {
+    pub(super) fn new(settings: Settings, metrics: Arc<Metrics>) -> Self {
+        Self { health: Arc::default(), settings, metrics }
+    }
+
+    /// The same with other settings. What is known of targets stays known.
+    pub(super) fn with_settings(&self, settings: Settings) -> Self {
+        Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
+    }
+
+    /// Which entry answers, for a model that has alternatives. `affinity` gives that of the conversation. Fallbacks are only those
+    /// that the caller `may` use.
+    pub(super) fn plan(
+        &self,
+        config: &Config,
+        model: &Model,
+        (affinity, client): (impl FnOnce() -> u64, Claimant),
+        may: impl Fn(&str) -> bool,
+    ) -> Option<Plan> {
+        let Alternatives { retries, .. } = **model.alternatives.as_ref()?;
+        let order = order(config, model, affinity, may);
+        let names: Vec<_> = order.iter().map(|way| way.target.as_str()).collect();
+        let asked = Instant::now();
+        let is_outage = self.health.all_return(&names, client, asked).is_some();
+        let first = self.health.first(&names, client, asked)?.to_owned();
+        Some(Plan { first, client, asked, order, retries, is_outage })
+    }
+
+    fn count(&self, target: &str, outcome: Option<Kind>) {
+        self.metrics.attempt(target, outcome);
+        self.show_ejected();
+    }
+
+    /// Puts into the metrics how many targets are ejected now. Some return without a request.
+    pub(super) fn show_ejected(&self) {
+        self.metrics.ejected_targets(self.health.ejected(Instant::now()));
+    }
+}
+
+impl<T: 'static> Attempts<T> {
+    /// The attempts of a request that has been begun with the first target of `plan`. `overloaded`: the status that says
+    /// to the client that no target works.
+    pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
+        let Plan { first, client, asked, order, retries, is_outage } = plan;
+        let pause = shared.settings.backoff;
+        Self {
+            shared,
+            begin: Some(begin),
+            order,
+            client,
+            current: first,
+            asked,
+            failed: Vec::new(),
+            retries,
+            pause,
+            begun: asked,
+            count: 1,
+            is_outage,
+            overloaded,
+        }
+    }
+
+    /// The name of the entry that is asked, or has answered.
+    pub(super) fn target(&self) -> &str {
+        &self.current
+    }
+
+    /// How many attempts have been made.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether another target may still be asked.
+    pub(super) fn are_open(&self) -> bool {
+        self.begin.is_some()
+    }
+
+    /// No other target is asked any more.
+    pub(super) fn close(&mut self) {
+        self.begin = None;
+    }
+
+    /// The response has content.
+    pub(super) fn has_content(&mut self) {
+        if self.are_open() {
+            self.shared.health.began(self.request());
+        }
+        self.close();
+    }
+
+    /// How long the current target may take to the first content of a stream, since another one is there that has not failed.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let has_other =
+            || self.order.iter().any(|way| way.target != self.current && !self.has_failed(&way.target));
+        self.shared.settings.first_content.filter(|_| self.are_open() && has_other())
+    }
+
+    /// What the client gets in place of `failure`, after which no target is left, if all were ejected before: it may try again
+    /// when one may return. Otherwise it would only repeat what toolwire has done already.
+    pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
+        if !self.is_outage || !is_of_the_target(failure.kind()) {
+            return None;
+        }
+        let now = Instant::now();
+        let names: Vec<_> = self.order.iter().map(|way| way.target.as_str()).collect();
+        let returns = self.shared.health.all_return(&names, self.client, now);
+        let wait = returns.map(|returns| returns.saturating_duration_since(now)).unwrap_or_default();
+        let seconds = wait.min(MAX_WAIT).as_secs() + 1;
+        let message = format!("none of the targets of this model works; the last one: {failure}");
+        let failure = Failure::new(Kind::Overloaded, message).with_status(self.overloaded);
+        Some(failure.with_retry_after(seconds.to_string()))
+    }
+
+    fn request(&self) -> Request<'_> {
+        Request { target: &self.current, client: self.client, asked: self.asked }
+    }
+
+    fn has_failed(&self, target: &str) -> bool {
+        self.failed.iter().any(|failed| failed == target)
+    }
+
+    /// The current target has failed before any content. `None`: the response fails, too.
+    pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
+        let begin = self.begin.as_ref()?;
+        let order = self.order_after(failure.kind())?;
+        let remaining = |failed: &[String]| -> Vec<&str> {
+            order
+                .iter()
+                .map(|way| way.target.as_str())
+                .filter(|name| !failed.iter().any(|f| f == name))
+                .collect()
+        };
+        let mut failed = self.failed.clone();
+        failed.push(self.current.clone());
+        let mut pause = Duration::ZERO;
+        if remaining(&failed).is_empty() {
+            if self.retries == 0 || order.is_empty() {
+                return None;
+            }
+            failed.clear();
+            pause = jittered(self.pause).max(wait_of(failure).unwrap_or_default());
+        }
+        if self.begun.elapsed().saturating_add(pause) > self.shared.settings.deadline {
+            return None;
+        }
+        self.shared.judge(self.request(), Some(failure));
+        let asked = Instant::now().checked_add(pause)?;
+        let target = self.shared.health.first(&remaining(&failed), self.client, asked)?.to_owned();
+        log(&self.current, &target, failure);
+        let beginning = begin(target.clone());
+        if failed.is_empty() {
+            self.retries -= 1;
+            self.pause = self.pause.saturating_mul(2);
+        }
+        (self.order, self.failed, self.current, self.asked) = (order, failed, target, asked);
+        self.count += 1;
+        Some(Box::pin(async move {
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+            beginning.await
+        }))
+    }
+
+    /// The entries that may answer after a failure of this kind of the current one. `None`: it would only be repeated.
+    fn order_after(&self, kind: Kind) -> Option<Vec<Way>> {
+        let mut order = self.order.clone();
+        if kind == Kind::ContextLength {
+            // What is too long for a model is so for all its targets.
+            let model = order.iter().find(|way| way.target == self.current)?.model;
+            order.retain(|way| way.model != model);
+        } else if !is_of_the_target(kind) {
+            return None;
+        }
+        Some(order)
+    }
+
+    /// The response has ended.
+    pub(super) fn ended(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Done => self.shared.judge(self.request(), None),
+            Outcome::Failed(failure) => self.shared.judge(self.request(), Some(failure)),
+            Outcome::Cancelled | Outcome::Stalled => self.shared.health.left(self.request()),
+        }
+    }
+}
+
+impl Failover {
+    /// Takes note of how a request ended.
+    fn judge(&self, request: Request<'_>, failure: Option<&Failure>) {
+        let target = request.target;
+        match failure {
+            None => self.health.succeeded(request),
+            Some(failure) if is_of_the_target(failure.kind()) && !failure.is_unasked() => {
+                let (wait, now) = (wait_of(failure), Instant::now());
+                let is_answer = may_be_of_the_request(failure.kind()) && wait.is_none();
+                let ejection = self.health.failed(request, Failed { is_answer, wait, now }, &self.settings);
+                if let Some(ejection) = ejection {
+                    tracing::warn!(target, ?ejection, %failure, "a target failed and is not asked for a while");
+                }
+            }
+            Some(_) => self.health.left(request),
+        }
+        self.count(target, failure.map(Failure::kind));
+    }
+}
+
+impl<T> fmt::Debug for Attempts<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts")
+            .field("order", &self.order)
+            .field("current", &self.current)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a failure says something of the target, so that another one may do better. What the client or toolwire itself caused
+/// would only be repeated.
+fn is_of_the_target(kind: Kind) -> bool {
+    match kind {
+        Kind::Unauthorized
+        | Kind::Forbidden
+        | Kind::NotFound
+        | Kind::RateLimit
+        | Kind::Overloaded
+        | Kind::Timeout
+        | Kind::Connect
+        | Kind::Protocol
+        | Kind::Truncated
+        | Kind::Upstream => true,
+        Kind::Request
+        | Kind::Method
+        | Kind::TooLarge
+        | Kind::Budget
+        | Kind::ContextLength
+        | Kind::StoreAway
+        | Kind::Limit
+        | Kind::Draining
+        | Kind::Internal => false,
+    }
+}
+
+/// Whether the failure may be due to the request, so that it says nothing of others: a text that the target refuses, one that it
+/// takes too long for, a session of the client's own.
+fn may_be_of_the_request(kind: Kind) -> bool {
+    kind != Kind::Connect
+}
+
+/// Logs that `next` is asked since `failed` has failed. What does not pass by itself is a warning.
+fn log(failed: &str, next: &str, failure: &Failure) {
+    match failure.kind() {
+        Kind::Unauthorized | Kind::Forbidden | Kind::NotFound => {
+            tracing::warn!(failed, next, %failure, "a target refuses toolwire; another model is asked");
+        }
+        _ => tracing::info!(failed, next, %failure, "another model is asked"),
+    }
+}
+
+/// `pause`, more or less a quarter of it, so that requests that failed together do not return together.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.75 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests;

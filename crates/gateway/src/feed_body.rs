@@ -1,0 +1,92 @@
+//! [`FeedBody`]: an SSE stream of toolwire's own, with comments that keep it alive.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::drain::SignalFuture;
+use crate::observe::{Access, Outcome};
+
+/// What a stream sends.
+pub trait FeedSource: fmt::Debug + Send {
+    /// The next events, as they are sent. `None`: the stream ends.
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+/// The body of a response. It ends when the source does or the server stops.
+#[derive(Debug)]
+pub struct FeedBody {
+    source: Box<dyn FeedSource>,
+    /// How long it may be silent.
+    keep_alive: Duration,
+    silence: Pin<Box<Sleep>>,
+    stopped: Pin<Box<SignalFuture>>,
+    access: Access,
+    is_begun: bool,
+    is_over: bool,
+}
+
+impl FeedBody {
+    pub fn new(
+        source: Box<dyn FeedSource>,
+        keep_alive: Duration,
+        stopped: SignalFuture,
+        mut access: Access,
+    ) -> Self {
+        access.status(200);
+        let (silence, stopped) = (Box::pin(sleep(keep_alive)), Box::pin(stopped));
+        Self { source, keep_alive, silence, stopped, access, is_begun: false, is_over: false }
+    }
+
+    /// The client has accepted nothing for too long; its connection is closed.
+    pub(super) fn stalled(&mut self) {
+        self.access.ended(Outcome::Stalled);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The next piece. The first is a comment, so that the client sees at once that it is connected.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if !std::mem::replace(&mut self.is_begun, true) {
+            return Poll::Ready(Some(self.wrote(Bytes::from_static(b": connected\n\n"))));
+        }
+        if self.stopped.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(self.end());
+        }
+        match self.source.poll_events(cx) {
+            Poll::Ready(Some(events)) => return Poll::Ready(Some(self.wrote(events))),
+            Poll::Ready(None) => return Poll::Ready(self.end()),
+            Poll::Pending => {}
+        }
+        if self.silence.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(self.wrote(Bytes::from_static(b": keep-alive\n\n"))));
+        }
+        Poll::Pending
+    }
+
+    fn wrote(&mut self, piece: Bytes) -> Bytes {
+        self.access.wrote(piece.len());
+        match Instant::now().checked_add(self.keep_alive) {
+            Some(next) => self.silence.as_mut().reset(next),
+            None => self.silence = Box::pin(sleep(self.keep_alive)),
+        }
+        piece
+    }
+
+    fn end(&mut self) -> Option<Bytes> {
+        self.is_over = true;
+        self.access.ended(Outcome::Done);
+        None
+    }
+}

@@ -1,0 +1,501 @@
+//! Between two hops: what decides how a response goes on after an upstream's response that is not its last.
+//!
+//! ```text
+//! Pipeline: HopEnded ─FollowUp─▶ DecideHop ─▶ a future ─Continuation─▶ the next upstream request, or the end
+//! ```
+//!
+//! The future may take as long as it needs. Meanwhile the client gets keep-alives, `total_timeout` applies, and the slot at
+//! the upstream is free for others; if the client disconnects, the future is dropped.
+
+use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use toolwire_config::Config;
+use toolwire_execution::{HostedTurn, Ran, Visibility};
+use toolwire_pipeline::{
+    conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
+    dialect::{ClientDialect, Observed, Reader, UpstreamRequest, refuses_roles},
+    event::{Event, Media, Reasoning, Runner, ServerCall, Warning},
+    failure::Failure,
+    pipeline::{DeferredTurn, FollowUp, Reason, Tally},
+    wire::digest::Digest,
+};
+
+use super::{
+    exchange,
+    learned::{Kind, Learned, Subject, of_tools},
+    turn_states::OwnStates,
+};
+
+/// Bytes of images, in base64, that the client gets as items of one response: half of what `max_answer` is by default.
+const MAX_IMAGES: usize = 32 << 20;
+
+/// Decides how a response goes on. It exists only for models whose rules allow several hops.
+pub(super) trait DecideHop: fmt::Debug + Send {
+    /// Called after each hop that is not the last; the next hop begins when the future is ready.
+    fn decide(&mut self, follow_up: FollowUp) -> Deciding;
+
+    /// What the client gets while the decision is being made.
+    fn announced(&self) -> Vec<Event<'static>> {
+        Vec::new()
+    }
+
+    /// Called when the response is complete, and hosted calls of it are to run for the client's next request.
+    fn deferred(&mut self, _turn: DeferredTurn) {}
+
+    /// Called with the results of hosted tools that a decision gave, and the images for the client.
+    fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Continuation {
+        Continuation::End(None)
+    }
+
+    /// Called when the upstream has refused a hop's request with `status` and this body. Returns whether another request is to be
+    /// made for the hop; otherwise the response fails.
+    fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> bool {
+        false
+    }
+
+    /// Makes the request that the last decision or refusal asks for, and a reader for the response to it. That takes as long as it
+    /// took to make the first one, so that it may be called on another thread.
+    ///
+    /// # Errors
+    /// Only those that the first request would have had.
+    fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure>;
+
+    /// Called when the upstream has accepted a hop's request.
+    fn accepted(&mut self) {}
+
+    /// Whether anything may have to be decided after the first request was accepted.
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    /// Called when the response is complete.
+    fn completed(&mut self, _tally: &Tally) {}
+}
+
+/// A decision that is being made.
+///
+/// # Errors
+/// The response fails.
+pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Failure>> + Send>>;
+
+/// How a response goes on.
+#[derive(Debug)]
+pub(super) enum Continuation {
+    /// With another request to the upstream, which [`DecideHop::make`] makes.
+    Ask(NextHop),
+    /// Hosted tools have run: with what [`DecideHop::ran`] makes of their results and of the images for the client.
+    Ran(Vec<Ran>, Vec<Media<'static>>),
+    /// It ends with what the hops so far gave, and a warning that says why.
+    End(Option<Warning<'static>>),
+}
+
+/// A hop that continues a response.
+#[derive(Debug)]
+pub(super) struct NextHop {
+    /// What its request has more than the one before.
+    pub(super) turns: Vec<Turn>,
+    /// What the client gets before the response to it.
+    pub(super) shown: Vec<Event<'static>>,
+}
+
+impl NextHop {
+    /// The bytes of the texts that its request has more, about.
+    pub(super) fn size(&self) -> usize {
+        let size = |part: &Part| match part {
+            Part::Text(text) => text.size(),
+            Part::Reasoning { text, .. } => text.len(),
+            Part::Call(call) => call.arguments.len(),
+            Part::Result(output) => output.content.len(),
+            Part::Image { url, .. } => url.len(),
+            Part::Other(_) => 0,
+        };
+        self.turns.iter().flat_map(|turn| &turn.parts).map(size).sum()
+    }
+}
+
+/// The client's request.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// As it was sent. It is kept until the response ends, so it is smaller than the forms made of it.
+    Body(Bytes, Option<OwnStates>),
+    /// With what toolwire has added to it: hosted tools, what upstreams want back. Nothing is taught in it.
+    Conversation(Arc<Conversation>),
+}
+
+/// Asks the model again: at once because of what it wrote, or with the results of hosted tools when they have run.
+#[derive(Debug)]
+pub(super) struct AskAgain {
+    config: Arc<Config>,
+    dialect: ClientDialect,
+    asked: Asked,
+    /// The hosted tools, if the model has any.
+    hosted: Option<Arc<HostedTurn>>,
+    /// The number of the hop that the upstream answers, from 1.
+    hop: usize,
+    /// The hop whose calls of hosted tools are running.
+    running: Option<FollowUp>,
+    /// What the response has that the client does not see: the turns of hops with hosted calls alone, and their results.
+    unseen: Vec<Turn>,
+    /// Bytes of images that the client may still get in the response.
+    room: usize,
+    /// The time of the request, in seconds of Unix time.
+    now: u64,
+    /// The turns of all follow-ups so far.
+    turns: Vec<Turn>,
+    /// How many of them are part of the conversation, up to the last results of hosted tools: they are written like the rest of the
+    /// history, calls and results as the model was taught. Those behind repeat what the model wrote.
+    conversed: usize,
+    /// Whether the model could call hosted tools in the hop.
+    had_hosted: bool,
+    /// The means by which the last request is enforced.
+    constrained: Option<Kind>,
+    /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
+    /// without them.
+    dropped: Vec<Kind>,
+    /// The tools of the last request that was built here.
+    tools: Option<Digest>,
+    /// The model that is asked.
+    subject: Subject,
+    /// The response must have a call.
+    requires_call: bool,
+    /// More may have to be decided when the first request is accepted.
+    may_go_on: bool,
+    /// Some messages of the last request may be joined.
+    may_join: bool,
+    /// The upstream has refused a request for the roles of its messages.
+    joins: bool,
+    learned: Arc<Learned>,
+}
+
+/// Whether an error may mean that the server does not know a constraint. Most say so with status 400 or 422, some with a
+/// status that means a fault of the server, and then with a message about the constraint
+/// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
+fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
+    const WORDS: [&[u8]; 4] = [b"response_format", b"literal_error", b"grammar", b"schema"];
+    let names_it = || WORDS.iter().any(|word| body.windows(word.len()).any(|part| part == *word));
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => true,
+        StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED => names_it(),
+        _ => false,
+    }
+}
+
+impl AskAgain {
+    /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
+    pub(super) fn new(
+        (config, learned): (Arc<Config>, Arc<Learned>),
+        (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
+        (asked, now): (Asked, u64),
+        (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
+        (may_go_on, may_join): (bool, bool),
+    ) -> Self {
+        Self {
+            config,
+            dialect,
+            asked,
+            hosted,
+            hop: 1,
+            running: None,
+            unseen: Vec::new(),
+            room: MAX_IMAGES,
+            now,
+            turns: Vec::new(),
+            conversed: 0,
+            had_hosted: true,
+            constrained,
+            dropped: Vec::new(),
+            tools: None,
+            subject,
+            requires_call,
+            may_go_on,
+            may_join,
+            joins: false,
+            learned,
+        }
+    }
+
+    /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
+    ///
+    /// # Errors
+    /// Only those that the first request would have had.
+    fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
+        let mut conversation = self.conversation()?;
+        if let Some(hosted) = self.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
+            after_calls(&mut conversation, hosted);
+            self.had_hosted = hosted.exhausted_limit().is_none();
+        }
+        let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
+        conversation.turns.extend(conversed.iter().cloned());
+        let model = exchange::model(&self.config, self.dialect, &conversation)?;
+        let (mut options, left) = self.learned.about(model, &conversation, self.subject.owner);
+        if self.joins {
+            let strict = Observed { strict_roles: true, ..Observed::default() };
+            options = Cow::Owned(options.into_owned().observing(strict));
+        }
+        self.tools = (!self.dropped.is_empty()).then(|| of_tools(&conversation));
+        let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
+        let mut sent = exchange::sent(model, &conversation, self.dialect.dialect(), (&means, self.now))?;
+        if !repeated.is_empty() {
+            sent.to_mut().turns.extend(repeated.iter().cloned());
+        }
+        let (request, _) = exchange::encode((model, &options), &mut sent, self.now)?;
+        let request = exchange::encrypted(&options, request)?;
+        self.may_join = !self.joins && options.side().may_join(&sent.turns);
+        self.constrained = sent.constraint.as_ref().map(Kind::of);
+        Ok((request, exchange::reader(model, self.dialect)))
+    }
+
+    fn visibility(&self) -> Option<Visibility> {
+        self.hosted.as_ref().map(|hosted| hosted.visibility())
+    }
+
+    /// The client's request with what toolwire has added to it.
+    fn conversation(&self) -> Result<Conversation, Failure> {
+        match &self.asked {
+            Asked::Conversation(conversation) => Ok(Conversation::clone(conversation)),
+            Asked::Body(body, states) => {
+                let mut conversation = exchange::decode(self.dialect, body)?;
+                if let Some(states) = states {
+                    states.restore(&mut conversation);
+                }
+                // The model has no hosted tools.
+                conversation.settle_own_calls(|_| None);
+                Ok(conversation)
+            }
+        }
+    }
+
+    fn ask(&mut self, turns: Vec<Turn>, shown: Vec<Event<'static>>) -> Continuation {
+        self.turns.extend(turns.iter().cloned());
+        self.hop += 1;
+        Continuation::Ask(NextHop { turns, shown })
+    }
+}
+
+/// A call of the hosted tool `name` that runs.
+fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
+    ServerCall {
+        id: Cow::Owned(call.id.clone()),
+        name: Cow::Owned(name.to_owned()),
+        runner: Runner::Toolwire,
+        server: Cow::Owned(server.to_owned()),
+        arguments: Some(Cow::Owned(call.arguments.clone())),
+        content: None,
+        is_error: false,
+    }
+}
+
+/// What the client gets of calls that have run, and of the images that they made.
+fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility) -> Vec<Event<'static>> {
+    match visibility {
+        Visibility::Off => Vec::new(),
+        Visibility::Reasoning => lined(ran.iter().map(|ran| &*ran.note)).into_iter().collect(),
+        Visibility::Items => {
+            let mut events = Vec::new();
+            for ran in ran {
+                let own = images.extract_if(.., |image| image.id == ran.output.id);
+                events.extend(own.map(Event::Media));
+                events.push(Event::ServerCall(result_of(ran)));
+            }
+            events
+        }
+    }
+}
+
+/// These lines as one piece of reasoning, which is not the model's.
+fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
+}
+
+/// The result of a call.
+fn result_of(ran: &Ran) -> ServerCall<'static> {
+    let CallOutput { id, content, is_error, .. } = ran.output.clone();
+    ServerCall {
+        id: Cow::Owned(id),
+        name: Cow::Owned(ran.tool.to_string()),
+        runner: Runner::Toolwire,
+        server: Cow::Owned(ran.provider.to_string()),
+        arguments: None,
+        content: Some(Cow::Owned(content)),
+        is_error,
+    }
+}
+
+/// The request after hosted tools have run: a call that the client requires has been made, and tools may be exhausted.
+fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
+    match &mut conversation.tool_choice {
+        choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
+        ToolChoice::Allowed { required, .. } => {
+            *required = false;
+            // As the client wrote it, it may require a call.
+            conversation.rest.remove("tool_choice");
+        }
+        // A server's tool that is chosen in the form of its dialect is required.
+        ToolChoice::Auto if !conversation.server_choice.is_empty() => {
+            conversation.server_choice.clear();
+            conversation.rest.remove("tool_choice");
+        }
+        ToolChoice::Auto | ToolChoice::None => {}
+    }
+    if hosted.exhausted_limit().is_some() {
+        let names = std::mem::take(&mut conversation.hosted_tools);
+        conversation.tools.retain(|tool| !names.contains(&tool.name));
+    }
+    // Their names stay hosted: a model that calls one all the same is told.
+    let exhausted = hosted.exhausted();
+    conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
+    let Conversation { tools, server_tools, server_choice, tool_choice, .. } = conversation;
+    if let ToolChoice::Allowed { names, .. } = tool_choice {
+        let is_left = |name: &str| {
+            tools.iter().any(|tool| tool.name == name) || server_tools.iter().any(|tool| tool.name == name)
+        };
+        names.retain(|name| is_left(name));
+        if names.is_empty() && server_choice.is_empty() {
+            *tool_choice = ToolChoice::None;
+        }
+    }
+}
+
+/// Makes the arguments of those calls objects that are not: there are upstreams that refuse a request with others. The results of
+/// such calls say what was wrong.
+fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
+    for part in &mut turn.parts {
+        if let Part::Call(call) = part
+            && is_meant(call)
+            && serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err()
+        {
+            "{}".clone_into(&mut call.arguments);
+        }
+    }
+}
+
+/// The results of the calls in the last of `turns`, in their order.
+fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
+    let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
+        Part::Call(call) => Some(call),
+        _ => None,
+    });
+    let result = |call: &Call| {
+        let own = ran.iter().find(|ran| ran.output.id == call.id).map(|ran| ran.output.clone());
+        own.unwrap_or_else(|| CallOutput {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            content: "This call was not executed. If it is still needed, call the tool again.".to_owned(),
+            is_error: true,
+        })
+    };
+    calls.map(|call| Turn::of(Role::Tool, vec![Part::Result(result(call))])).collect()
+}
+
+impl DecideHop for AskAgain {
+    fn decide(&mut self, follow_up: FollowUp) -> Deciding {
+        if follow_up.reason != Reason::Hosted {
+            return Box::pin(ready(Ok(self.ask(follow_up.turns, Vec::new()))));
+        }
+        // A limit that was reached meanwhile is a result for the model, which gets another hop to answer without tools.
+        let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
+        let Some(hosted) = self.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
+            let limit = self.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");
+            let message = format!(
+                "the model called tools of the server although `{limit}` was reached; those calls were not run"
+            );
+            let warning = Warning { code: "hosted_calls_exhausted", message: Cow::Owned(message) };
+            return Box::pin(ready(Ok(Continuation::End(Some(warning)))));
+        };
+        let running = hosted.run_in(self.hop, follow_up.hosted.clone());
+        let is_item =
+            hosted.visibility() == Visibility::Items && self.dialect.side().shows_generated_images();
+        let shows = is_item.then(|| (Arc::clone(hosted), self.room));
+        self.running = Some(follow_up);
+        Box::pin(async {
+            let ran = running.await;
+            let images = match shows {
+                Some((hosted, room)) => hosted.images(&ran, room).await,
+                None => Vec::new(),
+            };
+            Ok(Continuation::Ran(ran, images))
+        })
+    }
+
+    fn ran(&mut self, ran: Vec<Ran>, images: Vec<Media<'static>>) -> Continuation {
+        self.room = images.iter().fold(self.room, |room, image| room.saturating_sub(image.data.len()));
+        let Some(FollowUp { mut turns, .. }) = self.running.take() else {
+            return Continuation::End(None);
+        };
+        turns
+            .iter_mut()
+            .for_each(|turn| make_objects(turn, |call| ran.iter().any(|ran| ran.output.id == call.id)));
+        let results = results(&turns, &ran);
+        turns.extend(results);
+        self.unseen.extend(turns.iter().cloned());
+        self.conversed = self.turns.len() + turns.len();
+        let shown = self.visibility().map_or_else(Vec::new, |visibility| outcome(&ran, images, visibility));
+        self.ask(turns, shown)
+    }
+
+    fn announced(&self) -> Vec<Event<'static>> {
+        let Some(hosted) = &self.hosted else { return Vec::new() };
+        let running = self.running.iter().flat_map(|running| &running.hosted);
+        match hosted.visibility() {
+            Visibility::Off => Vec::new(),
+            Visibility::Reasoning => {
+                let lines: Vec<_> = running.filter_map(|call| hosted.progress(call)).collect();
+                lined(lines.iter().map(String::as_str)).into_iter().collect()
+            }
+            Visibility::Items => {
+                let announced =
+                    |call: &Call| announced(call, &hosted.own_name(&call.name), &hosted.provider(&call.name));
+                running.map(|call| Event::ServerCall(announced(call))).collect()
+            }
+        }
+    }
+
+    fn deferred(&mut self, mut turn: DeferredTurn) {
+        let DeferredTurn { turn: calls, hosted } = &mut turn;
+        make_objects(calls, |call| hosted.iter().any(|hosted| hosted.id == call.id));
+        if let Some(hosted) = &self.hosted {
+            hosted.defer((self.hop, std::mem::take(&mut self.unseen)), turn);
+        }
+    }
+
+    fn refused(&mut self, status: StatusCode, body: &[u8]) -> bool {
+        if self.may_join && refuses_roles(status.as_u16(), body) {
+            self.joins = true;
+            return true;
+        }
+        let refused = self.constrained.take().filter(|_| may_mean_a_constraint(status, body));
+        self.dropped.extend(refused);
+        refused.is_some()
+    }
+
+    fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
+        self.request()
+    }
+
+    fn accepted(&mut self) {
+        if self.joins {
+            self.learned.refused_roles(&self.subject);
+        }
+        if let Some(tools) = self.tools.take() {
+            self.learned.means.refused(&self.subject, &std::mem::take(&mut self.dropped), tools);
+        }
+        if let Some(kind) = self.constrained {
+            self.learned.means.accepted(&self.subject, kind);
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.may_go_on
+    }
+
+    fn completed(&mut self, tally: &Tally) {
+        if let Some(kind) = self.constrained.filter(|_| self.requires_call) {
+            self.learned.means.answered(&self.subject, kind, tally);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! [`LearnedMeans`]: which means of enforcement an upstream turned out to lack, by model.
+//!
+//! A server refuses a constraint that it does not know, or it ignores it and answers as if there were none. The first shows
+//! in the status, the second only in responses: the required call is missing, several times in a row. Either may also come from
+//! what one client sends, so [`Experience`] says for whom it counts.
+
+mod experience;
+mod forms;
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use self::{
+    experience::{Experience, News},
+    forms::LearnedForms,
+};
+use super::servers::Servers;
+use crate::observe::Metrics;
+use toolwire_config::{Model, Upstream};
+use toolwire_net::store::Owner;
+use toolwire_pipeline::{
+    conversation::{Constraint, Conversation},
+    dialect::{Observed, ReasoningField, UpstreamDialect},
+    enforce::Means,
+    event::Finish,
+    pipeline::Tally,
+    rules::Enforce,
+    wire::digest::Digest,
+};
+
+/// How long a means is not used. The server may be updated or started with other options meanwhile.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// The most models of an upstream that are remembered. Clients may invent names.
+const MAX_MODELS: usize = 256;
+
+/// What was learned about upstreams. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Learned {
+    pub(super) means: Arc<LearnedMeans>,
+    pub(super) forms: Arc<LearnedForms>,
+    pub(super) servers: Servers,
+}
+
+impl Learned {
+    /// The settings of the upstream of `entry`, with what is known of its server, and the means that it still has for this
+    /// request of `owner`.
+    pub(super) fn about<'m>(
+        &'m self,
+        entry: &'m Model,
+        conversation: &Conversation,
+        owner: Owner,
+    ) -> (Cow<'m, UpstreamDialect>, Means) {
+        let options = self.servers.options(&entry.upstream);
+        let seen = self.forms.about(&entry.upstream.name, || entry.upstream_name(&conversation.model));
+        let options = match seen == Observed::default() {
+            true => Cow::Borrowed(options),
+            false => Cow::Owned(options.clone().observing(seen)),
+        };
+        let means = options.side().means();
+        (options, self.means.left(means, entry, (conversation, owner)))
+    }
+
+    /// The upstream of `subject` takes its request since messages were joined.
+    pub(super) fn refused_roles(&self, subject: &Subject) {
+        self.forms.refused_roles(&subject.upstream.name, &subject.model);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LearnedMeans {
+    memory: Mutex<Memory>,
+    metrics: Arc<Metrics>,
+}
+
+/// What was seen of means, by the names of upstreams, and by the names that these know their models by.
+#[derive(Debug, Default)]
+struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
+
+/// Learns what a response shows of its model.
+#[derive(Debug)]
+pub(super) struct Observer {
+    learned: Arc<Learned>,
+    upstream: Arc<Upstream>,
+    /// The name that the upstream knows the model by.
+    model: String,
+}
+
+impl Observer {
+    /// For a response of the model of `entry` that is requested as `asked`. `None`: nothing depends on it.
+    pub(super) fn new(learned: &Arc<Learned>, entry: &Model, asked: &str) -> Option<Self> {
+        entry.upstream.options.side().follows_reasoning().then(|| Self {
+            learned: Arc::clone(learned),
+            upstream: Arc::clone(&entry.upstream),
+            model: entry.upstream_name(asked).to_owned(),
+        })
+    }
+
+    /// Reasoning came in this field.
+    pub(super) fn saw_reasoning(&self, field: ReasoningField) {
+        self.learned.forms.saw_reasoning(&self.upstream.name, &self.model, field);
+    }
+}
+
+/// A means of enforcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Schema,
+    Tags,
+    Grammar,
+    Prefill,
+}
+
+/// The model that a request goes to, and whose request it is.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    pub(super) owner: Owner,
+    upstream: Arc<Upstream>,
+    /// The name that the upstream knows the model by.
+    model: String,
+    /// The name of the configuration's entry.
+    entry: String,
+    enforce: Enforce,
+}
+
+/// Why a means does not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Refused,
+    Ignored,
+}
+
+impl Kind {
+    pub(super) fn of(constraint: &Constraint) -> Self {
+        match constraint {
+            Constraint::Schema(_) => Self::Schema,
+            Constraint::Tags(_) => Self::Tags,
+            Constraint::Grammar(_) => Self::Grammar,
+            Constraint::Prefill(_) => Self::Prefill,
+        }
+    }
+
+    /// `means` without this one.
+    pub(super) fn removed_from(self, means: Means) -> Means {
+        match self {
+            Self::Schema => Means { schema: None, ..means },
+            Self::Tags => Means { tags: false, ..means },
+            Self::Grammar => Means { grammar: false, ..means },
+            Self::Prefill => Means { prefill: false, ..means },
+        }
+    }
+
+    /// The name, as the value of `enforce`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::Tags => "structural_tag",
+            Self::Grammar => "grammar",
+            Self::Prefill => "prefill",
+        }
+    }
+}
+
+impl Subject {
+    /// The model of `entry` that `owner` requests as `asked`.
+    pub(super) fn new(entry: &Model, asked: &str, owner: Owner) -> Self {
+        Self {
+            owner,
+            upstream: Arc::clone(&entry.upstream),
+            model: entry.upstream_name(asked).to_owned(),
+            entry: entry.name.clone(),
+            enforce: entry.settings.enforce,
+        }
+    }
+}
+
+impl LearnedMeans {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { memory: Mutex::default(), metrics }
+    }
+
+    /// Forgets what was learned about an upstream: it is another one now.
+    pub(super) fn forget(&self, upstream: &str) {
+        self.memory().0.remove(upstream);
+    }
+
+    /// Of the `means` of the upstream of `entry`, those that it does not lack for this request.
+    fn left(&self, means: Means, entry: &Model, (conversation, owner): (&Conversation, Owner)) -> Means {
+        if means == Means::default() || !entry.settings.enforce.uses_means() {
+            return means;
+        }
+        let model = entry.upstream_name(&conversation.model);
+        self.memory()
+            .lacking((&entry.upstream.name, model), owner, || of_tools(conversation))
+            .fold(means, |means, kind| kind.removed_from(means))
+    }
+
+    /// The upstream answers once it is asked without these; `tools` are [those](of_tools) of the request.
+    pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind], tools: Digest) {
+        for kind in kinds {
+            let mut news = News::Nobody;
+            self.learn(subject, *kind, |experience| news = experience.refused(subject.owner, tools));
+            self.report(subject, *kind, Why::Refused, news);
+        }
+    }
+
+    /// The upstream has accepted a request that is constrained by `kind`.
+    pub(super) fn accepted(&self, subject: &Subject, kind: Kind) {
+        self.learn(subject, kind, Experience::accepted);
+    }
+
+    /// A response to a request that requires a call, constrained by `kind`, is complete.
+    pub(super) fn answered(&self, subject: &Subject, kind: Kind, tally: &Tally) {
+        let Some(is_kept) = keeps_constraint(tally) else { return };
+        // If the configuration names the means, it is used all the same.
+        let may_change = subject.enforce == Enforce::Auto;
+        let mut news = News::Nobody;
+        self.learn(subject, kind, |experience| {
+            news = experience.answered(subject.owner, is_kept, may_change);
+        });
+        if !is_kept {
+            self.report(subject, kind, Why::Ignored, news);
+        }
+    }
+
+    fn learn(&self, subject: &Subject, kind: Kind, change: impl FnOnce(&mut Experience)) {
+        if let Some(experience) = self.memory().of(&subject.upstream.name, &subject.model, kind) {
+            change(experience);
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts that a constraint did not work, and logs it if that is news.
+    fn report(&self, subject: &Subject, kind: Kind, why: Why, news: News) {
+        let Subject { upstream, model, entry, enforce, .. } = subject;
+        let reason = match why {
+            Why::Refused => "refused",
+            Why::Ignored => "ignored",
+        };
+        self.metrics.constraint_failed(&upstream.name, entry, (kind.name(), reason));
+        if news != News::Nobody {
+            let (upstream, means) = (upstream.name.as_str(), kind.name());
+            let consequence = match (enforce, why, news) {
+                (Enforce::Auto, _, News::All) | (_, Why::Refused, News::All) => "it is not used for an hour",
+                (_, Why::Refused, _) => "it is not used for these tools of this client for an hour",
+                (Enforce::Auto, ..) => "it is not used for this client for an hour",
+                (_, Why::Ignored, _) => "it is used all the same, since `enforce` names it",
+            };
+            tracing::warn!(upstream, model, means, "the upstream has {reason} a constraint; {consequence}");
+        }
+    }
+}
+
+impl Memory {
+    /// The means that the model's upstream lacks now for a request of `owner` with these `tools`.
+    fn lacking(
+        &self,
+        (upstream, model): (&str, &str),
+        owner: Owner,
+        tools: impl FnOnce() -> Digest,
+    ) -> impl Iterator<Item = Kind> {
+        let experiences = self.0.get(upstream).and_then(|models| models.get(model));
+        let has_refusals = experiences.into_iter().flatten().any(|experience| experience.has_refusals(owner));
+        let tools = has_refusals.then(tools);
+        let experiences = experiences.into_iter().flatten();
+        let lacking = experiences.filter(move |experience| experience.is_lacking_for(owner, tools));
+        lacking.map(|experience| experience.kind)
+    }
+
+    /// What was seen of a means. `None`: too many models are remembered.
+    fn of(&mut self, upstream: &str, model: &str, kind: Kind) -> Option<&mut Experience> {
+        let models = self.0.entry(upstream.to_owned()).or_default();
+        if models.len() >= MAX_MODELS && !models.contains_key(model) {
+            models.retain(|_, experiences| experiences.iter().any(Experience::is_lacking));
+            if models.len() >= MAX_MODELS {
+                return None;
+            }
+        }
+        let experiences = models.entry(model.to_owned()).or_default();
+        let known = experiences.iter().position(|experience| experience.kind == kind);
+        let at = known.unwrap_or_else(|| {
+            experiences.push(Experience::new(kind));
+            experiences.len() - 1
+        });
+        experiences.get_mut(at)
+    }
+}
+
+/// The tools that may be called, and how, by which a refused request is recognised.
+pub(super) fn of_tools(conversation: &Conversation) -> Digest {
+    let mut text = format!("{:?} {}", conversation.tool_choice.requires_call(), conversation.parallel_calls);
+    for tool in conversation.callable_tools() {
+        let schema = tool.parameters.as_ref().map_or("", |schema| schema.view().raw());
+        for part in ["\0", &tool.name, "\0", if tool.strict == Some(true) { "strict" } else { "" }, schema] {
+            text.push_str(part);
+        }
+    }
+    Digest::of(&text)
+}
+
+/// Whether the response to a request that requires a call keeps the constraint: it has a well-formed call. `None`: it does
+/// not show, since the response was cut off or filtered, or the model refused.
+fn keeps_constraint(tally: &Tally) -> Option<bool> {
+    match tally.finish? {
+        Finish::Length | Finish::Filter => None,
+        Finish::Stop | Finish::Calls if tally.is_refusal => None,
+        Finish::Stop => Some(false),
+        Finish::Calls => Some(!tally.lacks_required_call()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(finish: Finish) -> Tally {
+        Tally { finish: Some(finish), ..Tally::default() }
+    }
+
+    const CLIENTS: [Owner; 2] = [Owner([1; 32]), Owner([2; 32])];
+
+    fn lacking(memory: &Memory, model: &str) -> Vec<Kind> {
+        memory.lacking(("up", model), Owner::default(), || Digest::of("tools")).collect()
+    }
+
+    /// Makes the upstream lack it.
+    fn refuse(experience: &mut Experience) {
+        for owner in CLIENTS {
+            for name in ["a", "b", "c"] {
+                experience.refused(owner, Digest::of(name));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lacking_means_is_tried_again_after_an_hour() {
+        let mut memory = Memory::default();
+        refuse(memory.of("up", "m", Kind::Schema).unwrap());
+        memory.of("up", "m", Kind::Tags).unwrap();
+        assert_eq!(lacking(&memory, "m"), [Kind::Schema]);
+        assert_eq!(lacking(&memory, "n"), []);
+        tokio::time::advance(REMEMBERED.checked_sub(Duration::from_millis(1)).unwrap()).await;
+        assert_eq!(lacking(&memory, "m"), [Kind::Schema]);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(lacking(&memory, "m"), []);
+    }
+
+    /// Invented names of models do not fill the memory, and do not displace what was learned.
+    #[tokio::test(start_paused = true)]
+    async fn number_of_models_is_bounded() {
+        let mut memory = Memory::default();
+        refuse(memory.of("up", "m", Kind::Schema).unwrap());
+        for number in 0..2 * MAX_MODELS {
+            memory.of("up", &format!("invented-{number}"), Kind::Schema).unwrap();
+            assert!(memory.0["up"].len() <= MAX_MODELS);
+        }
+        assert_eq!(lacking(&memory, "m"), [Kind::Schema]);
+        for number in 0..2 * MAX_MODELS {
+            if let Some(experience) = memory.of("up", &format!("lacking-{number}"), Kind::Schema) {
+                refuse(experience);
+            }
+        }
+        assert_eq!(memory.0["up"].len(), MAX_MODELS);
+        tokio::time::advance(REMEMBERED).await;
+        assert!(memory.of("up", "new", Kind::Schema).is_some());
+        assert_eq!(memory.0["up"].len(), 1);
+    }
+
+    #[test]
+    fn only_complete_responses_show_whether_a_constraint_works() {
+        let unfulfilled = Tally { warnings: vec!["tool_choice_unfulfilled"], ..tally(Finish::Calls) };
+        let refusal = Tally { is_refusal: true, ..tally(Finish::Stop) };
+        for (tally, expected) in [
+            (tally(Finish::Calls), Some(true)),
+            (tally(Finish::Stop), Some(false)),
+            (unfulfilled, Some(false)),
+            (tally(Finish::Length), None),
+            (tally(Finish::Filter), None),
+            (refusal, None),
+            (Tally::default(), None),
+        ] {
+            assert_eq!(keeps_constraint(&tally), expected, "{tally:?}");
+        }
+    }
+}

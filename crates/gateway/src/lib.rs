@@ -1,0 +1,83 @@
+//! The asynchronous shell: hyper reads requests, own code writes responses and reads upstreams ([`http1`](toolwire_http1)),
+//! and between them a body pulls an upstream's bytes through a [`Pipeline`](toolwire_pipeline::pipeline::Pipeline).
+//!
+//! ```text
+//! server ─▶ worker (a thread) ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (queue, connection, request)
+//!                                                              │ └ pipeline: bytes in, bytes out
+//!                              client's connection ─polls──────┘
+//! ```
+//!
+//! A request has no task of its own. It is a future and then a body, both polled by the client's connection. Dropping
+//! either releases everything that belongs to the request: its place in the upstream's queue, its connection, its log
+//! line.
+
+#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+
+pub mod answer;
+mod asking;
+pub mod auth;
+mod bench;
+mod betas;
+pub mod budget;
+mod catalogue;
+mod command;
+mod cors;
+mod count;
+mod current;
+mod deadlines;
+pub mod doctor;
+pub mod drain;
+mod exchange;
+pub mod exchange_observer;
+pub mod extension;
+mod failover;
+pub mod feed_body;
+mod hops;
+mod images;
+mod intake;
+mod large;
+mod learned;
+pub mod limits;
+mod listen;
+pub mod manifest;
+mod models;
+pub mod observe;
+mod passthrough;
+mod permits;
+mod preview;
+mod programs;
+mod reload;
+pub mod reloads;
+pub mod reply;
+pub mod report;
+mod request;
+mod retry_after;
+pub mod routes;
+mod serve_error;
+mod server;
+mod servers;
+pub mod service;
+pub mod stamp;
+mod stored;
+pub mod tap;
+pub mod tries;
+mod turn;
+mod turn_states;
+mod upstream;
+pub mod web_pages;
+mod worker;
+
+pub use bench::{Bench, BenchRun, BenchWish};
+pub use drain::terminated;
+pub use limits::{Counts, CountsByModel};
+pub use preview::with_known_servers;
+pub use preview::{Preview, preview};
+pub use reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
+pub use serve_error::ServeError;
+pub use server::Server;
+pub use stamp::unix_time;
+pub use upstream::{Managed, Status};
+
+#[cfg(test)]
+#[path = "../../../tests/support/repository.rs"]
+mod repository;

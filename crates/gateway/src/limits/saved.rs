@@ -1,0 +1,95 @@
+//! [`SavedCounts`]: what clients have used, on disk.
+//!
+//! It is there twice, in two files. If one is damaged, the other one still knows what was used, so that no budget begins anew.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::usage::MonthCounts;
+use toolwire_config::{calendar::Month, client_keys::owner_of_name};
+use toolwire_net::store::{Key, Space, Store, Stores};
+
+/// How long the counts of a month are kept.
+const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// Bytes of all counts.
+const MAX_BYTES: usize = 64 << 20;
+
+/// See the module.
+pub(super) struct SavedCounts {
+    copies: [Arc<dyn Store>; 2],
+}
+
+/// Counts of a month that could not be read, and in which copies. They are not overwritten there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unread {
+    pub(super) month: Month,
+    copies: [bool; 2],
+}
+
+impl Unread {
+    /// In no copy yet.
+    pub(super) fn of(month: Month) -> Self {
+        Self { month, copies: [true; 2] }
+    }
+
+    /// Whether some copy could not be read.
+    pub(super) fn is_left(&self) -> bool {
+        self.copies.contains(&true)
+    }
+}
+
+impl SavedCounts {
+    /// Counts in `folder`; in memory only without one.
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        let stores = Stores::Embedded(folder);
+        let open = |space| {
+            let on_failure = |count| tracing::error!(count, "what clients have used could not be saved");
+            stores.open(space, (MAX_BYTES, TTL), Box::new(on_failure))
+        };
+        Self { copies: [Space::Usage, Space::UsageCopy].map(open) }
+    }
+
+    /// Reads the copies that are unread. Returns the largest counts: none is ever counted down. A copy that lacks them gets them. The
+    /// counts are known then, and `unread` has no copies any more.
+    pub(super) fn read(&self, name: &str, unread: &mut Unread, now: u64) -> Option<MonthCounts> {
+        let key = key(name, unread.month);
+        let mut found = [None, None];
+        for ((copy, found), is_unread) in self.copies.iter().zip(&mut found).zip(&mut unread.copies) {
+            if *is_unread && let Ok(saved) = copy.get(&key, 0) {
+                *is_unread = false;
+                *found = saved.and_then(|saved| serde_json::from_slice::<MonthCounts>(&saved).ok());
+            }
+        }
+        let largest =
+            found.iter().flatten().max_by_key(|counts| (counts.all.tokens(), counts.all.requests))?.clone();
+        unread.copies = [false; 2];
+        if found.iter().any(|found| found.as_ref() != Some(&largest)) {
+            self.write(name, (unread.month, &largest), None, now);
+        }
+        Some(largest)
+    }
+
+    /// Saves counts. They are on disk later. Copies that are `unread` have counts that are not in these.
+    pub(super) fn write(
+        &self,
+        name: &str,
+        (month, counts): (Month, &MonthCounts),
+        unread: Option<&Unread>,
+        now: u64,
+    ) {
+        let value = Bytes::from(serde_json::to_vec(counts).unwrap_or_default());
+        for (number, copy) in self.copies.iter().enumerate() {
+            let is_unread = unread
+                .is_some_and(|unread| unread.month == month && unread.copies.get(number) == Some(&true));
+            if !is_unread {
+                copy.put(key(name, month), value.clone(), now);
+            }
+        }
+    }
+}
+
+fn key(name: &str, month: Month) -> Key {
+    Key::new(owner_of_name(name), &format!("usage/{}", month.name()))
+}

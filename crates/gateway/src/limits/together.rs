@@ -1,0 +1,127 @@
+//! [`Together`]: limits that hold for several instances together.
+//!
+//! The counts of this instance are kept, too: they hold while the server is away, and then know of the others' what the server said
+//! last.
+
+use std::{fmt, sync::Arc};
+
+use prometheus_client::metrics::counter::Counter;
+
+use super::{
+    Account, Allowance, Counts, Wish,
+    bucket::Level,
+    refusal::{Exceeded, Levels, Limited},
+};
+use toolwire_config::{KeyLimits, UncheckedBudgets, calendar::Month};
+use toolwire_net::store::{Admission, Demand, Lease, Refusal, SharedLimits, Verdict};
+use toolwire_pipeline::dialect::ClientDialect;
+
+/// See the module.
+pub(crate) struct Together {
+    pub(crate) limits: Arc<dyn SharedLimits>,
+    /// How many instances there are.
+    pub(crate) instances: usize,
+    /// What becomes of budgets while the server is away.
+    pub(crate) unchecked_budgets: UncheckedBudgets,
+    /// Counts the requests that are admitted without it.
+    pub(crate) unchecked: Counter,
+}
+
+/// What an admitted request holds on the server.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) lease: Option<Lease>,
+    /// What was left when it was admitted; `None`: the server did not say.
+    pub(super) levels: Option<Levels>,
+}
+
+impl Together {
+    /// The part of a limit that one instance may use by its own counts.
+    pub(super) fn share(&self, limit: u64) -> u64 {
+        limit.div_ceil(u64::try_from(self.instances).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// See [`Account::admit`].
+    pub(super) async fn admit(
+        &self,
+        account: &Arc<Account>,
+        wish: Wish,
+        dialect: ClientDialect,
+        now: u64,
+    ) -> Result<Box<Allowance>, Box<Limited>> {
+        let KeyLimits { requests_per_minute, tokens_per_minute, tokens_per_month, streams } =
+            account.grant.limits;
+        let month = Month::of(now);
+        let demand = Demand {
+            owner: account.owner(),
+            month: month.name(),
+            requests_per_minute,
+            tokens_per_minute,
+            tokens_per_month,
+            streams,
+            tokens: account.tokens_of(wish),
+            takes_place: wish.takes_place,
+        };
+        let Ok(verdict) = self.limits.admit(demand).await else {
+            return self.admit_unchecked(account, wish, dialect, now);
+        };
+        let (requests, input_tokens, output_tokens) = verdict.month;
+        account.usage.learned(month, Counts { requests, input_tokens, output_tokens });
+        let levels = levels(&account.grant.limits, &verdict);
+        let refuse = |exceeded| Err(Box::new(Limited::new(exceeded, &account.name, dialect, &levels, now)));
+        match verdict.admission {
+            Admission::Granted(lease) => Ok(Box::new(Allowance {
+                account: Arc::clone(account),
+                dialect,
+                has_place: wish.takes_place && account.usage.take_place(u64::MAX),
+                month: None,
+                tokens: None,
+                held: Some(Held { lease, levels: Some(levels) }),
+                input: wish.input,
+                counts_tokens: wish.counts_tokens,
+            })),
+            Admission::Refused(refusal) => refuse(match refusal {
+                Refusal::Streams => Exceeded::Streams(streams.unwrap_or(0)),
+                Refusal::Month => Exceeded::Month(tokens_per_month.unwrap_or(0), month.end()),
+                Refusal::MonthReserved => Exceeded::MonthReserved(tokens_per_month.unwrap_or(0)),
+                Refusal::Tokens(wait) => Exceeded::Tokens(tokens_per_minute.unwrap_or(0), wait),
+                Refusal::Requests(wait) => Exceeded::Requests(requests_per_minute.unwrap_or(0), wait),
+            }),
+        }
+    }
+
+    /// The server is away: the counts of this instance hold, and what is used is counted there later.
+    fn admit_unchecked(
+        &self,
+        account: &Arc<Account>,
+        wish: Wish,
+        dialect: ClientDialect,
+        now: u64,
+    ) -> Result<Box<Allowance>, Box<Limited>> {
+        if let (Some(budget), UncheckedBudgets::Refuse) =
+            (account.grant.limits.tokens_per_month, self.unchecked_budgets)
+        {
+            let unknown = Exceeded::MonthUnknown(budget);
+            return Err(Box::new(Limited::new(unknown, &account.name, dialect, &account.levels(), now)));
+        }
+        let mut allowance = account.admit_here(wish, dialect, now)?;
+        self.unchecked.inc();
+        let lease = self.limits.unchecked(account.owner(), Month::of(now).name());
+        allowance.held = Some(Held { lease: Some(lease), levels: None });
+        Ok(allowance)
+    }
+}
+
+fn levels(limits: &KeyLimits, verdict: &Verdict) -> Levels {
+    let level = |limit: Option<u64>, full_in| limit.map(|limit| Level::of(limit, full_in));
+    Levels {
+        requests: level(limits.requests_per_minute, verdict.requests_full_in),
+        tokens: level(limits.tokens_per_minute, verdict.tokens_full_in),
+    }
+}
+
+impl fmt::Debug for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Together").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,290 @@
+//! [`Usage`]: what a client has used: in this month, and now.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+
+use toolwire_config::calendar::Month;
+
+/// The length of a response in tokens, by estimate, of a client that has had none.
+const FIRST_OUTPUT: u64 = 512;
+
+/// How many responses the learned length looks back, about.
+const MEMORY: u64 = 8;
+
+/// Counts of a month.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub requests: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+}
+
+impl Counts {
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    fn add(&mut self, (input, output): (u64, u64)) {
+        self.input_tokens = self.input_tokens.saturating_add(input);
+        self.output_tokens = self.output_tokens.saturating_add(output);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.add((other.input_tokens, other.output_tokens));
+    }
+}
+
+/// Counts by the name of the configuration entry.
+pub type CountsByModel = BTreeMap<String, Counts>;
+
+/// All that is counted in a month, as it is saved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MonthCounts {
+    #[serde(flatten)]
+    pub(super) all: Counts,
+    /// Of requests that have reached a model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) models: CountsByModel,
+}
+
+impl MonthCounts {
+    /// Counts these, too.
+    fn merge(&mut self, other: &Self) {
+        self.all.merge(other.all);
+        for (name, counts) in &other.models {
+            self.of_model(name).merge(*counts);
+        }
+    }
+
+    fn of_model(&mut self, name: &str) -> &mut Counts {
+        self.models.entry(name.to_owned()).or_default()
+    }
+}
+
+/// The counts of two months: a clock that is set back over the end of a month finds the counts of both.
+#[derive(Debug)]
+struct Months {
+    current: (Month, MonthCounts),
+    other: Option<(Month, MonthCounts)>,
+    /// Tokens that responses in progress may use.
+    reserved: u64,
+}
+
+impl Months {
+    /// The counts of the month `month`, which becomes the current one.
+    fn at(&mut self, month: Month) -> &mut MonthCounts {
+        if self.current.0 != month {
+            let known = self.other.take().filter(|(other, _)| *other == month);
+            let next = known.unwrap_or_else(|| (month, MonthCounts::default()));
+            self.other = Some(mem::replace(&mut self.current, next));
+        }
+        &mut self.current.1
+    }
+}
+
+/// See the module. It belongs to a name, and outlives changes of what that may do.
+#[derive(Debug)]
+pub(super) struct Usage {
+    streams: AtomicU64,
+    mean_output: AtomicU64,
+    months: Mutex<Months>,
+    is_changed: AtomicBool,
+}
+
+/// Why nothing can be reserved of a month's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BudgetRefusal {
+    /// They are used up. The time when the next month begins, in seconds of Unix time.
+    Gone(u64),
+    /// Responses in progress may need what is left.
+    Reserved,
+}
+
+impl Usage {
+    /// With the counts of a month.
+    pub(super) fn new(month: Month, counts: MonthCounts) -> Self {
+        Self {
+            streams: AtomicU64::new(0),
+            mean_output: AtomicU64::new(FIRST_OUTPUT),
+            months: Mutex::new(Months { current: (month, counts), other: None, reserved: 0 }),
+            is_changed: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes one of `limit` places for responses in progress. `false`: none is free.
+    pub(super) fn take_place(&self, limit: u64) -> bool {
+        let one_more = |taken| Some(taken + 1).filter(|taken| *taken <= limit);
+        self.streams.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
+    }
+
+    pub(super) fn free_place(&self) {
+        self.streams.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Responses in progress that have a place.
+    pub(super) fn places(&self) -> u64 {
+        self.streams.load(Ordering::Acquire)
+    }
+
+    /// How many tokens a response has, judged by the last ones.
+    pub(super) fn mean_output(&self) -> u64 {
+        self.mean_output.load(Ordering::Relaxed)
+    }
+
+    /// Reserves `tokens` of `budget` in the month of `now`. A response that is larger than what is left gets what is left.
+    ///
+    /// # Errors
+    /// Nothing is left.
+    pub(super) fn reserve(&self, tokens: u64, budget: u64, now: u64) -> Result<(), BudgetRefusal> {
+        let mut months = self.months();
+        let used = months.at(Month::of(now)).all.tokens();
+        if used >= budget {
+            return Err(BudgetRefusal::Gone(Month::of(now).end()));
+        }
+        if used.saturating_add(months.reserved) >= budget {
+            return Err(BudgetRefusal::Reserved);
+        }
+        months.reserved = months.reserved.saturating_add(tokens);
+        Ok(())
+    }
+
+    /// Counts a request.
+    pub(super) fn asked(&self, now: u64) {
+        self.months().at(Month::of(now)).all.requests += 1;
+        self.is_changed.store(true, Ordering::Release);
+    }
+
+    /// Counts what a response has used, and gives back what was reserved for it.
+    pub(super) fn spent(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
+        if output > 0 {
+            // Only an estimate: of two responses that end at the same moment, one may be lost.
+            let mean = self.mean_output();
+            self.mean_output.store((mean * (MEMORY - 1) + output).div_ceil(MEMORY), Ordering::Relaxed);
+        }
+        self.add((input, output), reserved, now);
+    }
+
+    /// The same for tokens that say nothing about the client's responses.
+    pub(super) fn add(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
+        let mut months = self.months();
+        months.reserved = months.reserved.saturating_sub(reserved);
+        months.at(Month::of(now)).all.add((input, output));
+        self.is_changed.store(true, Ordering::Release);
+    }
+
+    /// Counts tokens, and `requests`, for a model, too.
+    pub(super) fn modelled(&self, model: &str, (requests, tokens): (u64, (u64, u64)), now: u64) {
+        let mut months = self.months();
+        let counts = months.at(Month::of(now)).of_model(model);
+        counts.requests = counts.requests.saturating_add(requests);
+        counts.add(tokens);
+        self.is_changed.store(true, Ordering::Release);
+    }
+
+    /// The counts of the month of `now`, and the tokens that responses in progress have reserved.
+    pub(super) fn current(&self, now: u64) -> (Counts, u64) {
+        let mut months = self.months();
+        (months.at(Month::of(now)).all, months.reserved)
+    }
+
+    /// The counts of the month of `now` by model.
+    pub(super) fn models(&self, now: u64) -> CountsByModel {
+        self.months().at(Month::of(now)).models.clone()
+    }
+
+    /// The counts of a month are these, as another place knows. It knows nothing of models.
+    pub(super) fn learned(&self, month: Month, counts: Counts) {
+        self.months().at(month).all = counts;
+    }
+
+    /// These counts of a month were used before, as was found out only now.
+    pub(super) fn found(&self, month: Month, counts: &MonthCounts) {
+        let mut months = self.months();
+        let Months { current, other, .. } = &mut *months;
+        if let Some((_, known)) =
+            [Some(current), other.as_mut()].into_iter().flatten().find(|(own, _)| *own == month)
+        {
+            known.merge(counts);
+            self.is_changed.store(true, Ordering::Release);
+        }
+    }
+
+    /// The counts that have changed since this was called last.
+    pub(super) fn changed(&self) -> Vec<(Month, MonthCounts)> {
+        if !self.is_changed.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let months = self.months();
+        [Some(months.current.clone()), months.other.clone()].into_iter().flatten().collect()
+    }
+
+    fn months(&self) -> MutexGuard<'_, Months> {
+        self.months.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 23 November 2026.
+    const NOW: u64 = 1_795_392_000;
+    const MONTH: u64 = 31 * 86_400;
+
+    fn usage() -> Usage {
+        Usage::new(Month::of(NOW), MonthCounts::default())
+    }
+
+    #[test]
+    fn budget_begins_again_with_the_month_and_survives_a_clock_that_is_set_back() {
+        let usage = usage();
+        usage.spent((60, 40), 0, NOW);
+        assert_eq!(usage.reserve(1, 100, NOW), Err(BudgetRefusal::Gone(Month::of(NOW).end())));
+        assert_eq!(usage.reserve(1, 101, NOW), Ok(()));
+        assert_eq!(usage.reserve(1, 101, NOW), Err(BudgetRefusal::Reserved));
+        usage.spent((0, 0), 1, NOW);
+        let next = Month::of(NOW).end();
+        assert_eq!(usage.reserve(1, 100, next - 1), Err(BudgetRefusal::Gone(next)));
+        assert_eq!(usage.reserve(1, 100, next), Ok(()));
+        usage.spent((7, 0), 1, next);
+        // Back, and forth again.
+        assert_eq!(usage.reserve(1, 100, NOW), Err(BudgetRefusal::Gone(next)));
+        assert_eq!(usage.current(next), (Counts { input_tokens: 7, ..Counts::default() }, 0));
+        assert_eq!(usage.changed().len(), 2);
+        assert_eq!(usage.changed(), []);
+    }
+
+    #[test]
+    fn later_month_without_requests_in_between_is_found() {
+        let usage = usage();
+        usage.asked(NOW);
+        usage.asked(NOW + 5 * MONTH);
+        assert_eq!(usage.current(NOW + 5 * MONTH).0.requests, 1);
+    }
+
+    #[test]
+    fn places_are_limited_and_come_back() {
+        let usage = usage();
+        assert!(usage.take_place(2) && usage.take_place(2) && !usage.take_place(2));
+        usage.free_place();
+        assert!(usage.take_place(2) && !usage.take_place(2));
+    }
+
+    #[test]
+    fn length_of_responses_is_learned() {
+        let usage = usage();
+        (0..100).for_each(|_| usage.spent((0, 40), 0, NOW));
+        assert!((40..48).contains(&usage.mean_output()), "{}", usage.mean_output());
+        usage.spent((5, 0), 0, NOW);
+        assert!(usage.mean_output() >= 40, "a response without output says nothing");
+    }
+}

@@ -1,0 +1,326 @@
+//! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played; and the names of a fixture's files.
+
+pub mod hosted;
+mod noted;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use self::hosted::{Hosted, HostedResult, Shown};
+pub use self::noted::Noted;
+pub(crate) use self::noted::NotedExchange;
+use toolwire_config::{Keys, model_rules, read_table, table_of};
+use toolwire_pipeline::{
+    format::{CustomFormat, Definition, KnownFormats},
+    rules::{Detect, Rules},
+    settings::{Field, Key},
+};
+
+/// Marks a folder as a fixture, and describes it.
+pub const MANIFEST: &str = "fixture.toml";
+/// The client's request.
+pub const REQUEST: &str = "request.json";
+/// The upstream's body.
+pub(crate) const UPSTREAM: &str = "upstream.sse";
+/// When the body's pieces arrived.
+pub const TIMES: &str = "upstream.times";
+
+/// The file of the upstream's body in the hop with this number, from 1.
+pub fn upstream_file(hop: usize) -> String {
+    numbered(UPSTREAM, hop)
+}
+
+/// The file of the times of that body's pieces.
+pub fn times_file(hop: usize) -> String {
+    numbered(TIMES, hop)
+}
+
+fn numbered(name: &str, hop: usize) -> String {
+    match name.split_once('.') {
+        Some((stem, extension)) if hop > 1 => format!("{stem}-{hop}.{extension}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The file `fixture.toml`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// What the fixture shows, in a line.
+    pub title: String,
+    /// Why the result is as it is, if that is not obvious: sentences for the reader.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) about: String,
+    /// Where the expectation comes from: ids of conformance cases, and headings as
+    /// `docs/protocols/lumo.md#v1-stream`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rests_on: Vec<String>,
+    /// What the upstream speaks.
+    pub from: String,
+    /// What the client speaks.
+    #[serde(default = "chat", skip_serializing_if = "is_chat")]
+    pub to: String,
+    /// Status and headers of the upstream's response.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub upstream: Upstream,
+    /// Further requests to the upstream within the same response.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<Hop>,
+    /// The tools that toolwire runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted: Option<Hosted>,
+    /// The rules that differ from the defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub settings: RuleOverrides,
+    /// Text formats that the rules name and that are not built in, defined as in a configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) formats: Vec<Definition>,
+}
+
+impl Manifest {
+    /// The built-in formats, and those that the manifest defines.
+    ///
+    /// # Errors
+    /// A sentence that names the key of a definition, and what is wrong with it.
+    pub fn known_formats(&self) -> Result<KnownFormats, String> {
+        let mut own: Vec<CustomFormat> = Vec::new();
+        for definition in &self.formats {
+            let name = &definition.name;
+            let built = definition.clone().build(&own).map_err(|wrong| {
+                let wrong: Vec<_> =
+                    wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect();
+                format!("the format `{name}`: {}", wrong.join("; "))
+            })?;
+            own.push(built);
+        }
+        Ok(KnownFormats::new(own))
+    }
+
+    /// The definitions of those formats in `own` that `settings` names, for recordings.
+    pub(crate) fn formats_of(settings: &Rules, own: &[CustomFormat]) -> Vec<Definition> {
+        let named = match &settings.detect {
+            Detect::Auto | Detect::Off => &[][..],
+            Detect::AutoAnd(names) | Detect::Formats(names) => names,
+        };
+        let named = own.iter().filter(|own| named.contains(&own.format.name));
+        named.map(|own| own.definition.clone()).collect()
+    }
+}
+
+fn chat() -> String {
+    "chat".to_owned()
+}
+
+fn is_chat(name: &str) -> bool {
+    name == "chat"
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// `[upstream]`: the head of the upstream's response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Upstream {
+    /// HTTP status.
+    pub status: u16,
+    /// Headers; without a `content-type` it is `text/event-stream`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Each delta repeats all of the text before it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cumulative: bool,
+    /// The text with which the request began the response.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prefill: String,
+    /// The response repeats that text at its beginning.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeats_prefill: bool,
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        let (cumulative, prefill, repeats_prefill) = (false, String::new(), false);
+        Self { status: 200, headers: BTreeMap::new(), cumulative, prefill, repeats_prefill }
+    }
+}
+
+/// `[[hops]]`: a further request to the upstream, and the head of its response. The body is in
+/// `upstream-2.sse` for the first of them, and so on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hop {
+    /// What the request says that the one before does not: a text that its strings contain.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub asks: String,
+    /// HTTP status.
+    pub status: u16,
+    /// Headers, as in [`Upstream::headers`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// As [`Upstream::prefill`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prefill: String,
+    /// As [`Upstream::repeats_prefill`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeats_prefill: bool,
+    /// The results of hosted calls that the request has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<HostedResult>,
+    /// What the client gets before the response.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<Shown>,
+}
+
+impl Default for Hop {
+    fn default() -> Self {
+        Self {
+            asks: String::new(),
+            status: 200,
+            headers: BTreeMap::new(),
+            prefill: String::new(),
+            repeats_prefill: false,
+            results: Vec::new(),
+            shown: Vec::new(),
+        }
+    }
+}
+
+/// `[settings]`: a model's rules by their keys in configuration files, as far as they differ from the
+/// defaults.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RuleOverrides(toml::Table);
+
+/// The keys of `[settings]`: those of a model, those of its upstream and the limits that decide how a
+/// response is read.
+fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
+    model_rules::rules(keys, rules, known);
+    let mut starts_in_reasoning = Some(rules.starts_in_reasoning);
+    model_rules::starts_in_reasoning(keys, &mut starts_in_reasoning);
+    rules.starts_in_reasoning = starts_in_reasoning.unwrap_or_default();
+    model_rules::tolerate_truncation(keys, &mut rules.tolerate_truncation);
+    model_rules::limits(keys, &mut rules.limits);
+    keys.key(
+        Key::new("server_tools", "the upstream's own tools, by name"),
+        Field::Texts(&mut rules.server_tools),
+    );
+}
+
+impl RuleOverrides {
+    /// Sets the rule `key`; without a value it keeps its default.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: Option<impl Into<toml::Value>>) -> Self {
+        if let Some(value) = value {
+            self.0.insert(key.to_owned(), value.into());
+        }
+        self
+    }
+
+    /// The defaults, overridden by these rules. `known` are the formats that may be named.
+    ///
+    /// # Errors
+    /// A sentence that names each wrong key, and the values that it may have.
+    pub fn settings(&self, known: &KnownFormats) -> Result<Rules, String> {
+        let mut rules = Rules::default();
+        read_table(&self.0, |table| keys(table, &mut rules, known))?;
+        Ok(rules)
+    }
+
+    /// The overrides that turn the defaults into `settings`, for recordings.
+    pub(crate) fn of(settings: &Rules) -> Self {
+        let shown =
+            |rules: &Rules| table_of(|table| keys(table, &mut rules.clone(), KnownFormats::built_in()));
+        let defaults = shown(&Rules::default());
+        Self(shown(settings).into_iter().filter(|(key, value)| defaults.get(key) != Some(value)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolwire_pipeline::rules::{
+        ArgumentDelivery, Enforce, InvalidArguments, Limits, Misroute, Reasoning, ServerCalls, Showing,
+        UnknownCalls,
+    };
+
+    #[test]
+    fn rules_and_settings_round_trip() {
+        let settings = Rules {
+            detect: Detect::Off,
+            reasoning: Reasoning::Off,
+            server_calls: ServerCalls::Hide,
+            misroute: Misroute::Bounce,
+            arguments: ArgumentDelivery::Whole,
+            unknown_calls: UnknownCalls::Text,
+            enforce: Enforce::Retry,
+            invalid_arguments: InvalidArguments::Retry,
+            starts_in_reasoning: true,
+            repair: false,
+            tool_prefix: "user:".to_owned(),
+            server_tools: vec!["web_search".to_owned()],
+            tolerate_truncation: true,
+            showing: Showing::default(),
+            limits: Limits { max_calls: 3, ..Limits::default() },
+        };
+        let rules = RuleOverrides::of(&settings);
+        let text = toml::to_string(&rules).unwrap();
+        assert_eq!(
+            toml::from_str::<RuleOverrides>(&text).unwrap().settings(KnownFormats::built_in()).unwrap(),
+            settings
+        );
+        assert_eq!(RuleOverrides::of(&Rules::default()), RuleOverrides::default());
+    }
+
+    #[test]
+    fn custom_formats_are_recorded_as_definitions() {
+        let definition = Definition {
+            name: "acme".to_owned(),
+            open: "<<".to_owned(),
+            close: ">>".to_owned(),
+            ..Definition::default()
+        };
+        let own = definition.clone().build(&[]).unwrap();
+        let settings = Rules { detect: Detect::AutoAnd(vec![own.format.name]), ..Rules::default() };
+        let manifest = Manifest {
+            settings: RuleOverrides::of(&settings),
+            formats: Manifest::formats_of(&settings, &[own]),
+            ..Manifest::default()
+        };
+        let read: Manifest = toml::from_str(&toml::to_string(&manifest).unwrap()).unwrap();
+        assert_eq!(read.formats, [definition]);
+        assert_eq!(read.settings.settings(&read.known_formats().unwrap()).unwrap(), settings);
+        let unnamed = Manifest { formats: Vec::new(), ..read };
+        let error = unnamed.settings.settings(&unnamed.known_formats().unwrap()).unwrap_err();
+        assert!(error.starts_with("`detect`: unknown value `acme`; nearest: "), "{error}");
+        assert!(error.contains("; `toolwire formats` lists all"), "{error}");
+    }
+
+    #[test]
+    fn every_wrong_key_and_value_is_reported() {
+        let rules = RuleOverrides::default()
+            .with("max_calls", Some(0))
+            .with("maxdepth", Some(3))
+            .with("repair", Some("yes"));
+        let error = rules.settings(KnownFormats::built_in()).unwrap_err();
+        for part in [
+            "`max_calls`: expected a whole number from 1 on",
+            "unknown key `maxdepth`; did you mean `max_depth`?",
+            "`repair`: expected `true` or `false`, found a string",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn invalid_word_error_lists_the_valid_ones() {
+        let rules = RuleOverrides::default().with("server_calls", Some("keep"));
+        let error = rules.settings(KnownFormats::built_in()).unwrap_err();
+        assert!(
+            error.starts_with("`server_calls`: unknown value `keep`; ") && error.contains("`forward`"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! [`Noted`]: the manifest of an exchange that is under way.
+
+use http::{HeaderMap, StatusCode};
+
+use super::{Hop, Hosted, HostedResult, Manifest, RuleOverrides, Shown, Upstream};
+use toolwire_config as config;
+use toolwire_pipeline::{
+    conversation::{Conversation, Prefill, Turn},
+    dialect::ClientDialect,
+    event::Event,
+    failure::Failure,
+    rules::{HostedRules, Rules},
+};
+
+/// Headers of the upstream that are recorded; others may contain private data.
+const KEPT_HEADERS: [&str; 2] = ["content-type", "retry-after"];
+
+/// What is known when an exchange begins.
+#[derive(Debug, Clone, Copy)]
+pub struct NotedExchange<'a> {
+    /// What the client speaks.
+    pub(crate) dialect: ClientDialect,
+    /// The client's request.
+    pub(crate) conversation: &'a Conversation,
+    /// The configuration entry that serves it.
+    pub(crate) model: &'a config::Model,
+    /// The upstream that gets it.
+    pub(crate) upstream: &'a config::Upstream,
+    /// The text with which the upstream's request begins the response.
+    pub(crate) prefill: Option<&'a Prefill>,
+    /// The rules under which the response is read.
+    pub(crate) rules: &'a Rules,
+    /// How calls of hosted tools are handled, if the model gets any.
+    pub(crate) hosted: Option<&'a HostedRules>,
+}
+
+/// See the module. It has secrets, which whoever writes it covers.
+#[derive(Debug)]
+pub struct Noted {
+    manifest: Manifest,
+    /// What the client got since the last hop.
+    shown: Vec<Shown>,
+    is_answered: bool,
+}
+
+impl Noted {
+    /// The manifest of an exchange that begins.
+    pub fn begin(about: NotedExchange<'_>) -> Self {
+        let NotedExchange { dialect, conversation, model, upstream, prefill, rules, hosted } = about;
+        let cumulative = upstream.options.side().is_cumulative();
+        let manifest = Manifest {
+            upstream: Upstream { cumulative, ..Upstream::default() },
+            title: format!("Recorded from {}: {}", upstream.name, conversation.model),
+            from: upstream.dialect().name().to_owned(),
+            to: dialect.dialect().name().to_owned(),
+            hosted: Hosted::of(conversation, hosted),
+            settings: RuleOverrides::of(rules),
+            formats: Manifest::formats_of(rules, model.formats.own()),
+            ..Manifest::default()
+        };
+        let mut noted = Self { manifest, shown: Vec::new(), is_answered: false };
+        noted.prefilled(prefill);
+        noted
+    }
+
+    /// The client gets this between two hops.
+    pub fn shown(&mut self, event: &Event<'_>) {
+        self.shown.extend(Shown::of(event));
+    }
+
+    /// Another hop begins, whose request has `turns` more than the one before. Returns the hop's number.
+    pub fn asked_again(&mut self, prefill: Option<&Prefill>, turns: &[Turn]) -> usize {
+        let results = HostedResult::all_of(turns);
+        let asks = match results.last() {
+            Some(result) => result.content.clone(),
+            None => turns.last().map(Turn::joined_text).unwrap_or_default(),
+        };
+        let shown = std::mem::take(&mut self.shown);
+        self.manifest.hops.push(Hop { asks, results, shown, ..Hop::default() });
+        self.prefilled(prefill);
+        self.manifest.hops.len() + 1
+    }
+
+    /// The request of this hop begins the response with this text.
+    pub fn prefilled(&mut self, prefill: Option<&Prefill>) {
+        let (text, is_repeated) = match self.manifest.hops.last_mut() {
+            Some(hop) => (&mut hop.prefill, &mut hop.repeats_prefill),
+            None => (&mut self.manifest.upstream.prefill, &mut self.manifest.upstream.repeats_prefill),
+        };
+        *text = prefill.map(|prefill| prefill.text.clone()).unwrap_or_default();
+        *is_repeated = prefill.is_some_and(|prefill| prefill.is_repeated);
+    }
+
+    /// The upstream has answered the hop's request.
+    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
+        let kept = KEPT_HEADERS.iter().filter_map(|name| {
+            let value = headers.get(*name)?.to_str().ok()?;
+            Some(((*name).to_owned(), value.to_owned()))
+        });
+        let (known_status, headers) = match self.manifest.hops.last_mut() {
+            Some(hop) => (&mut hop.status, &mut hop.headers),
+            None => (&mut self.manifest.upstream.status, &mut self.manifest.upstream.headers),
+        };
+        *known_status = status.as_u16();
+        *headers = kept.collect();
+        self.is_answered = true;
+    }
+
+    /// Whether an upstream has answered: otherwise there is nothing to play.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// The response failed.
+    pub fn failed(&mut self, failure: &Failure) {
+        self.manifest.about = format!("The response failed: {failure}.");
+    }
+
+    /// The client did not wait for the end.
+    pub fn cancelled(&mut self) {
+        "The client went away before the end.".clone_into(&mut self.manifest.about);
+    }
+
+    /// The manifest as TOML.
+    ///
+    /// # Errors
+    /// It cannot be written as such.
+    pub fn text(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&self.manifest)
+    }
+}

@@ -1,0 +1,137 @@
+//! [`Models`]: the list at `/v1/models`: the configured names and, if there is a wildcard model, those of its upstream.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::{
+    ServeError,
+    auth::Caller,
+    catalogue::{Catalogue, Entry, id},
+    routes::Route,
+    stamp::unix_time,
+};
+use toolwire_config::{Changes, Config, Model, calendar::rfc3339};
+
+/// See the module. Shared by all threads.
+#[derive(Debug)]
+pub(super) struct Models {
+    config: Arc<Config>,
+    /// The list of the wildcard model's upstream.
+    catalogue: Option<Arc<Catalogue>>,
+    /// When the server started, in seconds since 1970: `created` of models that have none of their own.
+    started: u64,
+}
+
+/// Anthropic's SDKs send it with every request.
+const ANTHROPIC_VERSION: &str = "anthropic-version";
+
+/// Whether a request for models, or for what is not there, comes from a client of Anthropic's API. It has the same paths for them.
+pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
+    matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
+}
+
+/// A list of models in the form of Anthropic's API (docs/protocols/messages.md#models). It is complete.
+pub(super) fn anthropic_list(list: &Value) -> Value {
+    let data: Vec<_> =
+        list.get("data").and_then(Value::as_array).into_iter().flatten().map(anthropic).collect();
+    let id = |model: Option<&Value>| model.and_then(|model| model.get("id")).cloned();
+    json!({ "first_id": id(data.first()), "last_id": id(data.last()), "has_more": false, "data": data })
+}
+
+/// The same for one model.
+pub(super) fn anthropic(model: &Value) -> Value {
+    let text = |key: &str| model.get(key).and_then(Value::as_str);
+    let name = ["display_name", "name", "id"].into_iter().find_map(text);
+    let created = rfc3339(model.get("created").and_then(Value::as_u64).unwrap_or_default());
+    json!({ "type": "model", "id": text("id"), "display_name": name, "created_at": created })
+}
+
+impl Models {
+    /// The models of `config`. Nothing is fetched yet. `before` are those of the configuration that it replaces, with what
+    /// has changed since.
+    ///
+    /// # Errors
+    /// If no request to an upstream can be written.
+    pub(super) fn new(config: Arc<Config>, before: Option<(&Self, &Changes)>) -> Result<Self, ServeError> {
+        let wildcard = config.models.iter().find(|model| model.is_wildcard());
+        // With a configured upstream name, the upstream gets no other name.
+        let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
+        let known = |name: &str| {
+            let (before, changes) = before?;
+            let known = before.catalogue.as_ref().filter(|known| known.upstream().name == name);
+            known.filter(|_| !changes.touch_entry("upstreams", name)).cloned()
+        };
+        let catalogue = upstream.map_or(Ok(None), |upstream| match known(&upstream.name) {
+            Some(known) => Ok(Some(known)),
+            None => Catalogue::new(upstream)
+                .map(|catalogue| catalogue.map(Arc::new))
+                .map_err(|error| ServeError::Upstream { name: upstream.name.clone(), error }),
+        })?;
+        let started = before.map_or_else(unix_time, |(before, _)| before.started);
+        Ok(Self { config, catalogue, started })
+    }
+
+    /// The list of those that a client may use, configured names first.
+    pub(super) async fn list(&self, caller: &Caller) -> Value {
+        let entries = self.entries().await;
+        let is_allowed = |name: &str| caller.check_model(name).is_ok();
+        let mut data = Vec::new();
+        for model in &self.config.models {
+            let name = if model.is_wildcard() { model.upstream_name.as_deref() } else { Some(&*model.name) };
+            let name = name.filter(|name| is_allowed(name));
+            data.extend(name.map(|name| self.describe(name, model, self.listed(model, name, &entries))));
+        }
+        if let Some(wildcard) = self.config.models.iter().find(|model| model.is_wildcard()) {
+            let others = entries.iter().filter_map(|entry| Some((id(entry)?, entry)));
+            let others = others.filter(|(id, _)| !self.is_named(id) && is_allowed(id));
+            data.extend(others.map(|(id, entry)| self.describe(id, wildcard, Some(entry))));
+        }
+        json!({ "object": "list", "data": data })
+    }
+
+    /// The model `name`, if requests for it are accepted.
+    pub(super) async fn find(&self, name: &str) -> Option<Value> {
+        let model = self.config.model(name)?;
+        let entries = self.entries().await;
+        Some(self.describe(name, model, self.listed(model, name, &entries)))
+    }
+
+    async fn entries(&self) -> Arc<Vec<Entry>> {
+        match &self.catalogue {
+            Some(catalogue) => catalogue.entries().await,
+            None => Arc::default(),
+        }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.config.models.iter().any(|model| model.name == name && !model.is_wildcard())
+    }
+
+    /// The model's object: the upstream's fields, overridden by those of the configuration.
+    fn describe(&self, name: &str, model: &Model, theirs: Option<&Entry>) -> Value {
+        let mut object = theirs.cloned().unwrap_or_default();
+        // A configured name is toolwire's own model.
+        let is_theirs = model.is_wildcard();
+        let created = object.get("created").filter(|created| is_theirs && created.is_u64()).cloned();
+        let owner = object.get("owned_by").filter(|owner| is_theirs && owner.is_string()).cloned();
+        let own = [
+            ("id", name.into()),
+            ("object", "model".into()),
+            ("created", created.unwrap_or_else(|| self.started.into())),
+            ("owned_by", owner.unwrap_or_else(|| model.upstream.name.as_str().into())),
+        ];
+        object.extend(own.map(|(key, value)| (key.to_owned(), value)));
+        Value::Object(object)
+    }
+
+    /// The upstream's entry for `model` when it is requested as `name`.
+    fn listed<'e>(&self, model: &Model, name: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
+        let catalogue = self.catalogue.as_ref()?;
+        let theirs = model.upstream_name(name);
+        (catalogue.upstream().name == model.upstream.name)
+            .then(|| entries.iter().find(|entry| id(entry) == Some(theirs)))
+            .flatten()
+    }
+}

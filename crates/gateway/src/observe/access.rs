@@ -1,0 +1,540 @@
+//! [`Access`]: the record of one request, logged and counted when it is dropped.
+//!
+//! It travels inside the response's body, because that lives as long as the request: a complete response, a
+//! failed one, and a client that disconnected all end with the drop of the body.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracing::{
+    Span,
+    field::{Empty, display},
+};
+
+use toolwire_config::Upstream;
+use toolwire_execution::audit::unix_millis;
+use toolwire_net::telemetry::{self, Parent, SpanKind, scoped};
+use toolwire_pipeline::{dialect::ClientDialect, event::Finish, failure::Failure, pipeline::Tally};
+
+use super::{
+    figures::FinishedRequest,
+    gen_ai,
+    hop::{Attempt, HopEnd, HopName, HopRecord},
+    latencies::milliseconds,
+    live::{LiveEntry, LiveStart},
+    metrics::{Metrics, kind_name},
+    untrusted::clip,
+};
+
+/// The status in logs and metrics of a client that disconnected before a status was decided.
+const CLIENT_LEFT: u16 = 499;
+
+/// The most bytes of a path or model name that are kept for the log line; longer ones are clipped.
+const MAX_WORD: usize = 128;
+
+/// The most bytes of tool names in one log line.
+const MAX_NAMES: usize = 512;
+
+/// How a request ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// The client disconnected before the end.
+    #[default]
+    Cancelled,
+    /// The client read nothing for `limits.write_timeout`, so its connection was closed.
+    Stalled,
+    /// The complete response was written to the client's connection.
+    Done,
+    /// It failed, and the client got an error.
+    Failed(Failure),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Stalled => f.write_str("stalled"),
+            Self::Done => f.write_str("done"),
+            Self::Failed(failure) => {
+                write!(f, "failed:{}", failure_name(failure))
+            }
+        }
+    }
+}
+
+/// The record of one request, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Access {
+    metrics: Arc<Metrics>,
+    started: Instant,
+    id: String,
+    method: http::Method,
+    path: String,
+    route: &'static str,
+    key: Option<Arc<str>>,
+    /// The address of a client whose key was refused.
+    peer: Option<IpAddr>,
+    asked: Option<String>,
+    target: Option<Target>,
+    stream: bool,
+    status: u16,
+    first_byte: Option<Duration>,
+    first_content: Option<Duration>,
+    bytes_out: u64,
+    tally: Option<Tally>,
+    /// Tokens of the request and of the response that count for the client.
+    spent: (u64, u64),
+    outcome: Outcome,
+    span: Span,
+    /// The same span for telemetry.
+    trace: telemetry::Span,
+    /// The request to the upstream, if the client's is passed through.
+    passed: telemetry::Span,
+    /// Tokens of the hops that have ended.
+    counted: Tokens,
+    /// Requests to the upstream so far.
+    hops: usize,
+    /// The last of them.
+    hop: Option<HopRecord>,
+    /// Other models that were asked because one failed.
+    turns: u64,
+    /// It asks a model, and so is part of the figures.
+    asks_model: bool,
+    /// While the response is listed as being in progress.
+    live: Option<Box<LiveEntry>>,
+}
+
+/// Tokens of requests and of responses, as far as upstreams say.
+type Tokens = (Option<u64>, Option<u64>);
+
+/// Where a request was routed.
+#[derive(Debug)]
+struct Target {
+    /// The name in the configuration.
+    model: String,
+    upstream: Arc<Upstream>,
+}
+
+impl Access {
+    /// Starts the record of a request that has just arrived.
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        id: String,
+        method: http::Method,
+        path: &str,
+        route: &'static str,
+    ) -> Self {
+        let span =
+            tracing::debug_span!("request", id, route, model = Empty, upstream = Empty, outcome = Empty);
+        Self {
+            metrics,
+            started: Instant::now(),
+            id,
+            method,
+            path: clip(path, MAX_WORD).into_owned(),
+            route,
+            key: None,
+            peer: None,
+            asked: None,
+            target: None,
+            stream: false,
+            status: CLIENT_LEFT,
+            first_byte: None,
+            first_content: None,
+            bytes_out: 0,
+            tally: None,
+            spent: (0, 0),
+            outcome: Outcome::default(),
+            span,
+            trace: telemetry::Span::default(),
+            passed: telemetry::Span::default(),
+            counted: (None, None),
+            hops: 0,
+            hop: None,
+            turns: 0,
+            asks_model: false,
+            live: None,
+        }
+    }
+
+    /// The same record, which also describes `trace`.
+    pub(crate) fn traced(mut self, trace: telemetry::Span) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// The span of which requests to upstreams are part.
+    pub(crate) fn trace(&self) -> Option<Parent> {
+        self.trace.parent()
+    }
+
+    /// The request's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The time since the request arrived.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The time from the arrival of the request to the first byte of its response.
+    pub(crate) fn first_byte(&self) -> Option<Duration> {
+        self.first_byte
+    }
+
+    /// The request is one for a model, whatever comes of it.
+    pub(crate) fn asks_model(&mut self) {
+        self.asks_model = true;
+    }
+
+    /// Lists the response as being in progress until it is over. `key`: a name or mark of the client's key.
+    pub(crate) fn show(&mut self, client: ClientDialect, key: Option<String>) {
+        let start = LiveStart {
+            id: self.id.clone(),
+            model: self.asked.clone().unwrap_or_default(),
+            key,
+            client: client.dialect().name(),
+            is_stream: self.stream,
+            begun: self.started,
+        };
+        let entry = self.metrics.live().begin(start);
+        if let Some(Target { model, upstream, .. }) = &self.target {
+            entry.at(model, &upstream.name);
+        }
+        self.live = Some(Box::new(entry));
+    }
+
+    /// The response in the list of those in progress, if it is there.
+    pub(crate) fn live(&self) -> Option<&LiveEntry> {
+        self.live.as_deref()
+    }
+
+    /// The name of the configuration entry that the request is for, or went to last.
+    pub(crate) fn model(&self) -> Option<&str> {
+        Some(&*self.target.as_ref()?.model)
+    }
+
+    /// The key of a client at `peer` is missing or wrong.
+    pub fn refused(&mut self, peer: IpAddr) {
+        self.peer = Some(peer.to_canonical());
+    }
+
+    /// Records the name of the client's key.
+    pub(crate) fn shown_key(&mut self, name: Arc<str>) {
+        self.key = Some(name);
+    }
+
+    /// Records what counts for the client: tokens of the request, and of the response.
+    pub(crate) fn spent(&mut self, tokens: (u64, u64)) {
+        self.spent = tokens;
+    }
+
+    /// Records the model that the client asked for.
+    pub(crate) fn asked(&mut self, model: &str, stream: bool) {
+        self.asked = Some(clip(model, MAX_WORD).into_owned());
+        self.stream = stream;
+    }
+
+    /// Records that an exchange with an upstream begins. `model` is the name of the configuration entry.
+    pub(crate) fn routed(&mut self, model: &str, upstream: &Arc<Upstream>) {
+        self.metrics.streams().inc();
+        self.span.record("model", model);
+        self.span.record("upstream", upstream.name.as_str());
+        self.moved(1, model, upstream);
+    }
+
+    /// Records that the exchange goes on with another model, or with one that was only now prepared: the `number`th that is asked.
+    pub(crate) fn moved(&mut self, number: usize, model: &str, upstream: &Arc<Upstream>) {
+        self.turns = number.saturating_sub(1) as u64;
+        if let Some(live) = &self.live {
+            live.at(model, &upstream.name);
+        }
+        self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
+        // Its counts begin anew.
+        self.counted = (None, None);
+    }
+
+    /// The request's span. It is never entered while a response is read.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// A request to the upstream has begun.
+    pub(crate) fn hop_begun(&mut self, attempt: Attempt) {
+        self.hops += 1;
+        if let Some(live) = &self.live {
+            live.hops(self.hops);
+        }
+        self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, attempt));
+    }
+
+    /// The next request to the upstream. `None`: no other has begun a hop.
+    pub(crate) fn next_attempt(&self) -> Option<Attempt> {
+        self.hop.as_ref().map(HopRecord::again)
+    }
+
+    /// The upstream has refused the request, and gets another one in its place: see [`HopRecord::asked_otherwise`].
+    pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
+        self.hop.as_mut()?.asked_otherwise(error)
+    }
+
+    /// A piece of the upstream's response has arrived.
+    pub(crate) fn hop_chunk(&mut self) {
+        if let Some(hop) = &mut self.hop {
+            hop.chunk();
+        }
+    }
+
+    /// The client's request is about to be passed through. What the upstream learns of the trace.
+    pub(crate) fn pass(&mut self, model: &str, upstream: &Upstream) -> Option<telemetry::SpanContext> {
+        let method = self.method.as_str();
+        let about = || {
+            let host = upstream.base_url.host().unwrap_or_default();
+            let attributes = vec![
+                ("http.request.method", method.into()),
+                (gen_ai::SERVER_ADDRESS, host.into()),
+                ("toolwire.upstream", upstream.name.as_str().into()),
+                ("toolwire.model", model.into()),
+            ];
+            (method.to_owned(), attributes)
+        };
+        self.passed = self.trace.parent()?.begin(SpanKind::Client, about);
+        self.passed.context().cloned()
+    }
+
+    /// The request to the upstream has ended, if one is under way. `outcome` is its finish reason, or why it has none, and then `error`
+    /// is what counts it. `tokens` are those of all hops so far.
+    pub(crate) fn hop_ended(
+        &mut self,
+        outcome: &dyn fmt::Display,
+        error: Option<&'static str>,
+        tokens: Tokens,
+    ) {
+        if let Some(mut hop) = self.hop.take() {
+            let own = |all: Option<u64>, before: Option<u64>| Some(all?.saturating_sub(before.unwrap_or(0)));
+            let own = (own(tokens.0, self.counted.0), own(tokens.1, self.counted.1));
+            if let Some(name) = self.hop_name() {
+                hop.end(name, &HopEnd { outcome, error, tokens: own }, &self.metrics);
+            }
+            self.counted = tokens;
+            // What the hop has called runs in its span.
+            self.hop = Some(hop);
+        }
+    }
+
+    /// Calls `begin` in the spans of the hop and of the request.
+    pub(crate) fn in_hop<T>(&self, begin: impl FnOnce() -> T) -> T {
+        scoped(self.trace(), || match &self.hop {
+            Some(hop) => hop.span().in_scope(begin),
+            None => begin(),
+        })
+    }
+
+    fn hop_name(&self) -> Option<HopName<'_>> {
+        let Target { model, upstream, .. } = self.target.as_ref()?;
+        Some(HopName { request: &self.id, number: self.hops, model, upstream, purpose: None })
+    }
+
+    /// Sets the status of the response.
+    pub(crate) fn status(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    /// Records that `bytes` of the body were passed to the client's connection.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.bytes_out += bytes as u64;
+        if self.first_byte.is_none() {
+            let after = self.elapsed();
+            self.first_byte = Some(after);
+            if let Some(target) = &self.target {
+                self.metrics.first_byte(&target.model, after);
+            }
+        }
+    }
+
+    /// Records that what was passed to the client's connection has content of the response.
+    pub(crate) fn wrote_content(&mut self) {
+        if self.first_content.is_none() {
+            let after = self.elapsed();
+            self.first_content = Some(after);
+            if let Some(live) = &self.live {
+                live.first_content(after);
+            }
+        }
+    }
+
+    /// Sets how it ended. Without this call it counts as cancelled.
+    pub(crate) fn ended(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+
+    /// Sets what the response consisted of.
+    pub(crate) fn counted(&mut self, tally: Tally) {
+        self.tally = Some(tally);
+    }
+
+    fn count(&self) {
+        let model = self.target.as_ref().map(|target| target.model.as_str());
+        self.metrics.request(self.route, model, self.status);
+        if let Some(key) = &self.key {
+            self.metrics.key_request(key, model, (self.status, self.spent));
+        }
+        if let Some(target) = &self.target {
+            self.metrics.streams().dec();
+            if let Outcome::Failed(failure) = &self.outcome {
+                self.metrics.upstream_error(&target.upstream.name, failure.kind());
+            }
+        }
+        if let Some(tally) = &self.tally {
+            self.metrics.tally(tally);
+            if let Some(target) = &self.target {
+                self.metrics.skipped(&target.upstream.name, &tally.skipped);
+                self.metrics.tokens(&target.model, &target.upstream.name, tally);
+            }
+        }
+        if self.outcome == Outcome::Cancelled {
+            self.metrics.disconnect();
+        }
+    }
+
+    /// Tells the trace how the request went, and why it failed. A refusal is the client's fault, so the span of its request has not failed.
+    fn describe(&mut self, error: Option<&'static str>) {
+        let (status, hops) = (u64::from(self.status), self.hops as u64);
+        self.trace.set("http.response.status_code", || status);
+        self.trace.set("toolwire.hops", || hops);
+        if let Some(model) = &self.asked {
+            self.trace.set("toolwire.model", || model.as_str());
+        }
+        self.passed.set("http.response.status_code", || status);
+        if let Some(error) = error {
+            self.passed.fail(error);
+        }
+        self.passed.end();
+        let is_ours = !(400..500).contains(&status);
+        if let Some(error) = error.filter(|_| is_ours) {
+            self.trace.fail(error);
+        }
+        self.trace.end();
+    }
+
+    /// Adds the request to the figures of the last hours.
+    fn add_figures(&self, error: Option<&'static str>) {
+        if !self.asks_model {
+            return;
+        }
+        let tally = self.tally.as_ref();
+        let (input_tokens, output_tokens) = self.tokens();
+        let target = self.target.as_ref();
+        let is_cancelled = self.outcome == Outcome::Cancelled;
+        let finished = FinishedRequest {
+            names: [
+                target.map(|target| target.model.as_str()),
+                self.key.as_deref(),
+                target.map(|target| target.upstream.name.as_str()),
+            ],
+            error: error.filter(|_| !is_cancelled),
+            is_cancelled,
+            input_tokens,
+            output_tokens,
+            first_content: self.first_content.filter(|_| self.stream),
+            duration: self.elapsed(),
+            calls: tally.map_or(0, |tally| tally.calls.len() as u64),
+            retries: self.turns + tally.map_or(0, Tally::retries),
+        };
+        self.metrics.figures().record(&finished, unix_millis() / 1000);
+    }
+
+    /// Tokens of the request and of the response: as the upstream counts them, or as they count for the client.
+    fn tokens(&self) -> (u64, u64) {
+        let tally = self.tally.as_ref();
+        let input = tally.and_then(|tally| tally.input_tokens).unwrap_or(self.spent.0);
+        (input, tally.and_then(|tally| tally.output_tokens).unwrap_or(self.spent.1))
+    }
+
+    fn write_line(&self) {
+        let tally = self.tally.as_ref();
+        let (input_tokens, output_tokens) = self.tokens();
+        let known = |tokens: u64| (tokens > 0).then_some(tokens);
+        tracing::info!(
+            target: "toolwire::access",
+            id = self.id,
+            method = self.method.as_str(),
+            path = self.path,
+            key = self.key.as_deref(),
+            peer = self.peer.map(display),
+            model = self.asked,
+            entry = self.target.as_ref().map(|target| target.model.as_str()),
+            upstream = self.target.as_ref().map(|target| target.upstream.name.as_str()),
+            dialect = self.target.as_ref().map(|target| target.upstream.dialect().name()),
+            stream = self.stream,
+            status = self.status,
+            finish = tally.and_then(|tally| tally.finish).map(finish_name),
+            ttfb_ms = self.first_byte.map(milliseconds),
+            ttft_ms = self.first_content.map(milliseconds),
+            duration_ms = milliseconds(self.elapsed()),
+            calls = tally.map(|tally| tally.calls.len()),
+            hops = (self.hops > 0).then_some(self.hops),
+            input_tokens = known(input_tokens),
+            output_tokens = known(output_tokens),
+            bytes_out = self.bytes_out,
+            end = %self.outcome,
+        );
+    }
+
+    /// Logs once what was left out of the response.
+    fn write_skipped(&self) {
+        let skipped = self.tally.as_ref().map(|tally| &tally.skipped).filter(|skipped| !skipped.is_empty());
+        if let (Some(skipped), Some(target)) = (skipped, &self.target) {
+            let (id, upstream) = (self.id.as_str(), target.upstream.name.as_str());
+            tracing::warn!(id, upstream, %skipped, "parts of the upstream's response were left out");
+        }
+    }
+}
+
+impl Drop for Access {
+    fn drop(&mut self) {
+        let outcome = self.outcome.clone();
+        let error = match &outcome {
+            Outcome::Failed(failure) => Some(kind_name(failure.kind())),
+            Outcome::Cancelled => Some("cancelled"),
+            Outcome::Stalled => Some("stalled"),
+            Outcome::Done => None,
+        };
+        let tokens =
+            self.tally.as_ref().map_or((None, None), |tally| (tally.input_tokens, tally.output_tokens));
+        self.hop_ended(&outcome, error, tokens);
+        self.describe(error.filter(|_| matches!(outcome, Outcome::Failed(_))));
+        self.span.record("outcome", display(&self.outcome));
+        self.count();
+        self.add_figures(error);
+        self.write_line();
+        self.write_skipped();
+    }
+}
+
+/// Logs that the model learns nothing of these tools in the request `id`.
+pub(crate) fn tools_left_out(id: &str, model: &str, tools: &[String]) {
+    let names = tools.join(", ");
+    let (tools, names) = (tools.len(), clip(&names, MAX_NAMES));
+    tracing::warn!(id, model, tools, %names, "tools were left out of the instructions (max_instructions)");
+}
+
+/// The failure's code, or its kind if that is sufficient.
+pub fn failure_name(failure: &Failure) -> &str {
+    failure.code().unwrap_or_else(|| kind_name(failure.kind()))
+}
+
+/// The finish reason in toolwire's own words, whatever the dialect calls it.
+pub fn finish_name(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Calls => "calls",
+        Finish::Length => "length",
+        Finish::Filter => "filter",
+    }
+}

@@ -1,0 +1,429 @@
+//! [`Figures`]: what the requests of the last two hours came to, minute by minute, by model, key and upstream.
+//!
+//! A request is counted once, when it is over. Minutes, names and latencies are bounded, so that memory is, too: at most
+//! [`MAX_NAMES`] models, keys and upstreams have figures of their own at a time. The others are counted as `other`.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    latencies::{Latencies, milliseconds},
+    metrics::OTHER,
+};
+
+/// The longest window in minutes. As many are kept before it, for comparison.
+pub const MAX_WINDOW: u64 = 60;
+
+/// The most models, keys or upstreams that have figures of their own.
+const MAX_NAMES: usize = 100;
+
+/// Seconds that the [figures of now](Figures::now) are about.
+const RECENT: u64 = 60;
+
+/// A request that is over.
+#[derive(Debug, Default)]
+pub(crate) struct FinishedRequest<'r> {
+    /// The names of [`By`] in the configuration. `None`: it has none, or never got that far.
+    pub(crate) names: [Option<&'r str>; 3],
+    /// Why it failed.
+    pub(crate) error: Option<&'static str>,
+    /// The client left before the end.
+    pub(crate) is_cancelled: bool,
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
+    /// From its arrival to the first content of its stream.
+    pub(crate) first_content: Option<Duration>,
+    pub(crate) duration: Duration,
+    /// Tool calls that reached the client.
+    pub(crate) calls: u64,
+    /// Further requests to upstreams because of failures or wrong calls.
+    pub(crate) retries: u64,
+}
+
+/// What figures are grouped by. The order is that of [`FinishedRequest::names`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    Model,
+    Key,
+    Upstream,
+}
+
+impl By {
+    /// All of them with their names.
+    pub const ALL: [(&str, Self); 3] =
+        [("model", Self::Model), ("key", Self::Key), ("upstream", Self::Upstream)];
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, by)| *by == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Figures(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// By [`By`].
+    groups: [Group; 3],
+    /// All requests by the second in which they ended, in order.
+    seconds: VecDeque<(u64, Sums)>,
+}
+
+/// The requests by one of [`By`].
+#[derive(Debug, Default)]
+struct Group {
+    /// The latest minute with a request.
+    current: Minute,
+    /// Those before it, in order.
+    earlier: VecDeque<Minute>,
+    /// The names that have figures of their own, with the last minute of each.
+    names: HashMap<Arc<str>, u64>,
+}
+
+#[derive(Debug, Default)]
+struct Minute {
+    /// Since 1970.
+    number: u64,
+    sums: BTreeMap<Arc<str>, Sums>,
+}
+
+impl Figures {
+    /// Counts a request that ended at `now`, in seconds of Unix time.
+    pub(crate) fn record(&self, request: &FinishedRequest<'_>, now: u64) {
+        let mut kept = self.lock();
+        for (group, name) in kept.groups.iter_mut().zip(request.names) {
+            group.sums(name.unwrap_or(OTHER), now / 60).add(request);
+        }
+        // The clock may have been set back.
+        match kept.seconds.back_mut() {
+            Some((second, sums)) if *second >= now => sums.add(request),
+            _ => {
+                let mut sums = Sums::default();
+                sums.add(request);
+                kept.seconds.push_back((now, sums));
+                while kept.seconds.front().is_some_and(|(second, _)| second + RECENT <= now) {
+                    kept.seconds.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The figures of the last minute up to `now`, in seconds of Unix time. `running`: the responses in progress.
+    pub(crate) fn now(&self, running: i64, now: u64) -> Value {
+        let kept = self.lock();
+        let mut recent = Sums::default();
+        kept.seconds
+            .iter()
+            .filter(|(second, _)| second + RECENT > now)
+            .for_each(|(_, sums)| recent.merge(sums));
+        drop(kept);
+        let mut json = recent.json();
+        json.insert("running".to_owned(), running.into());
+        json.insert("window_s".to_owned(), RECENT.into());
+        json.insert("requests_per_s".to_owned(), ratio(recent.requests, Duration::from_secs(RECENT)));
+        json.insert(
+            "output_tokens_per_s".to_owned(),
+            ratio(recent.output_tokens, Duration::from_secs(RECENT)),
+        );
+        Value::Object(json)
+    }
+
+    /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], up to the one of `now`, in seconds of Unix time, which is not
+    /// over yet. Beside them, the figures of as many minutes before.
+    pub fn window(&self, by: By, window: u64, now: u64) -> Value {
+        let kept = self.lock();
+        let [model, key, upstream] = &kept.groups;
+        let group = match by {
+            By::Model => model,
+            By::Key => key,
+            By::Upstream => upstream,
+        };
+        let mut all = Row::default();
+        let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+        for Minute { number, sums } in group.minutes() {
+            let age = (now / 60).saturating_sub(*number);
+            for (name, sums) in sums {
+                all.add(sums, (*number, age), window);
+                rows.entry(name).or_default().add(sums, (*number, age), window);
+            }
+        }
+        let rows: Vec<_> = rows
+            .into_iter()
+            .filter(|(_, row)| !row.is_empty())
+            .map(|(name, row)| {
+                let mut json = Map::from_iter([("name".to_owned(), name.into())]);
+                json.extend(row.json());
+                Value::Object(json)
+            })
+            .collect();
+        let mut json = Map::from_iter([
+            ("by".to_owned(), by.name().into()),
+            ("window_s".to_owned(), (window * 60).into()),
+            ("step_s".to_owned(), 60.into()),
+        ]);
+        json.extend(all.json());
+        json.insert("rows".to_owned(), rows.into());
+        Value::Object(json)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Group {
+    /// The sums of `name` in the minute `now`.
+    fn sums(&mut self, name: &str, now: u64) -> &mut Sums {
+        // Otherwise the clock may have been set back.
+        if now > self.current.number {
+            let mut over = mem::replace(&mut self.current, Minute { number: now, ..Minute::default() });
+            over.sums.values_mut().for_each(Sums::shrink);
+            self.earlier.push_back(over);
+            let first = (now + 1).saturating_sub(2 * MAX_WINDOW);
+            while self.earlier.front().is_some_and(|minute| minute.number < first) {
+                self.earlier.pop_front();
+            }
+            self.names.retain(|_, last| *last >= first);
+        }
+        let name = match self.names.get_key_value(name) {
+            Some((name, _)) => Arc::clone(name),
+            None if self.names.len() < MAX_NAMES => name.into(),
+            None => OTHER.into(),
+        };
+        if *name != *OTHER {
+            self.names.insert(Arc::clone(&name), self.current.number);
+        }
+        self.current.sums.entry(name).or_default()
+    }
+
+    fn minutes(&self) -> impl Iterator<Item = &Minute> {
+        self.earlier.iter().chain([&self.current])
+    }
+}
+
+/// The figures of a name in a window, and before it.
+#[derive(Debug, Default)]
+struct Row {
+    totals: Sums,
+    before: Sums,
+    series: BTreeMap<u64, Sums>,
+}
+
+impl Row {
+    /// Adds the sums of the minute `number`, which is `age` minutes old.
+    fn add(&mut self, sums: &Sums, (number, age): (u64, u64), window: u64) {
+        if age < window {
+            self.totals.merge(sums);
+            self.series.entry(number).or_default().merge(sums);
+        } else if age < 2 * window {
+            self.before.merge(sums);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.totals.requests == 0 && self.before.requests == 0
+    }
+
+    fn json(self) -> Map<String, Value> {
+        let minute = |(number, sums): (u64, Sums)| {
+            let mut json = Map::from_iter([("t".to_owned(), (number * 60_000).into())]);
+            json.extend(sums.json());
+            Value::Object(json)
+        };
+        let series: Vec<_> = self.series.into_iter().map(minute).collect();
+        Map::from_iter([
+            ("totals".to_owned(), Value::Object(self.totals.json())),
+            ("before".to_owned(), Value::Object(self.before.json())),
+            ("series".to_owned(), series.into()),
+        ])
+    }
+}
+
+/// What several requests came to.
+#[derive(Debug, Default)]
+struct Sums {
+    requests: u64,
+    errors: BTreeMap<&'static str, u64>,
+    cancelled: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    /// Of streams whose tokens are known: the tokens, and the time from the first content to the end.
+    streamed: (u64, Duration),
+    first_content: Latencies,
+    duration: Latencies,
+    calls: u64,
+    retries: u64,
+}
+
+impl Sums {
+    fn add(&mut self, request: &FinishedRequest<'_>) {
+        self.requests += 1;
+        if let Some(kind) = request.error {
+            *self.errors.entry(kind).or_default() += 1;
+        }
+        self.cancelled += u64::from(request.is_cancelled);
+        self.input_tokens += request.input_tokens;
+        self.output_tokens += request.output_tokens;
+        if let Some(first) = request.first_content {
+            self.first_content.add(first);
+            if request.output_tokens > 0 {
+                self.streamed.0 += request.output_tokens;
+                self.streamed.1 += request.duration.saturating_sub(first);
+            }
+        }
+        self.duration.add(request.duration);
+        self.calls += request.calls;
+        self.retries += request.retries;
+    }
+
+    fn shrink(&mut self) {
+        self.first_content.shrink();
+        self.duration.shrink();
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        other.errors.iter().for_each(|(kind, count)| *self.errors.entry(kind).or_default() += count);
+        self.cancelled += other.cancelled;
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.streamed.0 += other.streamed.0;
+        self.streamed.1 += other.streamed.1;
+        self.first_content.merge(&other.first_content);
+        self.duration.merge(&other.duration);
+        self.calls += other.calls;
+        self.retries += other.retries;
+    }
+
+    fn json(&self) -> Map<String, Value> {
+        let (tokens, time) = self.streamed;
+        let json = json!({
+            "requests": self.requests,
+            "errors": self.errors,
+            "cancelled": self.cancelled,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "tokens_per_s": ratio(tokens, time),
+            "ttft_ms": percentiles(&self.first_content),
+            "duration_ms": percentiles(&self.duration),
+            "calls": self.calls,
+            "retries": self.retries,
+        });
+        match json {
+            Value::Object(json) => json,
+            _ => Map::new(),
+        }
+    }
+}
+
+fn percentiles(times: &Latencies) -> Value {
+    json!({
+        "p50": times.percentile(50).map(milliseconds),
+        "p95": times.percentile(95).map(milliseconds),
+    })
+}
+
+/// `count` in a second, with two decimals. `null`: there was no time.
+fn ratio(count: u64, time: Duration) -> Value {
+    if time.is_zero() {
+        return Value::Null;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts of two hours stay far below 2^52")]
+    let ratio = count as f64 / time.as_secs_f64();
+    ((ratio * 100.0).round() / 100.0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn finished(model: &str, millis: u64) -> FinishedRequest<'_> {
+        FinishedRequest {
+            names: [Some(model), None, Some("up")],
+            output_tokens: 10,
+            input_tokens: 3,
+            first_content: Some(Duration::from_millis(millis)),
+            duration: Duration::from_millis(millis + 1000),
+            ..FinishedRequest::default()
+        }
+    }
+
+    #[test]
+    fn window_is_compared_with_the_one_before() {
+        let figures = Figures::default();
+        figures.record(&finished("a", 100), NOW - 3600);
+        figures.record(&finished("a", 100), NOW - 60);
+        figures.record(&finished("a", 200), NOW);
+        let failed = FinishedRequest { error: Some("timeout"), ..finished("b", 1) };
+        figures.record(&FinishedRequest { first_content: None, ..failed }, NOW);
+        let hour = figures.window(By::Model, 60, NOW);
+        assert_eq!((&hour["totals"]["requests"], &hour["before"]["requests"]), (&3.into(), &1.into()));
+        assert_eq!(hour["totals"]["errors"], json!({"timeout": 1}));
+        let [a, b] = hour["rows"].as_array().unwrap().as_slice() else { panic!("{hour}") };
+        assert_eq!((&a["name"], &a["totals"]["output_tokens"]), (&"a".into(), &20.into()));
+        assert_eq!(
+            (&a["totals"]["tokens_per_s"], &b["totals"]["tokens_per_s"]),
+            (&10.0.into(), &Value::Null)
+        );
+        let series = a["series"].as_array().unwrap();
+        let begins: Vec<_> = series.iter().map(|minute| minute["t"].as_u64().unwrap()).collect();
+        assert_eq!(begins, [(NOW - 60) * 1000, NOW * 1000]);
+        let minute = figures.window(By::Upstream, 1, NOW);
+        assert_eq!((&minute["totals"]["requests"], &minute["before"]["requests"]), (&2.into(), &1.into()));
+        assert_eq!(figures.window(By::Key, 60, NOW)["rows"][0]["name"], OTHER);
+        assert_eq!(figures.window(By::Model, 60, NOW + 7200)["rows"], json!([]));
+    }
+
+    #[test]
+    fn names_and_minutes_are_bounded() {
+        let figures = Figures::default();
+        for number in 0..MAX_NAMES + 10 {
+            figures.record(&finished(&format!("m{number}"), 1), NOW);
+        }
+        let rows = figures.window(By::Model, 60, NOW)["rows"].as_array().unwrap().clone();
+        assert_eq!(rows.len(), MAX_NAMES + 1);
+        let other = rows.iter().find(|row| row["name"] == OTHER).unwrap();
+        assert_eq!(other["totals"]["requests"], 10);
+        for minute in 1..=500 {
+            figures.record(&finished("later", 1), NOW + minute * 60);
+        }
+        let kept = figures.lock();
+        let [models, ..] = &kept.groups;
+        assert_eq!(models.minutes().count() as u64, 2 * MAX_WINDOW);
+        assert_eq!(models.names.len(), 1, "names of the past make room for others");
+        assert!(kept.seconds.len() as u64 <= RECENT);
+    }
+
+    #[test]
+    fn clock_that_is_set_back_loses_nothing() {
+        let figures = Figures::default();
+        figures.record(&finished("a", 1), NOW);
+        figures.record(&finished("a", 1), NOW - 1000);
+        assert_eq!(figures.window(By::Model, 1, NOW)["totals"]["requests"], 2);
+        assert_eq!(figures.now(0, NOW)["requests"], 2);
+    }
+
+    #[test]
+    fn figures_of_now_are_those_of_the_last_minute() {
+        let figures = Figures::default();
+        figures.record(&finished("a", 1), NOW - 60);
+        figures.record(&finished("a", 1), NOW - 59);
+        (0..5).for_each(|_| figures.record(&finished("a", 1), NOW));
+        let now = figures.now(7, NOW);
+        assert_eq!(
+            (&now["requests"], &now["running"], &now["requests_per_s"]),
+            (&6.into(), &7.into(), &0.1.into())
+        );
+        assert_eq!(now["output_tokens_per_s"], 1.0);
+        assert_eq!(figures.now(0, NOW + 60)["requests"], 0);
+    }
+}

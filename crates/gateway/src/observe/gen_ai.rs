@@ -1,0 +1,196 @@
+//! What OpenTelemetry's conventions for generative AI define: names, and the metrics of requests to models.
+//!
+//! All names stand here, in the version of `docs/protocols/telemetry.md#version`, because they are still being renamed.
+
+use std::fmt;
+
+use prometheus_client::{
+    encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder},
+    metrics::{
+        family::Family,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use toolwire_config::Upstream;
+use toolwire_pipeline::dialect::Dialect;
+
+pub(crate) const OPERATION: &str = "gen_ai.operation.name";
+pub(crate) const PROVIDER: &str = "gen_ai.provider.name";
+pub(crate) const REQUEST_MODEL: &str = "gen_ai.request.model";
+pub(crate) const STREAM: &str = "gen_ai.request.stream";
+pub(crate) const MAX_TOKENS: &str = "gen_ai.request.max_tokens";
+pub(crate) const TEMPERATURE: &str = "gen_ai.request.temperature";
+pub(crate) const TOP_P: &str = "gen_ai.request.top_p";
+pub(crate) const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+pub(crate) const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
+pub(crate) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+pub(crate) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+pub(crate) const SERVER_ADDRESS: &str = "server.address";
+pub(crate) const SERVER_PORT: &str = "server.port";
+#[cfg(feature = "otel")]
+pub(crate) const TOKEN_TYPE: &str = "gen_ai.token.type";
+
+/// The operation of every request to a model.
+pub(crate) const CHAT: &str = "chat";
+
+/// The name of the provider of an upstream: that of the conventions for a host that is known, otherwise the upstream's own.
+pub(crate) fn provider(upstream: &Upstream) -> &str {
+    let host = upstream.base_url.host().unwrap_or_default();
+    let is_in = |domain: &str| {
+        host.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    match PROVIDERS.iter().find(|(domain, _)| is_in(domain)) {
+        Some((_, name)) => name,
+        None if host.ends_with("aiplatform.googleapis.com") => "gcp.vertex_ai",
+        None if host.starts_with("bedrock") && is_in("amazonaws.com") => "aws.bedrock",
+        None if upstream.dialect() == Dialect::Gemini => "gcp.gemini",
+        None => &upstream.name,
+    }
+}
+
+/// The word of the conventions for a finish reason of toolwire's (docs/protocols/telemetry.md#version).
+pub(super) fn finish_reason(own: String) -> String {
+    match own.as_str() {
+        "calls" => "tool_call".to_owned(),
+        "filter" => "content_filter".to_owned(),
+        _ => own,
+    }
+}
+
+/// Domains of providers.
+const PROVIDERS: [(&str, &str); 11] = [
+    ("api.openai.com", "openai"),
+    ("api.anthropic.com", "anthropic"),
+    ("openai.azure.com", "azure.ai.openai"),
+    ("generativelanguage.googleapis.com", "gcp.gemini"),
+    ("api.groq.com", "groq"),
+    ("api.deepseek.com", "deepseek"),
+    ("api.mistral.ai", "mistral_ai"),
+    ("api.moonshot.ai", "moonshot_ai"),
+    ("api.x.ai", "x_ai"),
+    ("api.cohere.com", "cohere"),
+    ("api.perplexity.ai", "perplexity"),
+];
+
+/// What is known of a request to a model when it ends.
+#[derive(Debug)]
+pub(super) struct Measured<'m> {
+    /// The name of the model's entry in the configuration: clients cannot add to these.
+    pub(super) model: &'m str,
+    pub(super) upstream: &'m Upstream,
+    /// Seconds from its begin to its end.
+    pub(super) duration: f64,
+    /// Seconds to the first chunk of a stream, and from one chunk to the next on average.
+    pub(super) first_chunk: Option<f64>,
+    pub(super) per_chunk: Option<f64>,
+    /// Why it failed.
+    pub(super) error: Option<&'static str>,
+    /// Tokens of the request and of the response, as far as the upstream says.
+    pub(super) tokens: (Option<u64>, Option<u64>),
+}
+
+/// The metrics of requests to models.
+#[derive(Debug)]
+pub(super) struct GenAiMetrics {
+    pub(super) registry: Registry,
+    duration: Family<Labels, Histogram>,
+    first_chunk: Family<Labels, Histogram>,
+    per_chunk: Family<Labels, Histogram>,
+    tokens: Family<Labels, Histogram>,
+}
+
+/// The labels of the conventions, in the spelling of Prometheus.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Labels {
+    provider: String,
+    model: String,
+    server: String,
+    error: Option<&'static str>,
+    token_type: Option<&'static str>,
+}
+
+impl EncodeLabelSet for Labels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        ("gen_ai_operation_name", CHAT).encode(encoder.encode_label())?;
+        ("gen_ai_provider_name", self.provider.as_str()).encode(encoder.encode_label())?;
+        ("gen_ai_request_model", self.model.as_str()).encode(encoder.encode_label())?;
+        ("server_address", self.server.as_str()).encode(encoder.encode_label())?;
+        if let Some(error) = self.error {
+            ("error_type", error).encode(encoder.encode_label())?;
+        }
+        match self.token_type {
+            Some(kind) => ("gen_ai_token_type", kind).encode(encoder.encode_label()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl GenAiMetrics {
+    pub(super) fn new() -> Self {
+        let mut registry = Registry::default();
+        let [duration, first_chunk, per_chunk] =
+            [(); 3].map(|()| Family::new_with_constructor(seconds as fn() -> Histogram));
+        let tokens = Family::new_with_constructor(tokens as fn() -> Histogram);
+        registry.register(
+            "gen_ai_client_operation_duration_seconds",
+            "Time of requests to models, from sending them to the end of their responses",
+            duration.clone(),
+        );
+        registry.register(
+            "gen_ai_client_operation_time_to_first_chunk_seconds",
+            "Time of streamed requests to models until the first piece of their responses",
+            first_chunk.clone(),
+        );
+        registry.register(
+            "gen_ai_client_operation_time_per_output_chunk_seconds",
+            "Time between two pieces of a streamed response, the mean of each response",
+            per_chunk.clone(),
+        );
+        registry.register(
+            "gen_ai_client_token_usage",
+            "Tokens of requests to models, as upstreams count them, by gen_ai_token_type (input, output)",
+            tokens.clone(),
+        );
+        Self { registry, duration, first_chunk, per_chunk, tokens }
+    }
+
+    /// Adds a request.
+    pub(super) fn add(&self, measured: &Measured<'_>) {
+        let Measured { model, upstream, duration, first_chunk, per_chunk, error, tokens } = *measured;
+        let mut labels = Labels {
+            provider: provider(upstream).to_owned(),
+            model: model.to_owned(),
+            server: upstream.base_url.host().unwrap_or_default().to_owned(),
+            error: None,
+            token_type: None,
+        };
+        for (family, seconds) in [(&self.first_chunk, first_chunk), (&self.per_chunk, per_chunk)] {
+            if let Some(seconds) = seconds {
+                family.get_or_create(&labels).observe(seconds);
+            }
+        }
+        // The bucket bounds are far below 2^52.
+        #[expect(clippy::cast_precision_loss, reason = "no request has that many tokens")]
+        for (kind, count) in [("input", tokens.0), ("output", tokens.1)] {
+            if let Some(count) = count {
+                labels.token_type = Some(kind);
+                self.tokens.get_or_create(&labels).observe(count as f64);
+            }
+        }
+        labels.token_type = None;
+        labels.error = error;
+        self.duration.get_or_create(&labels).observe(duration);
+    }
+}
+
+/// From 1 ms to 164 s: the bounds of the conventions, and more at both ends.
+fn seconds() -> Histogram {
+    Histogram::new([0.001, 0.0025, 0.005].into_iter().chain(exponential_buckets(0.01, 2.0, 15)))
+}
+
+/// The bounds of the conventions.
+fn tokens() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 4.0, 14))
+}

@@ -1,0 +1,215 @@
+//! [`HopRecord`]: the record of one request to an upstream: spans, metrics, and a log line when it ends.
+//!
+//! The span of the log and the line are of level debug, so that they cost nothing by default. A span is only entered where something
+//! begins in it, and never while a response is read.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use tracing::{
+    Span,
+    field::{Empty, display},
+};
+
+use super::{
+    Metrics,
+    gen_ai::{self, Measured},
+    latencies::milliseconds,
+};
+use toolwire_config::Upstream;
+use toolwire_net::telemetry::{self, Parent, SpanKind, Value};
+use toolwire_pipeline::conversation::Sampling;
+
+/// What a hop is called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HopName<'n> {
+    /// The id of the client's request.
+    pub(crate) request: &'n str,
+    /// Its number in the response, from 1.
+    pub(crate) number: usize,
+    /// The name of the model's entry in the configuration.
+    pub(crate) model: &'n str,
+    /// The upstream.
+    pub(crate) upstream: &'n Upstream,
+    /// Why toolwire itself asks; `None`: the client does.
+    pub(crate) purpose: Option<&'static str>,
+}
+
+/// How a hop has ended.
+pub(crate) struct HopEnd<'e> {
+    /// Its finish reason, or why it has none.
+    pub(crate) outcome: &'e dyn fmt::Display,
+    /// The kind of the failure, if it has failed.
+    pub(crate) error: Option<&'static str>,
+    /// Tokens of the request and the response, as far as the upstream has said.
+    pub(crate) tokens: (Option<u64>, Option<u64>),
+}
+
+/// A request to an upstream that is about to be sent.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    begun: Instant,
+    is_streamed: bool,
+    trace: telemetry::Span,
+}
+
+impl Attempt {
+    /// For a request to `model`, as the upstream calls it. It is part of `parent`, if there is one.
+    pub(crate) fn begin(
+        parent: Option<&Parent>,
+        (upstream, model): (&Upstream, &str),
+        (sampling, is_streamed): (&Sampling, bool),
+    ) -> Self {
+        let about = || {
+            let mut about = vec![
+                (gen_ai::OPERATION, gen_ai::CHAT.into()),
+                (gen_ai::PROVIDER, gen_ai::provider(upstream).into()),
+                (gen_ai::REQUEST_MODEL, model.into()),
+                (gen_ai::STREAM, is_streamed.into()),
+                (gen_ai::SERVER_ADDRESS, upstream.base_url.host().unwrap_or_default().into()),
+                ("toolwire.upstream", upstream.name.as_str().into()),
+            ];
+            let port = upstream.base_url.port_u16().or(match upstream.base_url.scheme_str() {
+                Some("https") => Some(443),
+                _ => Some(80),
+            });
+            about.extend(port.map(|port| (gen_ai::SERVER_PORT, Value::Count(port.into()))));
+            about.extend(sampling.max_tokens.map(|most| (gen_ai::MAX_TOKENS, Value::Count(most))));
+            let chosen = [(gen_ai::TEMPERATURE, &sampling.temperature), (gen_ai::TOP_P, &sampling.top_p)];
+            about.extend(
+                chosen
+                    .into_iter()
+                    .filter_map(|(name, number)| Some((name, Value::Number(number.as_ref()?.as_f64()?)))),
+            );
+            (format!("{} {model}", gen_ai::CHAT), about)
+        };
+        let trace = parent.map(|parent| parent.begin(SpanKind::Client, about)).unwrap_or_default();
+        Self { begun: Instant::now(), is_streamed, trace }
+    }
+
+    /// For a request that is part of no trace.
+    pub(crate) fn untraced(is_streamed: bool) -> Self {
+        Self { begun: Instant::now(), is_streamed, trace: telemetry::Span::default() }
+    }
+
+    /// What the upstream learns of the trace.
+    pub(crate) fn context(&self) -> Option<&telemetry::SpanContext> {
+        self.trace.context()
+    }
+}
+
+/// One request to an upstream.
+#[derive(Debug)]
+pub(crate) struct HopRecord {
+    span: Span,
+    attempt: Attempt,
+    /// When the first piece of the response arrived, after the begin.
+    first_chunk: Option<Duration>,
+    /// Pieces of the response.
+    chunks: u32,
+    is_ended: bool,
+}
+
+impl HopRecord {
+    /// A hop that has begun, in the span `parent` of the log.
+    pub(crate) fn begin(parent: &Span, name: HopName<'_>, attempt: Attempt) -> Self {
+        let HopName { request, number, model, upstream, purpose } = name;
+        let span = tracing::debug_span!(
+            parent: parent,
+            "hop",
+            id = format_args!("{request}:hop{number}"),
+            model,
+            upstream = upstream.name,
+            purpose,
+            outcome = Empty
+        );
+        Self { span, attempt, first_chunk: None, chunks: 0, is_ended: false }
+    }
+
+    /// The span of the log, in which the tools that the hop calls run.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// The upstream has refused the request for the reason `error`, and gets another one in its place. What it learns of the trace.
+    pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
+        let trace = self.attempt.trace.again();
+        self.attempt.trace.fail(error);
+        self.attempt.trace = trace;
+        self.attempt.trace.context()
+    }
+
+    /// The request of the next hop.
+    pub(crate) fn again(&self) -> Attempt {
+        let Attempt { is_streamed, trace, .. } = &self.attempt;
+        Attempt { begun: Instant::now(), is_streamed: *is_streamed, trace: trace.again() }
+    }
+
+    /// A piece of the response has arrived.
+    pub(crate) fn chunk(&mut self) {
+        if self.chunks == 0 {
+            self.first_chunk = Some(self.attempt.begun.elapsed());
+        }
+        self.chunks = self.chunks.saturating_add(1);
+    }
+
+    /// The hop has ended, if it had not before.
+    pub(crate) fn end(&mut self, name: HopName<'_>, end: &HopEnd<'_>, metrics: &Metrics) {
+        if std::mem::replace(&mut self.is_ended, true) {
+            return;
+        }
+        let HopName { request, number, model, upstream, purpose } = name;
+        let HopEnd { outcome, error, tokens } = *end;
+        let duration = self.attempt.begun.elapsed();
+        self.span.record("outcome", display(outcome));
+        tracing::debug!(
+            target: "toolwire::access",
+            id = format_args!("{request}:hop{number}"),
+            model,
+            upstream = upstream.name,
+            purpose,
+            duration_ms = milliseconds(duration),
+            end = %outcome,
+            "hop"
+        );
+        let first_chunk = self.first_chunk.filter(|_| self.attempt.is_streamed);
+        let per_chunk = first_chunk.filter(|_| self.chunks > 1);
+        let per_chunk =
+            per_chunk.map(|first| (duration.saturating_sub(first) / (self.chunks - 1)).as_secs_f64());
+        let first_chunk = first_chunk.map(|first| first.as_secs_f64());
+        let duration = duration.as_secs_f64();
+        metrics.model_request(&Measured { model, upstream, duration, first_chunk, per_chunk, error, tokens });
+        self.describe(end, (number, purpose), first_chunk);
+    }
+
+    /// Tells the trace how the hop went.
+    fn describe(
+        &mut self,
+        end: &HopEnd<'_>,
+        (number, purpose): (usize, Option<&str>),
+        first_chunk: Option<f64>,
+    ) {
+        let trace = &mut self.attempt.trace;
+        trace.set("toolwire.hop", || number as u64);
+        if let Some(purpose) = purpose {
+            trace.set("toolwire.purpose", || purpose);
+        }
+        if let Some(seconds) = first_chunk {
+            trace.set(gen_ai::FIRST_CHUNK, || seconds);
+        }
+        for (name, count) in [(gen_ai::INPUT_TOKENS, end.tokens.0), (gen_ai::OUTPUT_TOKENS, end.tokens.1)] {
+            if let Some(count) = count {
+                trace.set(name, || count);
+            }
+        }
+        match end.error {
+            Some(error) => trace.fail(error),
+            None => trace.set(gen_ai::FINISH_REASONS, || {
+                Value::Texts(vec![gen_ai::finish_reason(end.outcome.to_string())])
+            }),
+        }
+        trace.end();
+    }
+}

@@ -1,0 +1,276 @@
+//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value
+//! cannot leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in
+//! text and in JSON.
+
+use std::{
+    error::Error,
+    fmt::{self, Debug},
+    io,
+};
+
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    EnvFilter,
+    field::{RecordFields, VisitOutput},
+    filter::ParseError,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{DefaultVisitor, Writer},
+    },
+    registry::LookupSpan,
+};
+
+use super::{
+    List,
+    untrusted::{MAX_VALUE, cleaned, clip, write_printable},
+};
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Style {
+    /// For people: one line of text.
+    #[default]
+    Text,
+    /// For programs: one JSON object per line.
+    Json,
+}
+
+/// Sends log lines to stderr. `filter` is the value of `TOOLWIRE_LOG` in the usual form (`info`,
+/// `toolwire=debug,hyper=warn`); `None` means `info`. Text is coloured if `coloured`. Does nothing if logging
+/// is set up already.
+///
+/// # Errors
+/// If `filter` is invalid.
+pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), ParseError> {
+    let chosen = filter.unwrap_or("info");
+    let mut filter = EnvFilter::try_new(chosen)?;
+    if !chosen.contains("rmcp") {
+        // It logs what MCP servers send, with everything in it.
+        filter = filter.add_directive("rmcp=off".parse()?);
+    }
+    // A line that cannot be written is lost: a report of that would panic when stderr is a terminal that has gone.
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
+    // If logging is set up already, a test or an embedding program did it, which takes precedence.
+    let _ = match style {
+        Style::Text => lines.fmt_fields(CleanFields).with_ansi(coloured).try_init(),
+        Style::Json => lines.json().flatten_event(true).map_event_format(CleanObjects).try_init(),
+    };
+    Ok(())
+}
+
+/// The fields of a line of text, each value cleaned before the library formats it.
+#[derive(Debug)]
+struct CleanFields;
+
+impl<'w> FormatFields<'w> for CleanFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = Clean(DefaultVisitor::new(writer, true));
+        fields.record(&mut visitor);
+        visitor.0.finish()
+    }
+}
+
+/// Passes on cleaned values. Values that are not text arrive by `record_debug` too.
+struct Clean<V>(V);
+
+impl<V: Visit> Visit for Clean<V> {
+    fn record_str(&mut self, field: &Field, text: &str) {
+        if field.name() == "message" {
+            return self.record_debug(field, &format_args!("{text}"));
+        }
+        // The library quotes a text and escapes its unprintable characters. Clipping before that keeps both
+        // quotes.
+        self.0.record_str(field, &clip(text, MAX_VALUE));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.record_debug(field, &format_args!("{}", cleaned(value)));
+    }
+}
+
+/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with
+/// arrays for each [`List`].
+#[derive(Debug)]
+struct CleanObjects<L>(L);
+
+impl<S, N, L> FormatEvent<S, N> for CleanObjects<L>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    L: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let mut object: Map<String, Value> = serde_json::from_str(&line).map_err(|_| fmt::Error)?;
+        event.record(&mut Lists(&mut object));
+        object.values_mut().for_each(clip_all);
+        write_printable(&mut writer, &serde_json::to_string(&object).map_err(|_| fmt::Error)?)?;
+        writer.write_char('\n')
+    }
+}
+
+/// Puts arrays in place of the texts that the library wrote for lists.
+struct Lists<'o>(&'o mut Map<String, Value>);
+
+impl Visit for Lists<'_> {
+    fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
+        if let Some(List(items)) = error.downcast_ref() {
+            self.0.insert(field.name().to_owned(), items.as_slice().into());
+        }
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
+}
+
+/// Clips every text in `value`.
+fn clip_all(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > MAX_VALUE => *text = clip(text, MAX_VALUE).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(clip_all),
+        Value::Object(members) => members.values_mut().for_each(clip_all),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::format::DefaultFields;
+
+    use super::*;
+    use toolwire_net::untrusted::is_unprintable;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The output of `log` while `events` runs.
+    fn logged<L: Subscriber + Send + Sync + 'static>(
+        log: impl FnOnce(Lines) -> L,
+        events: impl FnOnce(),
+    ) -> String {
+        let lines = Lines::default();
+        tracing::subscriber::with_default(log(lines.clone()), events);
+        let lines = lines.0.lock().unwrap().clone();
+        String::from_utf8(lines).unwrap()
+    }
+
+    /// The output of `log` for every kind of value.
+    fn written<L: Subscriber + Send + Sync + 'static>(log: impl FnOnce(Lines) -> L) -> String {
+        logged(log, || {
+            let missing: Option<&str> = None;
+            tracing::info!(target: "a", text = "plain, and 'so'", some = Some("x"), missing, empty = "");
+            tracing::info!(target: "a", quote = "\"", escape = "\\", control = "\u{1b}[1m\n", letter = "\u{e9}");
+            tracing::info!(target: "a", word = %"as it is\"", shown = ?"as it is\"", r#type = 1, yes = true, no = false);
+            tracing::info!(target: "a", whole = u64::MAX, less = -1, part = 1.25, round = 2.0, tiny = 1e-9, big = 1e300);
+            tracing::info!(target: "a", not = f64::NAN, wide = u128::MAX);
+            tracing::warn!(error = %fmt::Error, behind = 1);
+            tracing::error!("said {}", 1);
+            tracing::error!(before = 1, "said");
+            tracing::info_span!("span", kind = "x", number = 1).in_scope(|| tracing::info!(within = true));
+            tracing::info!("");
+        })
+    }
+
+    fn text<F: for<'w> FormatFields<'w> + Send + Sync + 'static>(
+        fields: F,
+        coloured: bool,
+    ) -> impl FnOnce(Lines) -> Box<dyn Subscriber + Send + Sync> {
+        move |lines| {
+            let log = tracing_subscriber::fmt().fmt_fields(fields).with_ansi(coloured).without_time();
+            Box::new(log.with_writer(move || lines.clone()).finish())
+        }
+    }
+
+    fn objects(lines: Lines) -> impl Subscriber + Send + Sync {
+        let json = tracing_subscriber::fmt().json().flatten_event(true).without_time();
+        json.map_event_format(CleanObjects).with_writer(move || lines.clone()).finish()
+    }
+
+    #[test]
+    fn harmless_fields_are_unchanged() {
+        let plain = written(text(CleanFields, false));
+        assert_eq!(plain, written(text(DefaultFields::new(), false)));
+        assert!(plain.starts_with(" INFO a: text=\"plain, and 'so'\" some=\"x\" empty=\"\"\n"), "{plain}");
+        assert_eq!(written(text(CleanFields, true)), written(text(DefaultFields::new(), true)));
+    }
+
+    #[test]
+    fn harmless_objects_are_unchanged() {
+        let library = written(|lines| {
+            let json = tracing_subscriber::fmt().json().flatten_event(true).without_time();
+            json.with_writer(move || lines.clone()).finish()
+        });
+        assert_eq!(written(objects), library);
+        assert!(library.starts_with("{\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), "{library}");
+    }
+
+    /// Logs `hostile` in every way in which a value can get into a line, as three lines.
+    fn log_everywhere(hostile: &str) {
+        #[derive(Debug)]
+        struct Wrapped<'h>(#[expect(dead_code, reason = "shown by Debug")] &'h str);
+        let error = io::Error::other(hostile.to_owned());
+        let error: &(dyn Error + 'static) = &error;
+        let list = List(vec![hostile.to_owned(), "b".to_owned()]);
+        let list: &(dyn Error + 'static) = &list;
+        tracing::info!(text = hostile, display = %hostile, debug = ?Wrapped(hostile), error, list);
+        tracing::info!("{hostile}");
+        tracing::info_span!("s", text = hostile, display = %hostile).in_scope(|| tracing::info!(hostile));
+    }
+
+    #[test]
+    fn hostile_values_are_escaped() {
+        let hostile = "x\r\nFAKE line\u{1b}[31m\u{9b}2J\u{2028}\u{202e}\u{7f}";
+        for log in [text(CleanFields, false), text(CleanFields, true)] {
+            let told = logged(log, || log_everywhere(hostile)).replace(['\u{1b}'], "");
+            assert_eq!(told.lines().count(), 3, "{told}");
+            assert!(told.lines().all(|line| !line.contains(is_unprintable)), "{told:?}");
+            assert_eq!(told.matches("FAKE").count(), told.matches(r"x\r\nFAKE").count(), "{told}");
+        }
+        let coloured = logged(text(CleanFields, true), || log_everywhere(hostile));
+        assert!(!coloured.contains("\u{1b}[31m"), "{coloured:?}");
+        let told = logged(objects, || log_everywhere(hostile));
+        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(told.lines().all(|line| !line.contains(is_unprintable)), "{told:?}");
+        let first: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+        assert_eq!((&first["text"], &first["display"]), (&hostile.into(), &hostile.into()));
+        assert_eq!(first["list"], serde_json::json!([hostile, "b"]));
+    }
+
+    #[test]
+    fn long_values_are_clipped() {
+        let long = "\u{1b}é\"".repeat(20_000);
+        for told in [
+            logged(text(CleanFields, false), || log_everywhere(&long)),
+            logged(text(CleanFields, true), || log_everywhere(&long)),
+            logged(objects, || log_everywhere(&long)),
+        ] {
+            assert!(told.lines().all(|line| line.len() < 8_000), "{}", told.len());
+            assert!(told.contains(" bytes more]"), "{told}");
+        }
+        let quoted = logged(text(CleanFields, false), || tracing::info!(text = "a".repeat(300)));
+        assert!(quoted.ends_with("a… [44 bytes more]\"\n"), "{quoted}");
+    }
+}

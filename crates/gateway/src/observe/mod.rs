@@ -1,0 +1,32 @@
+//! What an operator sees: one log line per request, Prometheus metrics, what a collector gets of both and of traces, and for the admin
+//! API figures of the last hours and the responses in progress.
+//!
+//! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the
+//! request is over, however it ended: the line is written and everything is counted. Nothing here sees a body
+//! or a secret.
+
+mod access;
+#[cfg(feature = "otel")]
+mod export;
+mod figures;
+pub(crate) mod gen_ai;
+mod hop;
+mod hosted;
+mod latencies;
+mod list;
+mod live;
+pub mod log;
+mod metrics;
+pub mod terminal;
+
+pub(crate) use access::tools_left_out;
+pub use access::{Access, Outcome, failure_name, finish_name};
+#[cfg(feature = "otel")]
+pub(crate) use export::start as start_export;
+pub use figures::{By, MAX_WINDOW};
+pub(crate) use hop::{Attempt, HopEnd, HopName, HopRecord};
+pub use list::List;
+pub(crate) use live::LiveState;
+pub use metrics::Metrics;
+pub(crate) use metrics::{RefreshCounter, kind_name};
+pub use toolwire_net::untrusted;

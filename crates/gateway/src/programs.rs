@@ -1,0 +1,91 @@
+//! `/v1/providers`: programs that register their tools at run time.
+//!
+//! What they may do is decided by the registration key that they show, see
+//! [`Registrations`](toolwire_execution::Registrations).
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{Method, request};
+use serde_json::{Value, json};
+
+use super::{feed_body::FeedSource, routes::ProgramPath};
+use toolwire_execution::{CallStream, Execution, Registered, Registrations, ShownRequest};
+use toolwire_pipeline::failure::{Failure, Kind};
+
+/// What a request of a program leads to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A response with this JSON.
+    Json(Value),
+    /// The stream of its calls.
+    Calls(CallStream),
+}
+
+/// Answers a request of a program.
+///
+/// # Errors
+/// It shows no registration key, or the request is wrong.
+pub(super) fn answer(
+    execution: &Execution,
+    path: &ProgramPath,
+    head: &request::Parts,
+    body: &Bytes,
+) -> Result<Outcome, Failure> {
+    let (registrations, key) = authorized(execution, head, body)?;
+    let success = json!({"success": true});
+    Ok(Outcome::Json(match path {
+        ProgramPath::Register => {
+            let Registered { lease, mut refused, accepted } = registrations.register(key, body)?;
+            execution.registry().refresh();
+            let offered = execution.registry().snapshot();
+            refused.extend(accepted.into_iter().filter(|name| !offered.has(registrations.name(), name)));
+            json!({"success": true, "lease_s": lease.as_secs(), "refused_tools": refused})
+        }
+        ProgramPath::Heartbeat(id) => {
+            let lease = registrations.renew(key, id)?;
+            json!({"success": true, "lease_s": lease.as_secs()})
+        }
+        ProgramPath::Registration(id) => {
+            registrations.remove(key, id)?;
+            success
+        }
+        ProgramPath::Calls(id) => return registrations.connect(key, id).map(Outcome::Calls),
+        ProgramPath::Result(id, call) => {
+            registrations.answer(key, id, call, body)?;
+            success
+        }
+    }))
+}
+
+/// The first provider that accepts the request's key, with the key.
+fn authorized(
+    execution: &Execution,
+    head: &request::Parts,
+    body: &Bytes,
+) -> Result<(Arc<Registrations>, toolwire_execution::KeyNumber), Failure> {
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = ShownRequest::new(&head.method, path, &head.headers, body);
+    let mut refusal = None;
+    for registrations in execution.registrations() {
+        match registrations.authorize(&request) {
+            Ok(key) => return Ok((registrations, key)),
+            Err(failure) => refusal = Some(failure),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Failure::new(Kind::NotFound, "no provider lets programs register")))
+}
+
+/// Whether a request with this method has a body that is read.
+pub(super) fn has_body(method: &Method) -> bool {
+    *method == Method::POST
+}
+
+impl FeedSource for CallStream {
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        Poll::Ready(ready!(self.poll_event(cx)).map(Bytes::from))
+    }
+}

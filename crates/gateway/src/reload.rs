@@ -1,0 +1,230 @@
+//! [`Reloads`]: loads the configuration again while the server runs.
+//!
+//! ```text
+//! signal, changed file, admin API ─▶ Reloads ─▶ Reloader (one at a time): read and check everything ─▶ a new service
+//!                                                                                └▶ problems: nothing changes
+//! ```
+//!
+//! Requests that have begun end with the service that they have ([`CurrentService`]). The execution stage of before ends
+//! with the last of them, and accounts of upstreams that have changed when their sessions are not being refreshed any more.
+
+use std::{convert::Infallible, error::Error, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    task::{JoinSet, spawn_blocking},
+    time::sleep,
+};
+
+use super::{
+    current::CurrentService,
+    reloads::{Asked, ReloadError, ReloadReason, ReloadStatus, Reloaded, Reloads, Requests},
+    service::Service,
+    stamp::unix_time,
+    upstream::ReplacedAccount,
+};
+use crate::observe::{List, untrusted::clip};
+use toolwire_config::{Changes, Loaded, Problem, Problems, Severity};
+use toolwire_execution::{AuditEvent, Started, audit::unix_millis};
+
+/// Paths that a log line lists.
+const MAX_LOGGED: usize = 20;
+
+/// Problems that are kept and sent as an event.
+const MAX_PROBLEMS: usize = 50;
+
+/// Bytes of the message of such a problem. Some repeat the value.
+const MAX_MESSAGE: usize = 500;
+
+/// How often it is checked whether a stage or an account of before is still used.
+const RETIRING: Duration = Duration::from_millis(100);
+
+/// Puts new services in place of those of all threads. Dropping it ends the stages that have been replaced.
+#[derive(Debug)]
+pub(super) struct Reloader {
+    pub(super) reloads: Reloads,
+    pub(super) requests: Requests,
+    /// Of all threads.
+    pub(super) services: Vec<Arc<CurrentService>>,
+    /// On which the server listens.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// Stages and accounts that were replaced and are still used.
+    pub(super) retiring: JoinSet<()>,
+}
+
+/// A service for another configuration, for the first thread.
+struct Prepared {
+    service: Service,
+    changes: Changes,
+    restart: Changes,
+    warnings: Vec<Problem>,
+}
+
+impl Reloader {
+    /// Does what is asked for.
+    pub(super) async fn run(mut self) -> Infallible {
+        loop {
+            let Some(Asked { reason, answer }) = self.requests.0.recv().await else { pending().await };
+            while self.retiring.try_join_next().is_some() {}
+            // An error means that nobody waits for it.
+            let _ = answer.send(self.reload(reason).await);
+        }
+    }
+
+    async fn reload(&mut self, reason: ReloadReason) -> Result<Reloaded, ReloadError> {
+        let Some(first) = self.services.first().cloned() else { return Err(ReloadError::Stopping) };
+        let before = first.get();
+        if !first.drain().is_serving() {
+            return Err(ReloadError::Stopping);
+        }
+        if before.is_tapped() {
+            tracing::warn!("the configuration is not reloaded while exchanges are recorded");
+            return Err(ReloadError::Recording);
+        }
+        let (service, addresses) = (Arc::clone(&before), self.addresses.clone());
+        let may_skip = reason == ReloadReason::FileChanged && self.reloads.locked().failed.is_none();
+        let prepared = spawn_blocking(move || prepare(&service, &addresses, may_skip)).await;
+        match prepared {
+            Ok(Ok(Some(prepared))) => {
+                let reloaded = self.install(reason, &before, prepared);
+                if let Some(certificates) = before.certificates() {
+                    // What is wrong with them is logged there.
+                    let _ = certificates.reload().await;
+                }
+                Ok(reloaded)
+            }
+            Ok(Ok(None)) => {
+                let ReloadStatus { generation, restart_required, .. } = self.reloads.status();
+                Ok(Reloaded { generation, restart_required, changed: Vec::new() })
+            }
+            Ok(Err(Problems(problems))) => Err(self.failed(reason, &before, problems)),
+            Err(_) => {
+                let problem = Problem::error("the configuration could not be put into place");
+                Err(self.failed(reason, &before, vec![problem]))
+            }
+        }
+    }
+
+    /// Puts the new service into place.
+    fn install(&mut self, reason: ReloadReason, before: &Service, prepared: Prepared) -> Reloaded {
+        let Prepared { service, changes, restart, warnings } = prepared;
+        service.listens_on(&self.addresses);
+        service.keys().reloaded(service.config(), unix_time());
+        let status = {
+            let mut status = self.reloads.locked();
+            *status = ReloadStatus {
+                generation: status.generation + 1,
+                config: Arc::clone(service.config()),
+                loaded_at: unix_millis(),
+                restart_required: restart.paths().to_vec(),
+                failed: None,
+            };
+            status.clone()
+        };
+        service.metrics().config_loaded(status.generation, status.loaded_at);
+        let (audit, stage) = (service.audit().cloned(), service.execution().cloned());
+        let others = self.services.iter().skip(1);
+        others.for_each(|other| other.replace(service.sibling(Some(&other.get()))));
+        for account in before.accounts_replaced_by(&service) {
+            self.retiring.spawn(retire_account(account));
+        }
+        if let Some(first) = self.services.first() {
+            first.replace(service);
+            if let Some(replaced) = before.execution()
+                && !stage.as_ref().is_some_and(|stage| Arc::ptr_eq(stage, replaced))
+            {
+                replaced.leave_to(stage.as_deref());
+                self.retiring.spawn(retire(Arc::clone(replaced), Arc::clone(first)));
+            }
+        }
+        before.replaced(&changes);
+        warnings.iter().for_each(Problem::log);
+        log(reason, status.generation, &changes, &restart);
+        if let Some(audit) = audit {
+            audit.publish(None, AuditEvent::ConfigLoaded { ok: true, errors: Vec::new() });
+        }
+        Reloaded {
+            generation: status.generation,
+            changed: changes.paths().to_vec(),
+            restart_required: status.restart_required,
+        }
+    }
+
+    /// Takes note that nothing has changed.
+    fn failed(&self, reason: ReloadReason, service: &Service, mut problems: Vec<Problem>) -> ReloadError {
+        problems.iter().for_each(Problem::log);
+        let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+        tracing::error!(
+            reason = reason.words(),
+            errors,
+            "the configuration was not reloaded; the one before stays"
+        );
+        problems.truncate(MAX_PROBLEMS);
+        for problem in &mut problems {
+            problem.message = clip(&problem.message, MAX_MESSAGE).into_owned();
+        }
+        self.reloads.locked().failed = Some((unix_millis(), problems.clone()));
+        service.metrics().config_failed();
+        if let Some(audit) = service.audit() {
+            let errors = problems.iter().map(ToString::to_string).collect();
+            audit.publish(None, AuditEvent::ConfigLoaded { ok: false, errors });
+        }
+        ReloadError::Invalid(problems)
+    }
+}
+
+/// Reads the configuration again and makes a service for it. Blocks on the disk. `None`: its files are as they were, and that is
+/// enough if it `may_skip`.
+fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
+    let running = before.config();
+    let Loaded { config, warnings } = running.read_again()?;
+    if may_skip && running.files() == config.files() {
+        return Ok(None);
+    }
+    let (config, restart) = config.keeping_fixed(running);
+    if let Some(address) = config.open_to_all(addresses) {
+        let message = format!(
+            "without api_keys, only loopback addresses may be listened on, and toolwire listens on {address} until it is restarted"
+        );
+        return Err(Problems(vec![Problem::error(message)]));
+    }
+    let changes = running.changes_to(&config);
+    let service = before.renewed(Arc::new(config), &changes);
+    let service = service.map_err(|error| Problems(vec![Problem::error(error.to_string())]))?;
+    Ok(Some(Prepared { service, changes, restart, warnings }))
+}
+
+fn log(reason: ReloadReason, generation: u64, changes: &Changes, restart: &Changes) {
+    let listed = |changes: &Changes| List(changes.paths().iter().take(MAX_LOGGED).cloned().collect());
+    let (changed, needs_restart) = (listed(changes), listed(restart));
+    let changed: &(dyn Error + 'static) = &changed;
+    let needs_restart: &(dyn Error + 'static) = &needs_restart;
+    let (count, is_complete) = (changes.paths().len(), restart.paths().is_empty());
+    let reason = reason.words();
+    tracing::info!(generation, reason, count, changed, "the configuration was reloaded");
+    if !is_complete {
+        tracing::warn!(settings = needs_restart, "these settings change with the next start");
+    }
+}
+
+/// Keeps an account until no request uses it and no attempt to refresh its session runs, so that no thread waits for that.
+async fn retire_account(account: ReplacedAccount) {
+    while account.is_busy() {
+        sleep(RETIRING).await;
+    }
+}
+
+/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if there is no stage any more.
+async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
+    while Started::is_used(&stage) {
+        sleep(RETIRING).await;
+    }
+    let end = move || {
+        drop(stage);
+        let service = current.get();
+        if let (None, Some(audit)) = (service.execution(), service.audit()) {
+            audit.close_file();
+        }
+    };
+    // An error means that the runtime ends.
+    let _ = spawn_blocking(end).await;
+}

@@ -1,0 +1,319 @@
+//! Responses: streams, and responses that are sent at once.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, response::Parts};
+use http_body::{Frame, SizeHint};
+
+use crate::observe::{Access, Outcome};
+use toolwire_pipeline::{
+    dialect::ClientDialect,
+    failure::{Failure, Kind},
+};
+
+use super::{
+    answer::AnswerBody,
+    feed_body::FeedBody,
+    passthrough::{BrokenOff, PassedBody},
+    retry_after,
+};
+
+/// What clients speak at paths that belong to no dialect.
+pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
+
+/// Identifies a request in the logs; a client may send its own.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The same for Anthropic's SDKs, which read no other name.
+const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+
+/// The configuration's entry that has answered, for a model with alternatives.
+const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
+
+/// How many entries were asked.
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
+
+/// Which pages may load a response without asking.
+pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+
+/// The body of a response, with its request's log record, which ends when this is dropped.
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// Sent at once.
+    Plain(Box<Plain>),
+    /// An upstream's response, as it arrives.
+    AnswerBody(Pin<Box<AnswerBody>>),
+    /// An upstream's response that nobody reads, as it arrives.
+    Passed(Box<PassedBody>),
+    /// Events of toolwire's own.
+    Feed(Box<FeedBody>),
+    /// An upstream's response that is sent without hyper. This body never yields anything.
+    Elsewhere,
+}
+
+/// A body that is complete.
+#[derive(Debug)]
+pub struct Plain {
+    bytes: Bytes,
+    outcome: Option<Outcome>,
+    access: Access,
+}
+
+/// A response with the body `bytes`.
+pub fn plain(
+    status: StatusCode,
+    content_type: HeaderValue,
+    bytes: impl Into<Bytes>,
+    access: Access,
+) -> Response<ReplyBody> {
+    let mut response = said(status, bytes.into(), Outcome::Done, access);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// A response with a JSON body.
+pub(super) fn json(value: &serde_json::Value, access: Access) -> Response<ReplyBody> {
+    plain(StatusCode::OK, JSON, value.to_string(), access)
+}
+
+/// The response with this JSON text.
+pub(super) fn json_text(text: Bytes, access: Access) -> Response<ReplyBody> {
+    plain(StatusCode::OK, JSON, text, access)
+}
+
+/// A response without a body that lists the allowed methods.
+pub fn options(allow: &'static str, access: Access) -> Response<ReplyBody> {
+    let mut response = said(StatusCode::NO_CONTENT, Bytes::new(), Outcome::Done, access);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// The error response for `failure`, in the client's dialect.
+pub fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+    let bytes = dialect.side().error_body(&failure);
+    let mut response = said(status_of(&failure), bytes.into(), Outcome::Failed(failure.clone()), access);
+    put_error_headers(response.headers_mut(), &failure);
+    response
+}
+
+/// The failure of a request for a model that does not exist, at a path that belongs to no dialect.
+pub(super) fn unknown_model(name: &str) -> Failure {
+    DEFAULT_DIALECT.side().unknown_model(name)
+}
+
+/// The response to a request for a WebSocket. Clients go on over HTTP at once then, without trying again (RFC 9110, section 15.5.22).
+pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
+    let message = "toolwire speaks no WebSockets; send the request over HTTP";
+    let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
+    let mut response = error(failure.with_param(header::UPGRADE.as_str()), dialect, access);
+    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    response
+}
+
+/// A response of an upstream that is passed on: its status, `headers` and body.
+pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Passed(Box::new(body)));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The same for an error, whose body is complete. `failure` is what it means.
+pub(super) fn passed_error(
+    (status, headers): (StatusCode, HeaderMap),
+    bytes: Bytes,
+    failure: Failure,
+    access: Access,
+) -> Response<ReplyBody> {
+    let mut response = said(status, bytes, Outcome::Failed(failure), access);
+    *response.headers_mut() = headers;
+    response
+}
+
+/// A stream of toolwire's own events.
+pub fn feed(body: FeedBody) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::Feed(Box::new(body)));
+    put_stream_headers(response.headers_mut());
+    response
+}
+
+/// Keeps a body that came from another server from becoming a page of this one, and pages of other origins from loading it. A page
+/// that may call toolwire reads it all the same: its requests name their origin, and this policy is not for such requests.
+pub(super) fn put_no_page(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+}
+
+/// Says which model answers, if there are several.
+fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
+    let Some((target, count)) = answer.attempts() else { return };
+    if let Ok(target) = HeaderValue::try_from(target) {
+        headers.insert(TARGET, target);
+    }
+    headers.insert(ATTEMPTS, HeaderValue::from(count));
+    if is_final && count > 1 {
+        // The client would only begin again what toolwire has done already.
+        retry_after::end_retries(headers);
+    }
+}
+
+/// The head of the response whose body is `answer`: 200, or the status of a failure before any content, for which the
+/// body is made the error body.
+pub fn answer(
+    mut answer: Pin<Box<AnswerBody>>,
+    committed: Result<(), Failure>,
+) -> (Parts, Pin<Box<AnswerBody>>) {
+    let (mut head, ()) = Response::new(()).into_parts();
+    let outage = committed.as_ref().err().and_then(|failure| answer.outage(failure));
+    put_attempts(&mut head.headers, &answer, committed.is_err() && outage.is_none());
+    let committed = committed.map_err(|failure| outage.unwrap_or(failure));
+    head.status = committed.as_ref().err().map_or(StatusCode::OK, status_of);
+    match committed {
+        Err(failure) => {
+            answer.as_mut().refuse(&failure);
+            put_error_headers(&mut head.headers, &failure);
+            if answer.has_run_tools() {
+                // SDKs repeat a failed request by themselves, and the tools would run again.
+                retry_after::end_retries(&mut head.headers);
+            }
+        }
+        Ok(()) if answer.is_streaming() => put_stream_headers(&mut head.headers),
+        Ok(()) => _ = head.headers.insert(header::CONTENT_TYPE, JSON),
+    }
+    answer.put_rates(&mut head.headers);
+    answer.granted().put(&mut head.headers);
+    let access = answer.as_mut().access();
+    access.status(head.status.as_u16());
+    put_request_id(&mut head.headers, access.id());
+    (head, answer)
+}
+
+/// Tells the client the id that identifies its request in the logs.
+pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
+    if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(ANTHROPIC_REQUEST_ID, id.clone());
+        headers.insert(REQUEST_ID, id);
+    }
+}
+
+/// Closes the connection after the response. For HTTP/1 only.
+pub(super) fn close(headers: &mut HeaderMap) {
+    headers.append(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// For a HEAD request: the same without the body.
+pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    if let ReplyBody::Plain(plain) = response.body_mut() {
+        let length = HeaderValue::from(plain.bytes.len());
+        plain.take();
+        response.headers_mut().insert(header::CONTENT_LENGTH, length);
+    }
+    response
+}
+
+/// A response with this body, and how the request ended.
+pub fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) -> Response<ReplyBody> {
+    access.status(status.as_u16());
+    let mut plain = Plain { bytes, outcome: Some(outcome), access };
+    if plain.bytes.is_empty() {
+        plain.take();
+    }
+    let mut response = Response::new(ReplyBody::Plain(Box::new(plain)));
+    *response.status_mut() = status;
+    response
+}
+
+fn status_of(failure: &Failure) -> StatusCode {
+    StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY)
+}
+
+fn put_error_headers(headers: &mut HeaderMap, failure: &Failure) {
+    headers.insert(header::CONTENT_TYPE, JSON);
+    retry_after::put(headers, failure);
+    if failure.kind() == Kind::Unauthorized {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+}
+
+fn put_stream_headers(headers: &mut HeaderMap) {
+    const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+    headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Otherwise proxies on the path (nginx) buffer the stream.
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+impl Plain {
+    /// Takes the bytes; this ends the request with its outcome.
+    fn take(&mut self) -> Bytes {
+        if let Some(outcome) = self.outcome.take() {
+            self.access.ended(outcome);
+        }
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl ReplyBody {
+    /// The client has accepted nothing for too long; its connection is closed.
+    pub(super) fn stalled(&mut self) {
+        match self {
+            Self::AnswerBody(answer) => answer.as_mut().stalled(),
+            Self::Passed(passed) => passed.stalled(),
+            Self::Feed(feed) => feed.stalled(),
+            Self::Plain(_) | Self::Elsewhere => {}
+        }
+    }
+}
+
+impl http_body::Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        match self.get_mut() {
+            Self::AnswerBody(answer) => {
+                let frame = ready!(answer.as_mut().poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(|never: Infallible| match never {})))
+            }
+            Self::Passed(passed) => passed.poll_piece(cx),
+            Self::Feed(feed) => feed.poll_piece(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+            Self::Elsewhere => Poll::Pending,
+            Self::Plain(plain) if plain.bytes.is_empty() => Poll::Ready(None),
+            Self::Plain(plain) => {
+                let bytes = plain.take();
+                plain.access.wrote(bytes.len());
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Plain(plain) => plain.bytes.is_empty(),
+            Self::AnswerBody(answer) => answer.is_end_stream(),
+            Self::Passed(passed) => passed.is_over(),
+            Self::Feed(feed) => feed.is_over(),
+            Self::Elsewhere => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Plain(plain) => SizeHint::with_exact(plain.bytes.len() as u64),
+            Self::AnswerBody(answer) => answer.size_hint(),
+            Self::Passed(_) | Self::Feed(_) | Self::Elsewhere => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! [`ExchangeReport`]: publishes what happens to one response: its begin and end, its hops, how far its text has come.
+//!
+//! Nothing is published while nobody hears it. Who begins to listen in the middle of a response gets its begin late, so that every end
+//! has a begin; every begin has one end, also when the client leaves.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value};
+
+use super::exchange_observer::{ExchangeBegin, ExchangeEnd, ExchangeObserver, HopResult};
+use crate::observe::{Access, Outcome, failure_name, finish_name};
+use toolwire_config::Capture;
+use toolwire_execution::{Audit, AuditEvent, ExchangeId, Subject, audit::MAX_CONTENT};
+use toolwire_pipeline::{
+    dialect::ClientDialect,
+    failure::{Failure, Kind},
+    pipeline::{Pipeline, Tally, TextGiven},
+    wire::text::{boundary_from, boundary_upto, slice},
+};
+
+/// How long the text is not reported after it has been.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The least time between two updates of the text for the observer of an exchange.
+const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
+
+/// Bytes before a piece of text that are read again with it: a secret may begin there.
+const CONTEXT: usize = 4 << 10;
+
+/// Bytes at the end of a text that may be the beginning of a secret. A configured secret may be longer.
+const HELD: usize = 256;
+
+/// Why a response has no end.
+const DISCONNECTED: &str = "the client disconnected before the end";
+
+/// What is known when a response begins.
+#[derive(Debug)]
+pub(super) struct Opening<'a> {
+    pub(super) exchange: &'a ExchangeId,
+    /// The model that was requested.
+    pub(super) model: &'a str,
+    /// A short mark of the client's key.
+    pub(super) key: Option<String>,
+    pub(super) client: ClientDialect,
+    /// The upstream's name.
+    pub(super) upstream: &'a str,
+    pub(super) upstream_dialect: &'static str,
+    /// The model's name there.
+    pub(super) upstream_model: &'a str,
+    /// The hosted tools that the model gets.
+    pub(super) tools: Vec<String>,
+}
+
+/// Publishes what happens to one response.
+#[derive(Debug)]
+pub(super) struct ExchangeReport {
+    audit: Arc<Audit>,
+    /// What else observes the exchange.
+    observer: Option<Box<dyn ExchangeObserver>>,
+    subject: Subject,
+    upstream: String,
+    upstream_model: String,
+    /// The begin, until it is published.
+    start: Option<AuditEvent>,
+    /// The hop that is under way, if any.
+    hop: Option<Hop>,
+    /// Token counts of the hops that have ended: of the requests, of the responses.
+    counted: (u64, u64),
+    /// Contents are captured: that was so when the response began.
+    is_captured: bool,
+    text: TextReported,
+    has_content: bool,
+    is_over: bool,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct Hop {
+    begun: Instant,
+    is_published: bool,
+}
+
+/// What has been reported of the text.
+#[derive(Debug, Default)]
+struct TextReported {
+    pieces: u64,
+    held: u64,
+    /// Bytes of the kept text.
+    content: usize,
+    /// When it was reported last.
+    last: Option<Instant>,
+    /// When the observer got it last.
+    observed: Option<Instant>,
+}
+
+impl ExchangeReport {
+    /// For a response that begins now. `observe` says what else observes it; `asks_upstream`: with its first hop.
+    pub(super) fn new(
+        audit: &Arc<Audit>,
+        observe: impl FnOnce(&ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>,
+        opening: Opening<'_>,
+        asks_upstream: bool,
+    ) -> Self {
+        let Opening { exchange, model, key, client, upstream, upstream_dialect, upstream_model, tools } =
+            opening;
+        let client = client.dialect().name();
+        let captured = if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word();
+        let observer = observe(&ExchangeBegin {
+            exchange,
+            model,
+            key: key.as_deref(),
+            client,
+            upstream,
+            upstream_dialect,
+            upstream_model,
+            asks_upstream,
+            captured,
+        });
+        let model = model.to_owned();
+        let start = AuditEvent::MessageStart { model, key, client, upstream: upstream.to_owned(), tools };
+        let mut report = Self {
+            audit: Arc::clone(audit),
+            observer,
+            subject: Subject { exchange: exchange.clone(), hop: 1 },
+            upstream: upstream.to_owned(),
+            upstream_model: upstream_model.to_owned(),
+            start: Some(start),
+            hop: None,
+            counted: (0, 0),
+            is_captured: audit.is_captured(),
+            text: TextReported::default(),
+            has_content: false,
+            is_over: false,
+            begun: Instant::now(),
+        };
+        if asks_upstream {
+            report.hop = Some(Hop { begun: report.begun, is_published: false });
+        }
+        report.catch_up();
+        report
+    }
+
+    /// What observes the exchange with its contents, if these are captured.
+    pub(super) fn captures(&self) -> Option<&dyn ExchangeObserver> {
+        self.observer.as_deref().filter(|_| self.is_captured)
+    }
+
+    /// The bytes of the text that are to be kept for it.
+    pub(super) fn kept_text(&self) -> usize {
+        if self.is_captured { MAX_CONTENT } else { 0 }
+    }
+
+    /// The upstream is asked again.
+    pub(super) fn hop_started(&mut self) {
+        self.subject.hop += 1;
+        self.hop = Some(Hop { begun: Instant::now(), is_published: false });
+        if let Some(observer) = &self.observer {
+            observer.hop_started();
+        }
+        self.catch_up();
+    }
+
+    /// The hop has ended, if there is one under way.
+    pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
+        if self.hop.is_some() {
+            let tally = pipeline.tally();
+            let finish = pipeline.hop_finish().or(tally.finish).map_or("none", finish_name);
+            self.end_hop(finish, &tally);
+        }
+    }
+
+    /// More of the response may have been given to the client.
+    pub(super) fn went_on(&mut self, pipeline: &Pipeline) {
+        if !self.has_content && pipeline.has_content() {
+            self.has_content = true;
+            if let Some(observer) = &self.observer {
+                observer.content_began(self.begun.elapsed());
+            }
+        }
+        if !self.audit.is_watched() {
+            return;
+        }
+        let now = Instant::now();
+        self.observe_text(pipeline, now);
+        if self.text.last.is_some_and(|last| now.duration_since(last) < PAUSE) {
+            return;
+        }
+        if self.report_text(pipeline, false) {
+            self.text.last = Some(now);
+        }
+    }
+
+    /// Tells the observer how far the text has come, from time to time.
+    fn observe_text(&mut self, pipeline: &Pipeline, now: Instant) {
+        let is_due = self.text.observed.is_none_or(|last| now.duration_since(last) >= OBSERVER_PAUSE);
+        if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.text_given()) {
+            observer.went_on(text, pipeline.held() as u64);
+            self.text.observed = Some(now);
+        }
+    }
+
+    /// The response is over.
+    pub(super) fn ended(mut self, outcome: &Outcome, pipeline: &Pipeline, access: &Access) {
+        let tally = pipeline.tally();
+        let finish = match outcome {
+            Outcome::Done => tally.finish.map_or("none", finish_name),
+            Outcome::Failed(_) => "error",
+            Outcome::Cancelled | Outcome::Stalled => "cancelled",
+        };
+        self.end_hop(finish, &tally);
+        if self.audit.is_watched() {
+            self.report_text(pipeline, true);
+        }
+        if let (Some(observer), Some(text)) = (&self.observer, pipeline.text_given()) {
+            observer.went_on(text, 0);
+        }
+        let event = match outcome {
+            Outcome::Done => AuditEvent::MessageComplete {
+                content: self.content_of(pipeline),
+                finish: finish.to_owned(),
+                usage: usage(tally.input_tokens, tally.output_tokens),
+                millis: millis(access.elapsed()),
+                first_byte_millis: access.first_byte().map(millis),
+            },
+            Outcome::Failed(failure) => failed(failure),
+            Outcome::Cancelled => left("cancelled", DISCONNECTED),
+            Outcome::Stalled => left("stalled", "the client accepted nothing for too long"),
+        };
+        let timing = (millis(access.elapsed()), access.first_byte().map(millis));
+        self.end(event, (finish, &tally), timing);
+    }
+
+    /// The beginning of the whole text.
+    fn content_of(&self, pipeline: &Pipeline) -> Option<String> {
+        let text = pipeline.text_given().filter(|_| self.is_captured)?;
+        self.audit.content(&text.kept)
+    }
+
+    /// Publishes what has not been heard yet of the begin. `false`: nobody hears anything.
+    fn catch_up(&mut self) -> bool {
+        if !self.audit.is_heard() {
+            return false;
+        }
+        if let Some(start) = self.start.take() {
+            self.publish(start);
+        }
+        if let Some(hop) = self.hop.as_mut().filter(|hop| !hop.is_published) {
+            hop.is_published = true;
+            let (upstream, model) = (self.upstream.clone(), self.upstream_model.clone());
+            self.publish(AuditEvent::HopStart { upstream, model, purpose: None });
+        }
+        true
+    }
+
+    fn end_hop(&mut self, finish: &str, tally: &Tally) {
+        let is_heard = self.catch_up();
+        let Some(hop) = self.hop.take() else { return };
+        let total = (tally.input_tokens.unwrap_or(0), tally.output_tokens.unwrap_or(0));
+        // The counts are those of all hops so far.
+        let own = |total: u64, before: u64| Some(total.saturating_sub(before)).filter(|own| *own > 0);
+        let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
+        self.counted = total;
+        let millis = millis(hop.begun.elapsed());
+        if let Some(observer) = &self.observer {
+            observer.hop_ended(HopResult { finish, usage: usage.clone(), millis, tally });
+        }
+        if is_heard {
+            self.publish(AuditEvent::HopEnd { finish: finish.to_owned(), usage, millis, purpose: None });
+        }
+    }
+
+    /// Publishes how far the text has come. `false`: there is nothing new.
+    fn report_text(&mut self, pipeline: &Pipeline, is_last: bool) -> bool {
+        let Some(text) = pipeline.text_given() else { return false };
+        let held = pipeline.held() as u64;
+        let content = if self.is_captured { self.new_content(text, is_last) } else { None };
+        if text.pieces == self.text.pieces && held == self.text.held && content.is_none() {
+            return false;
+        }
+        (self.text.pieces, self.text.held) = (text.pieces, held);
+        self.catch_up();
+        self.publish(AuditEvent::MessageUpdate { content, bytes: text.bytes, tokens: text.pieces, held });
+        true
+    }
+
+    /// What can be published of the kept text, and has not been. The end of a text that goes on may be the beginning of a secret.
+    fn new_content(&mut self, text: &TextGiven, is_last: bool) -> Option<(u64, String)> {
+        let (kept, from) = (text.kept.as_str(), self.text.content);
+        let line = memchr::memrchr2(b'\n', b'\r', kept.as_bytes()).map_or(0, |at| at + 1);
+        // Each byte may be written as `\u0000`.
+        let held = HELD.max(self.audit.longest_secret().saturating_mul(6));
+        let upto = match is_last {
+            true => kept.len(),
+            false => line.max(boundary_upto(kept, kept.len().saturating_sub(held))),
+        };
+        if upto <= from || !self.audit.is_captured() {
+            return None;
+        }
+        let context = boundary_from(kept, from.saturating_sub(CONTEXT));
+        // Secrets are covered by as many bytes.
+        let covered = self.audit.redacted(slice(kept, context, kept.len()));
+        let content = slice(&covered, from - context, upto - context).to_owned();
+        self.text.content = upto;
+        Some((from as u64, content))
+    }
+
+    fn end(
+        &mut self,
+        event: AuditEvent,
+        (finish, tally): (&str, &Tally),
+        (millis, first_byte_millis): (u64, Option<u64>),
+    ) {
+        self.is_over = true;
+        if let Some(observer) = &self.observer {
+            let (state, code, message) = match &event {
+                AuditEvent::Error { code, message, .. } if finish == "cancelled" => {
+                    ("cancelled", Some(code), Some(message))
+                }
+                AuditEvent::Error { code, message, .. } => ("error", Some(code), Some(message)),
+                _ => ("done", None, None),
+            };
+            let (code, message) = (code.map(String::as_str), message.map(String::as_str));
+            observer.ended(&ExchangeEnd { state, code, message, finish, tally, millis, first_byte_millis });
+        }
+        if self.catch_up() {
+            self.publish(event);
+        }
+    }
+
+    fn publish(&self, event: AuditEvent) {
+        self.audit.publish(Some(&self.subject), event);
+    }
+}
+
+/// A response whose body never came into being, or whose task panicked.
+impl Drop for ExchangeReport {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let tally = Tally::default();
+        self.end_hop("cancelled", &tally);
+        let (finish, event) = match std::thread::panicking() {
+            true => ("error", failed(&Failure::new(Kind::Internal, "the response failed in toolwire"))),
+            false => ("cancelled", left("cancelled", DISCONNECTED)),
+        };
+        self.end(event, (finish, &tally), (millis(self.begun.elapsed()), None));
+    }
+}
+
+/// The event of a response that fails.
+pub fn failed(failure: &Failure) -> AuditEvent {
+    AuditEvent::Error {
+        code: failure_name(failure).to_owned(),
+        message: failure.message().to_owned(),
+        is_retryable: matches!(
+            failure.kind(),
+            Kind::RateLimit
+                | Kind::Overloaded
+                | Kind::StoreAway
+                | Kind::Timeout
+                | Kind::Connect
+                | Kind::Protocol
+                | Kind::Truncated
+                | Kind::Upstream
+                | Kind::Draining
+        ),
+    }
+}
+
+/// The client did not wait for the end.
+fn left(code: &str, message: &str) -> AuditEvent {
+    AuditEvent::Error { code: code.to_owned(), message: message.to_owned(), is_retryable: false }
+}
+
+/// Token counts, as far as they are known.
+pub fn usage(input: Option<u64>, output: Option<u64>) -> Value {
+    let counts = [("input_tokens", input), ("output_tokens", output)];
+    let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));
+    Value::Object(known.collect::<Map<String, Value>>())
+}
+
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

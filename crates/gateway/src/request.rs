@@ -1,0 +1,166 @@
+//! Reads the head of a request: checks what it must state unambiguously, its host and how its body is encoded, and takes
+//! the options that clients set in headers of toolwire's own.
+//!
+//! Without the checks, two servers on the path could read one request differently, and what is a body to one of them would be a
+//! request to the other.
+
+use std::net::Ipv6Addr;
+
+use http::{HeaderMap, HeaderName, Method, Version, header, request::Parts};
+
+use crate::observe::untrusted::clip;
+use toolwire_http1::list_contains;
+use toolwire_pipeline::{
+    failure::{Failure, Kind},
+    rules::Reasoning,
+};
+
+/// Says for one request how reasoning is passed on, with the words of the setting `reasoning`.
+pub(super) const REASONING: HeaderName = HeaderName::from_static("x-toolwire-reasoning");
+
+/// Bytes of a header's value that a message shows.
+const MAX_SHOWN: usize = 64;
+
+/// Checks the head of a request.
+///
+/// # Errors
+/// [`Kind::Request`]. The connection must be closed then.
+pub(super) fn check(head: &Parts) -> Result<(), Failure> {
+    check_host(head)?;
+    check_encoding(&head.headers)
+}
+
+/// RFC 9112, section 3.2; RFC 9113, section 8.3.1.
+fn check_host(head: &Parts) -> Result<(), Failure> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
+    match (authority, hosts.next(), hosts.next()) {
+        (_, _, Some(_)) => Err(refused("the request has more than one `Host` header", "host")),
+        // A browser's request has no user name there (section 8.3.1).
+        (Some(authority), _, _) if !is_host(authority.as_str().as_bytes()) => {
+            Err(refused("the request's `:authority` is not a host name or address", "host"))
+        }
+        (_, Some(host), None) if !is_host(host.as_bytes()) => {
+            Err(refused("the request's `Host` header is not a host name or address", "host"))
+        }
+        (None, None, None) if head.version >= Version::HTTP_11 => {
+            Err(refused("the request has no `Host` header", "host"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// RFC 9112, section 6.1: `chunked` is the only coding that is supported, and it may be applied only once.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+    let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => Ok(()),
+        (Some(only), None) if only.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(refused("the request's `Transfer-Encoding` is not `chunked` alone", "transfer-encoding")),
+    }
+}
+
+/// Whether the client wants to go on with a WebSocket, which is a GET (RFC 6455, section 4.1). Of HTTP/1.0, and without the connection
+/// option, `Upgrade` is ignored (RFC 9110, section 7.8).
+pub(super) fn asks_websocket(head: &Parts) -> bool {
+    head.version == Version::HTTP_11
+        && head.method == Method::GET
+        && list_contains(&head.headers, &header::UPGRADE, b"websocket")
+        && list_contains(&head.headers, &header::CONNECTION, b"upgrade")
+}
+
+/// How the client wants reasoning passed on, if it says so.
+///
+/// # Errors
+/// [`Kind::Request`] for a value that does not exist.
+pub(super) fn reasoning(headers: &HeaderMap) -> Result<Option<Reasoning>, Failure> {
+    let mut values = headers.get_all(REASONING).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(refused(
+            format!("the request has more than one `{REASONING}` header"),
+            REASONING.as_str(),
+        ));
+    }
+    let word = clip(value.to_str().unwrap_or("\u{fffd}"), MAX_SHOWN);
+    let read = word.parse().map(Some);
+    read.map_err(|error| refused(format!("the request's `{REASONING}` header: {error}"), REASONING.as_str()))
+}
+
+fn refused(message: impl Into<String>, header: &str) -> Failure {
+    Failure::new(Kind::Request, message).with_param(header)
+}
+
+/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2). The grammar allows an empty host, but an `http`
+/// URL may not have one (section 4.2.1).
+fn is_host(value: &[u8]) -> bool {
+    let Ok(value) = str::from_utf8(value) else { return false };
+    let (is_host, port) = match value.strip_prefix('[') {
+        Some(rest) => {
+            let Some((address, port)) = rest.split_once(']') else { return false };
+            (address.parse::<Ipv6Addr>().is_ok(), port)
+        }
+        None => {
+            let (name, port) = value.split_at(value.find(':').unwrap_or(value.len()));
+            (is_name(name.as_bytes()), port)
+        }
+    };
+    is_host && is_port(port)
+}
+
+/// A registered name or an IPv4 address (RFC 3986, section 3.2.2).
+fn is_name(name: &[u8]) -> bool {
+    let mut rest = name;
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'%', [high, low, tail @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => tail,
+            (byte, tail) if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => tail,
+            _ => return false,
+        };
+    }
+    !name.is_empty()
+}
+
+/// Whether this is empty, or a colon and a port. The port may be empty.
+fn is_port(port: &str) -> bool {
+    match port.strip_prefix(':') {
+        None => port.is_empty(),
+        Some(digits) => {
+            digits.bytes().all(|byte| byte.is_ascii_digit())
+                && (digits.is_empty() || digits.parse::<u16>().is_ok())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_is_a_name_or_an_address_with_an_optional_port() {
+        for host in [
+            "x",
+            "localhost:8787",
+            "127.0.0.1",
+            "a-b.example.",
+            "my_service:80",
+            "[::1]",
+            "[::1]:8787",
+            "x:",
+            "a%2Db",
+        ] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+    }
+
+    #[test]
+    fn other_values_are_rejected_as_host() {
+        for value in [
+            "", ":80", "a b", "a/b", "http://a", "user@a", "a:b", "a:80:80", "a:65536", "a:+80", "[::1",
+            "[x]", "[]", "[::1]x", "[::1%lo]", "a%2", "a%zz", "a?b", "a#b", "a\\b", "a\tb", "\u{e9}",
+        ] {
+            assert!(!is_host(value.as_bytes()), "{value}");
+        }
+        assert!(!is_host(b"\xff"));
+    }
+}

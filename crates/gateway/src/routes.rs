@@ -1,0 +1,423 @@
+//! [`Route`]: the paths of the API, and what each of them accepts.
+
+use std::borrow::Cow;
+
+use http::Method;
+
+use super::reply::DEFAULT_DIALECT;
+use crate::observe::untrusted::clip;
+use toolwire_config::{Passthrough, percent::percent_decoded};
+use toolwire_execution::files;
+use toolwire_pipeline::{
+    dialect::ClientDialect,
+    failure::{Failure, Kind},
+};
+
+/// The methods that any path has, as an `Allow` header lists them.
+pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, DELETE, OPTIONS";
+
+/// A path at which clients request responses of models, in one dialect.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    /// The path below [`BASE`].
+    path: &'static str,
+    /// The name in logs and metrics.
+    name: &'static str,
+    /// What clients speak there.
+    dialect: ClientDialect,
+}
+
+/// The table of dialects' routes: one line for each path at which clients speak one. All take POST.
+const ENDPOINTS: &[Endpoint] = &[
+    Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat },
+    Endpoint { path: "/responses", name: "responses", dialect: ClientDialect::Responses },
+    Endpoint { path: "/messages", name: "messages", dialect: ClientDialect::Messages },
+];
+
+/// The paths at which requests of a dialect are measured before they are made, below [`BASE`]. All take POST.
+const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
+
+/// The paths below which stored responses of a dialect are, by their ids, below [`BASE`].
+const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
+
+/// Paths of OpenAI's API where ids of stored responses are, below [`BASE`], and which toolwire does not have.
+const ABSENT: [&str; 2] = ["/responses/compact", "/responses/input_tokens"];
+
+/// Methods of Gemini's API, which stand behind a colon at the end of a model's path.
+const GEMINI_METHODS: [&str; 10] = [
+    "generateContent",
+    "streamGenerateContent",
+    "batchGenerateContent",
+    "generateAnswer",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+    "asyncBatchEmbedContent",
+    "predict",
+    "predictLongRunning",
+];
+
+/// The end of the path of a stored response's input.
+const INPUT_ITEMS: &str = "/input_items";
+
+/// A path that toolwire serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Route {
+    /// A request for a model's response.
+    Generate(&'static Endpoint),
+    /// A request for the number of tokens of such a request.
+    CountTokens(ClientDialect),
+    /// A stored response, by its id.
+    Stored(ClientDialect, String),
+    /// The input of a stored response.
+    StoredInput(ClientDialect, String),
+    /// `/` itself: some clients ask whether it exists.
+    Root,
+    /// GET `/v1/models`
+    Models,
+    /// GET `/v1/models/{id}`
+    Model(String),
+    /// A path of the configuration, whose requests go to the upstream unread.
+    Passthrough(String),
+    /// A path of an extension.
+    Extension(ExtensionRoute),
+    /// A path at which programs register their tools.
+    Programs(ProgramPath),
+    /// GET `/api/images/{name}`: a generated image, by its name as the path has it.
+    Image(String),
+    /// GET `/healthz`: the process is alive.
+    Health,
+    /// GET `/readyz`: it accepts requests.
+    Ready,
+    /// GET `/metrics`
+    Metrics,
+}
+
+impl Route {
+    /// The route at which clients of `dialect` request responses, and its path.
+    pub(super) fn generating(dialect: ClientDialect) -> Option<(Self, String)> {
+        let endpoint = ENDPOINTS.iter().find(|endpoint| endpoint.dialect == dialect)?;
+        Some((Self::Generate(endpoint), format!("{BASE}{}", endpoint.path)))
+    }
+
+    /// The route of a URL's path, among toolwire's own and those of `passthrough`.
+    pub(super) fn find_with(path: &str, passthrough: &Passthrough) -> Option<Self> {
+        Self::find(path).or_else(|| {
+            let path = without_doubled_slash(path);
+            passthrough.covers(&path).then(|| Self::Passthrough(path.into_owned()))
+        })
+    }
+
+    /// The route of a URL's path.
+    pub(super) fn find(path: &str) -> Option<Self> {
+        let path = without_doubled_slash(path);
+        let below = path.strip_prefix(BASE);
+        if let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| below == Some(endpoint.path)) {
+            return Some(Self::Generate(endpoint));
+        }
+        if let Some((_, dialect)) = COUNTS.iter().find(|(path, _)| below == Some(path)) {
+            return Some(Self::CountTokens(*dialect));
+        }
+        if below.is_some_and(|below| ABSENT.contains(&below)) {
+            return None;
+        }
+        let stored = |(folder, dialect): &(&str, _)| Some((below?.strip_prefix(folder)?, *dialect));
+        if let Some((id, dialect)) = STORED.iter().find_map(stored).filter(|(id, _)| !id.is_empty()) {
+            return match id.strip_suffix(INPUT_ITEMS) {
+                Some(id) => percent_decoded(id).map(|id| Self::StoredInput(dialect, id)),
+                None if id.contains('/') => None,
+                None => percent_decoded(id).map(|id| Self::Stored(dialect, id)),
+            };
+        }
+        if let Some(program) = below.and_then(ProgramPath::find) {
+            return Some(Self::Programs(program));
+        }
+        if let Some(name) = path.strip_prefix(files::PATH).filter(|name| !name.is_empty()) {
+            return Some(Self::Image(name.to_owned()));
+        }
+        match path.as_ref() {
+            "/" => Some(Self::Root),
+            "/v1/models" | "/v1/models/" => Some(Self::Models),
+            "/healthz" => Some(Self::Health),
+            "/readyz" => Some(Self::Ready),
+            "/metrics" => Some(Self::Metrics),
+            path => {
+                let id = path.strip_prefix("/v1/models/").filter(|id| !is_of_gemini(id));
+                id.and_then(percent_decoded).map(Self::Model)
+            }
+        }
+    }
+
+    /// The name in logs and metrics.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Generate(endpoint) => endpoint.name,
+            Self::CountTokens(_) => "count_tokens",
+            Self::Stored(..) => "stored",
+            Self::StoredInput(..) => "stored_input",
+            Self::Root => "root",
+            Self::Models => "models",
+            Self::Model(_) => "model",
+            Self::Passthrough(_) => "passthrough",
+            Self::Extension(route) => route.name,
+            Self::Programs(_) => "providers",
+            Self::Image(_) => "image",
+            Self::Health => "healthz",
+            Self::Ready => "readyz",
+            Self::Metrics => "metrics",
+        }
+    }
+
+    /// Whether its requests are for a model, so that they are part of the figures.
+    pub(super) fn asks_model(&self) -> bool {
+        matches!(self, Self::Generate(_) | Self::Passthrough(_))
+    }
+
+    /// Whether its requests have a body of JSON that toolwire reads for a model.
+    pub(super) fn takes_json(&self) -> bool {
+        matches!(self, Self::Generate(_) | Self::CountTokens(_))
+    }
+
+    /// The path as the log shows it. Who knows the name of an image may see it.
+    pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
+        if matches!(self, Self::Image(_)) { files::PATH } else { path }
+    }
+
+    /// What clients speak at this path.
+    pub(super) fn dialect(&self) -> ClientDialect {
+        match self {
+            Self::Generate(endpoint) => endpoint.dialect,
+            Self::CountTokens(dialect) | Self::Stored(dialect, _) | Self::StoredInput(dialect, _) => *dialect,
+            _ => DEFAULT_DIALECT,
+        }
+    }
+
+    /// The methods, as an `Allow` header lists them.
+    pub(super) fn methods(&self) -> &'static str {
+        match self {
+            Self::Generate(_) | Self::CountTokens(_) => "POST, OPTIONS",
+            Self::Stored(..) => "GET, HEAD, DELETE, OPTIONS",
+            Self::Passthrough(_) => "GET, POST, DELETE, OPTIONS",
+            Self::Programs(program) => program.methods(),
+            _ => "GET, HEAD, OPTIONS",
+        }
+    }
+
+    /// Whether `method` is one of [`Route::methods`].
+    pub(super) fn allows(&self, method: &Method) -> bool {
+        self.methods().split(", ").any(|allowed| allowed == method.as_str())
+    }
+
+    /// Whether requests are for models' responses, or for what belongs to them.
+    pub(super) fn is_of_models(&self) -> bool {
+        matches!(
+            self,
+            Self::Generate(_)
+                | Self::CountTokens(_)
+                | Self::Stored(..)
+                | Self::StoredInput(..)
+                | Self::Passthrough(_)
+        )
+    }
+
+    /// Whether a client needs a key.
+    pub(super) fn needs_key(&self) -> bool {
+        !matches!(
+            self,
+            Self::Extension(_)
+                | Self::Programs(_)
+                | Self::Root
+                | Self::Image(_)
+                | Self::Health
+                | Self::Ready
+                | Self::Metrics
+        )
+    }
+}
+
+/// A path of an extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtensionRoute {
+    /// The name in logs and metrics.
+    pub name: &'static str,
+    pub kind: ExtensionRouteKind,
+}
+
+/// What a service checks before an extension responds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtensionRouteKind {
+    /// Only the head's form: the extension does the rest, methods included.
+    Api,
+    /// Also the method, which is GET or HEAD. No key is needed.
+    Page,
+}
+
+/// A path below `/v1/providers`, with ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ProgramPath {
+    /// Where programs register.
+    Register,
+    /// A registration.
+    Registration(String),
+    /// Where it is renewed.
+    Heartbeat(String),
+    /// The stream of its calls.
+    Calls(String),
+    /// The result of one of them.
+    Result(String, String),
+}
+
+impl ProgramPath {
+    /// The path below [`BASE`].
+    fn find(below: &str) -> Option<Self> {
+        let segments: Vec<_> = below.strip_prefix("/providers")?.split('/').collect();
+        let id = |written: &str| percent_decoded(written).filter(|id| !id.is_empty());
+        Some(match segments.as_slice() {
+            [""] => Self::Register,
+            ["", registration] => Self::Registration(id(registration)?),
+            ["", registration, "heartbeat"] => Self::Heartbeat(id(registration)?),
+            ["", registration, "calls"] => Self::Calls(id(registration)?),
+            ["", registration, "results", call] => Self::Result(id(registration)?, id(call)?),
+            _ => return None,
+        })
+    }
+
+    /// The methods, as an `Allow` header lists them.
+    fn methods(&self) -> &'static str {
+        match self {
+            Self::Register | Self::Heartbeat(_) | Self::Result(..) => "POST, OPTIONS",
+            Self::Registration(_) => "DELETE, OPTIONS",
+            Self::Calls(_) => "GET, OPTIONS",
+        }
+    }
+}
+
+/// Whether this is the id of a model and a method of Gemini's API.
+fn is_of_gemini(id: &str) -> bool {
+    id.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
+}
+
+/// A client whose base URL ends with a slash sends two.
+pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
+    path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
+}
+
+/// The prefix of all paths of the API. Clients' base URLs end in it.
+const BASE: &str = "/v1";
+
+/// The failure of a request for an unknown path, and the dialect that its client probably speaks. Most often the
+/// client's base URL is not quite right, or the client speaks an API that toolwire does not.
+pub fn not_found(path: &str) -> (ClientDialect, Failure) {
+    let shown = clip(path, MAX_SHOWN);
+    let path = path.trim_end_matches('/');
+    let base = base_url();
+    let is_meant = |known: &str| path.ends_with(known) || path.starts_with(&format!("{known}/"));
+    let endpoint = ENDPOINTS.iter().find(|endpoint| is_meant(endpoint.path));
+    let meant = endpoint.map(|endpoint| endpoint.path).or(is_meant(MODELS).then_some(MODELS));
+    if path.strip_prefix(BASE).is_some_and(|below| ABSENT.contains(&below)) {
+        let message = format!("toolwire does not have {shown}; stored responses are at {BASE}/responses/ID");
+        return (ClientDialect::Responses, Failure::new(Kind::NotFound, message));
+    }
+    let message = match meant {
+        Some(meant) => format!("there is no {shown} here; did you mean {BASE}{meant}? {base}"),
+        None if path.is_empty() || path == BASE => {
+            let posts: Vec<_> =
+                ENDPOINTS.iter().map(|endpoint| format!("POST {BASE}{}", endpoint.path)).collect();
+            format!(
+                "there is nothing at {shown} itself; {base}, and has {} and GET {BASE}{MODELS}",
+                posts.join(", ")
+            )
+        }
+        None => format!("there is no {shown} here; {}", directions()),
+    };
+    let dialect = endpoint.map_or(DEFAULT_DIALECT, |endpoint| endpoint.dialect);
+    (dialect, Failure::new(Kind::NotFound, message))
+}
+
+/// What toolwire speaks, and where.
+pub(super) fn directions() -> String {
+    let spoken = ENDPOINTS
+        .iter()
+        .map(|Endpoint { path, dialect, .. }| format!("{}: POST {BASE}{path}", dialect.dialect().title()));
+    let spoken = spoken.collect::<Vec<_>>().join("; ");
+    format!("toolwire speaks {spoken}, GET {BASE}{MODELS}; {}", base_url())
+}
+
+fn base_url() -> String {
+    let local = "http://127.0.0.1:8787";
+    format!(
+        "a client's base URL ends in `{BASE}`, such as `{local}{BASE}`, unless the client adds `{BASE}` itself, as Anthropic's do"
+    )
+}
+
+/// The list of models, below [`BASE`].
+const MODELS: &str = "/models";
+
+/// Bytes of a path that the message shows.
+const MAX_SHOWN: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_ids_may_contain_slashes_and_escapes() {
+        let model = |id: &str| Some(Route::Model(id.to_owned()));
+        assert_eq!(Route::find("/v1/models/qwen/qwen3"), model("qwen/qwen3"));
+        assert_eq!(Route::find("/v1/models/qwen%2Fqwen3"), model("qwen/qwen3"));
+        assert_eq!(Route::find("/v1/models/100%"), model("100%"));
+        assert_eq!(Route::find("/v1/models/%+f"), model("%+f"));
+        assert_eq!(Route::find("/v1/models/%ff"), None);
+        assert_eq!(Route::find("/v1/models/"), Some(Route::Models));
+        assert_eq!(Route::find("/v1/models/qwen3:8b"), model("qwen3:8b"));
+        assert_eq!(Route::find("/v1/models/qwen3:8b:generateContent"), None);
+        assert_eq!(Route::find("/v1/models/x:streamGenerateContent"), None);
+    }
+
+    #[test]
+    fn own_paths_are_never_passed_through() {
+        let endpoints = ENDPOINTS.iter().map(|endpoint| endpoint.path);
+        for path in endpoints.chain(COUNTS.iter().map(|(path, _)| *path)).chain([MODELS, "/models/x"]) {
+            let error = Passthrough::parse(&[&format!("{BASE}{path}")]).unwrap_err();
+            assert!(error.contains("itself"), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn paths_match_exactly_except_for_a_doubled_slash() {
+        assert_eq!(Route::find("//v1/chat/completions"), Route::find("/v1/chat/completions"));
+        assert!(matches!(Route::find("/v1/chat/completions"), Some(Route::Generate(_))));
+        assert_eq!(Route::find("/v1/chat/completions/x"), None);
+        assert_eq!(Route::find("/"), Some(Route::Root));
+        assert_eq!(Route::find(""), None);
+    }
+
+    #[test]
+    fn not_found_names_the_base_url() {
+        for (path, meant) in [
+            ("/chat/completions", "did you mean /v1/chat/completions?"),
+            ("/models", "did you mean /v1/models?"),
+            ("/models/qwen3", "did you mean /v1/models?"),
+            ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
+            ("/api/v1/models/", "did you mean /v1/models?"),
+            ("/v1/", "POST /v1/chat/completions"),
+            ("/api/chat", "POST /v1/chat/completions"),
+            ("/v1/responses/", "did you mean /v1/responses?"),
+            ("/responses", "did you mean /v1/responses?"),
+        ] {
+            assert_eq!(Route::find(path), None, "{path}");
+            let message = not_found(path).1.message().to_owned();
+            assert!(message.contains(meant) && message.contains("http://127.0.0.1:8787/v1"), "{message}");
+        }
+        assert!(not_found(&format!("/{}", "x".repeat(9_000))).1.message().len() < 500);
+    }
+
+    #[test]
+    fn methods_match_exactly() {
+        let completions = Route::find("/v1/chat/completions").unwrap();
+        assert!(completions.allows(&Method::POST));
+        assert!(!completions.allows(&Method::GET));
+        assert!(Route::Models.allows(&Method::HEAD));
+        assert!(!Route::Models.allows(&Method::from_bytes(b"GE").unwrap()));
+    }
+}

@@ -1,0 +1,95 @@
+//! Who may send a request: a page, if no key is needed, and a client, by its key.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderMap, request};
+
+use super::Service;
+use crate::{
+    auth::Caller,
+    cors::Grant,
+    images,
+    observe::Access,
+    routes::Route,
+    stamp::unix_time,
+    tries::PENALTY,
+    web_pages::{self, HostNames},
+};
+use toolwire_pipeline::failure::{Failure, Kind};
+
+impl Service {
+    /// Why a request that a web page may have sent is not served, if clients need no key.
+    pub(super) fn refuse_page(
+        &self,
+        is_open: bool,
+        route: Option<&Route>,
+        head: &request::Parts,
+        grant: &Grant,
+    ) -> Option<Failure> {
+        let is_allowed = match route {
+            // It has checks of its own.
+            Some(Route::Extension(_)) => return None,
+            // Balancers ask under any name, and learn nothing else.
+            Some(Route::Health | Route::Ready) => return None,
+            _ if !is_open => return None,
+            Some(Route::Image(_)) if images::is_shown(&head.headers) => true,
+            _ => grant.is_some(),
+        };
+        let own = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts);
+        web_pages::check(head, HostNames([&self.config.hosts, own]), is_allowed).err()
+    }
+
+    /// Who sent the request, whose body may have to be declared as JSON.
+    ///
+    /// # Errors
+    /// It shows no valid key, or a page may have sent it.
+    pub(super) async fn identify(
+        &self,
+        is_open: bool,
+        (route, head): (&Route, &request::Parts),
+        peer: IpAddr,
+        access: &mut Access,
+    ) -> Result<Caller, Failure> {
+        if is_open && route.takes_json() {
+            web_pages::check_json(&head.headers)?;
+        }
+        let session = self.session(&head.headers);
+        let client = match self.keys.identify(&head.headers, session.as_ref(), unix_time()) {
+            Ok(client) => client,
+            Err(_) if !route.needs_key() => Caller::default(),
+            Err(failure) if failure.kind() == Kind::Unauthorized => {
+                let shown = (&head.headers, session.is_none());
+                return Err(Box::pin(self.refuse_key(failure, shown, peer, access)).await);
+            }
+            Err(failure) => return Err(failure),
+        };
+        if !is_open && route.needs_key() {
+            self.keys.forget_wrong(peer);
+        }
+        if let Some(account) = &client.account {
+            access.shown_key(Arc::clone(account.name()));
+        }
+        Ok(client)
+    }
+
+    /// The failure of a request whose key is wrong, which is another one after too many of them. Then it takes a while.
+    /// `may_be_bearer`: `Authorization` has the key.
+    pub(super) async fn refuse_key(
+        &self,
+        failure: Failure,
+        (headers, may_be_bearer): (&HeaderMap, bool),
+        peer: IpAddr,
+        access: &mut Access,
+    ) -> Failure {
+        access.refused(peer);
+        let Err(seconds) = self.keys.count_wrong((headers, may_be_bearer), peer) else { return failure };
+        self.penalty().await;
+        let message = format!("too many wrong API keys from this address; try again in {seconds} s");
+        Failure::new(Kind::RateLimit, message).with_retry_after(seconds.to_string())
+    }
+
+    /// Keeps somebody who guesses keys waiting.
+    pub async fn penalty(&self) {
+        let _ = tokio::time::timeout(PENALTY, self.drain.when_begun()).await;
+    }
+}

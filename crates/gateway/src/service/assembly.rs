@@ -1,0 +1,422 @@
+//! How a [`Service`] is put together: when the server starts, for a configuration that was loaded again, and for each thread.
+//!
+//! There is one way for the first two. Each part is made for the configuration, from what was there before: what clients and
+//! people rely on goes on ([`Before`]), and so do connections to upstreams that have not changed.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::Arc,
+};
+
+use tokio_rustls::rustls::ServerConfig;
+
+use super::Service;
+use crate::{
+    ServeError,
+    asking::{ConfiguredModels, NewestModels, Witness},
+    auth::Keys,
+    budget::Budget,
+    extension::{Extension, ServiceParts},
+    failover::Failover,
+    learned::{Learned, LearnedMeans},
+    limits::{Ledger, Together},
+    models::Models,
+    observe::Metrics,
+    permits::Queue,
+    reloads::Reloads,
+    servers::Servers,
+    stamp::unix_time,
+    stored::Responses,
+    tap::Tap,
+    turn_states::TurnStates,
+    upstream::{Client, ReplacedAccount},
+};
+use toolwire_config::{Changes, Config, Limits, StoreKind};
+use toolwire_execution::{Audit, Execution, Observer, Started, Surroundings, ask::Ask};
+#[cfg(feature = "redis")]
+use toolwire_net::store::redis::{Reach, RedisServer};
+use toolwire_net::{redact::Redactor, store::Stores, telemetry::Tracer, tls::Certificates};
+
+/// The tables that the execution stage is made of. Another one takes its place if one of them changes, with the providers that do
+/// not.
+const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
+
+/// Clients by the upstreams' names.
+type Clients = HashMap<String, Arc<Client>>;
+
+/// The certificate of the listeners, and how they speak TLS.
+type ListenersTls = (Option<Arc<Certificates>>, Option<Arc<ServerConfig>>);
+
+/// The execution stage, and the models that its tools ask.
+type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
+
+/// What outlives a configuration, whatever it says.
+struct Kept {
+    metrics: Arc<Metrics>,
+    tap: Option<Arc<dyn Tap>>,
+    extension: Option<Arc<dyn Extension>>,
+    reloads: Reloads,
+}
+
+/// The service whose place another one takes, and the settings that the other one has otherwise.
+///
+/// Everything that counts, learns or remembers is taken from it: metrics, stored responses, state of turns, what was learned of
+/// upstreams, their queues, the memory that requests take, the bus of events, sessions of the admin API.
+#[derive(Debug, Clone, Copy)]
+struct Before<'b> {
+    service: &'b Service,
+    changes: &'b Changes,
+}
+
+impl Service {
+    /// A service for `config`.
+    ///
+    /// # Errors
+    /// If no request to an upstream can be written, or hosted tools have no thread.
+    pub(crate) fn new(
+        config: Arc<Config>,
+        (tap, extension): (Option<Arc<dyn Tap>>, Option<Arc<dyn Extension>>),
+        reloads: Reloads,
+    ) -> Result<Self, ServeError> {
+        let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
+        let status = reloads.status();
+        metrics.config_loaded(status.generation, status.loaded_at);
+        Self::assembled(config, Kept { metrics, tap, extension, reloads }, None)
+    }
+
+    /// The service that takes the place of this one, on the same thread. `changes` are the settings that `config` has otherwise.
+    ///
+    /// # Errors
+    /// As [`Service::new`]. Requests that this service handles notice nothing.
+    pub(crate) fn renewed(&self, config: Arc<Config>, changes: &Changes) -> Result<Self, ServeError> {
+        let kept = Kept {
+            metrics: Arc::clone(&self.metrics),
+            tap: self.tap.clone(),
+            extension: self.extension.clone(),
+            reloads: self.reloads.clone(),
+        };
+        Self::assembled(config, kept, Some(Before { service: self, changes }))
+    }
+
+    fn assembled(config: Arc<Config>, kept: Kept, before: Option<Before<'_>>) -> Result<Self, ServeError> {
+        let Kept { metrics, tap, extension, reloads } = kept;
+        let (earlier, limits) = (before.map(|before| before.service), &config.limits);
+        let stores = match earlier {
+            Some(earlier) => earlier.stores.clone(),
+            None => stores(&config, &metrics).map_err(ServeError::Thread)?,
+        };
+        // Requests that have begun still have the secrets of before.
+        let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
+        let secrets = config.secrets().chain(old_secrets);
+        let redactor = Arc::new(match earlier {
+            Some(earlier) => earlier.redactor.with_configured(secrets),
+            None => Redactor::new(secrets),
+        });
+        let clients = clients(&config, (&metrics, &redactor), before)?;
+        let listed = before.map(|before| (&*before.service.models, before.changes));
+        let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
+        let learned = learned(&config, &metrics, before)?;
+        let audit = bus(&config, (&metrics, &redactor), extension.as_deref(), earlier);
+        let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
+        let (execution, stage_models) =
+            stage(&config, (&clients, &learned, &stores), (&redactor, &witness), before)?;
+        let started = execution.as_deref().map(|started| &**started);
+        let keys = match earlier {
+            Some(earlier) => Arc::clone(&earlier.keys),
+            None => Arc::new(
+                Keys::new(&config, ledger(&config, &stores, &metrics), unix_time())
+                    .map_err(ServeError::Thread)?,
+            ),
+        };
+        let (certificates, tls) = match earlier {
+            // Another certificate takes its place without another configuration; all else holds to the end of the process.
+            Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
+            None => listeners_tls(&config, &metrics)?,
+        };
+        let parts = ServiceParts {
+            config: &config,
+            execution: started,
+            audit: audit.as_ref(),
+            keys: &keys,
+            metrics: &metrics,
+            reloads: &reloads,
+        };
+        let configured = match (earlier.and_then(|earlier| earlier.configured.as_ref()), &extension) {
+            (Some(earlier), _) => earlier.renewed(parts),
+            (None, Some(extension)) => extension.configured(parts),
+            (None, None) => Ok(None),
+        };
+        let states = match earlier {
+            Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
+            None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl, &stores),
+        };
+        let failover = match earlier {
+            Some(earlier) => earlier.failover.with_settings(config.failover.clone()),
+            None => Failover::new(config.failover.clone(), Arc::clone(&metrics)),
+        };
+        let budget = match earlier {
+            Some(earlier) => earlier.budget.with_limit(limits.max_pending_bodies),
+            None => Budget::new(limits.max_pending_bodies),
+        };
+        let responses = match earlier {
+            Some(earlier) => earlier.responses.with_max_body(limits.max_body),
+            None => Responses::new(&config, &stores, &metrics),
+        };
+        let tracer = match earlier {
+            Some(earlier) => earlier.tracer.clone(),
+            None => tracer(&config, &metrics).map_err(ServeError::Thread)?,
+        };
+        Ok(Self {
+            configured: configured.map_err(ServeError::Thread)?,
+            extension,
+            asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
+            config,
+            clients,
+            keys,
+            models,
+            learned,
+            stores,
+            responses,
+            states: Arc::new(states),
+            failover: Arc::new(failover),
+            execution,
+            stage_models,
+            vision: earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default(),
+            audit,
+            metrics,
+            tap,
+            redactor,
+            drain: earlier.map(|earlier| Arc::clone(&earlier.drain)).unwrap_or_default(),
+            budget: Arc::new(budget),
+            reloads,
+            tracer,
+            certificates,
+            tls,
+        })
+    }
+
+    /// The accounts of upstreams that `next`, which takes the place of this one on the same thread, asks through other clients.
+    pub(crate) fn accounts_replaced_by(&self, next: &Self) -> Vec<ReplacedAccount> {
+        let stays = |name: &str, client: &Arc<Client>| {
+            next.clients.get(name).is_some_and(|next| Arc::ptr_eq(next, client))
+        };
+        let replaced = self.clients.iter().filter(|(name, client)| !stays(name, client));
+        replaced.filter_map(|(_, client)| client.replaced_account()).collect()
+    }
+
+    /// A service for another thread, with its own connections to upstreams and everything else shared. `before` is the service of that
+    /// thread whose place it takes, if there is one.
+    pub(crate) fn sibling(&self, before: Option<&Self>) -> Self {
+        let own = before.map(|before| &before.clients);
+        let clients = clients_of_thread(&self.clients, own);
+        let witness = Witness { metrics: Arc::clone(&self.metrics), audit: self.audit.clone() };
+        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone(), witness);
+        Self {
+            config: Arc::clone(&self.config),
+            clients,
+            vision: Arc::clone(&self.vision),
+            asking: Arc::new(asking),
+            metrics: Arc::clone(&self.metrics),
+            tap: self.tap.clone(),
+            redactor: Arc::clone(&self.redactor),
+            drain: Arc::clone(&self.drain),
+            keys: Arc::clone(&self.keys),
+            models: Arc::clone(&self.models),
+            learned: Arc::clone(&self.learned),
+            stores: self.stores.clone(),
+            responses: self.responses.clone(),
+            states: Arc::clone(&self.states),
+            failover: Arc::clone(&self.failover),
+            execution: self.execution.clone(),
+            stage_models: self.stage_models.clone(),
+            audit: self.audit.clone(),
+            extension: self.extension.clone(),
+            configured: self.configured.clone(),
+            budget: Arc::clone(&self.budget),
+            reloads: self.reloads.clone(),
+            tracer: self.tracer.clone(),
+            certificates: self.certificates.clone(),
+            tls: self.tls.clone(),
+        }
+    }
+}
+
+/// Where state is kept.
+#[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server is watched"))]
+fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
+    match &config.store {
+        #[cfg(feature = "redis")]
+        StoreKind::Redis(address) => {
+            let away = metrics.store_away();
+            let on_change = move |reach| _ = away.set((reach == Reach::Away).into());
+            Ok(Stores::Redis(Arc::new(RedisServer::new(address.clone(), Box::new(on_change))?)))
+        }
+        _ => Ok(Stores::Embedded(config.state_dir.clone())),
+    }
+}
+
+/// What clients use.
+fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
+    match stores.limits() {
+        Some(limits) => {
+            let Limits { instances, unchecked_budgets, .. } = config.limits;
+            Ledger::shared(Together {
+                limits,
+                instances,
+                unchecked_budgets,
+                unchecked: metrics.unchecked_requests(),
+            })
+        }
+        None if config.store == StoreKind::Off => Ledger::new(None),
+        None => Ledger::new(config.state_dir.clone()),
+    }
+}
+
+/// What begins traces, with its exporter, if there is a collector.
+#[cfg(feature = "otel")]
+fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
+    config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
+}
+
+/// There is no exporter.
+#[cfg(not(feature = "otel"))]
+#[expect(clippy::unnecessary_wraps, reason = "the exporter can fail to start")]
+fn tracer(_: &Config, _: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
+    Ok(None)
+}
+
+/// How the listeners speak TLS, if they do, and the certificate for it.
+fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, ServeError> {
+    let Some(settings) = &config.tls else { return Ok((None, None)) };
+    let certificates = Certificates::new(settings, metrics.certificates());
+    let tls = settings.accepting(certificates.clone()).map_err(ServeError::Tls)?;
+    Ok((Some(certificates), Some(tls)))
+}
+
+/// The clients of the upstreams: those of before where nothing has changed, and the queues of before where their limits have not.
+fn clients(
+    config: &Config,
+    (metrics, redactor): (&Metrics, &Arc<Redactor>),
+    before: Option<Before<'_>>,
+) -> Result<Clients, ServeError> {
+    let clients = config.upstreams.iter().map(|upstream| {
+        let name = upstream.name.clone();
+        let known = before.and_then(|before| Some((before.service.clients.get(&name)?, before.changes)));
+        if let Some((client, changes)) = known
+            && !changes.touch_entry("upstreams", &name)
+        {
+            return Ok((name, Arc::clone(client)));
+        }
+        let queue = known.filter(|(client, _)| client.upstream().queue == upstream.queue);
+        let queue = match queue {
+            Some((client, _)) => Arc::clone(client.queue()),
+            None => Arc::new(Queue::new(upstream.queue.clone(), metrics.waiting(&name))),
+        };
+        let client = Client::new(Arc::clone(upstream), queue, metrics, redactor)
+            .map_err(|error| ServeError::Upstream { name: name.clone(), error })?;
+        Ok((name, Arc::new(client)))
+    });
+    clients.collect()
+}
+
+/// Clients of the same upstreams for another thread: `own` ones of this thread where they are, otherwise without connections.
+fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
+    let of_thread = |(name, client): (&String, &Arc<Client>)| {
+        let own = own.and_then(|own| own.get(name)).filter(|own| own.is_sibling(client));
+        (name.clone(), own.map_or_else(|| Arc::new(client.sibling()), Arc::clone))
+    };
+    clients.iter().map(of_thread).collect()
+}
+
+/// What was learned about upstreams, unless they have changed.
+fn learned(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    before: Option<Before<'_>>,
+) -> Result<Arc<Learned>, ServeError> {
+    let known = before.map(|before| (&before.service.learned.servers, before.changes));
+    let servers =
+        Servers::new(config, known).map_err(|(name, error)| ServeError::Upstream { name, error })?;
+    let (means, forms) = match before {
+        Some(Before { service, changes }) => {
+            let names = service.clients.keys().filter(|name| changes.touch_entry("upstreams", name));
+            names.for_each(|name| {
+                service.learned.means.forget(name);
+                service.learned.forms.forget(name);
+            });
+            (Arc::clone(&service.learned.means), Arc::clone(&service.learned.forms))
+        }
+        None => (Arc::new(LearnedMeans::new(Arc::clone(metrics))), Arc::default()),
+    };
+    Ok(Arc::new(Learned { means, forms, servers }))
+}
+
+/// The bus of events, if anyone may hear of them.
+fn bus(
+    config: &Config,
+    (metrics, redactor): (&Arc<Metrics>, &Arc<Redactor>),
+    extension: Option<&dyn Extension>,
+    before: Option<&Service>,
+) -> Option<Arc<Audit>> {
+    if let Some(audit) = before.and_then(|before| before.audit.as_ref()) {
+        audit.know_secrets(redactor);
+        return Some(Arc::clone(audit));
+    }
+    if config.execution.is_none() && config.admin.is_none() {
+        return None;
+    }
+    let (counted, observe) = (Arc::clone(metrics), extension.map(Extension::bus_observer));
+    let observer: Observer = Box::new(move |record| {
+        counted.hosted(record);
+        if let Some(observe) = &observe {
+            observe(record);
+        }
+    });
+    Some(Arc::new(Audit::new(Arc::clone(redactor), Some(observer))))
+}
+
+/// The execution stage, if there is one, and the models that it asks. It is that of before if its tables are the same.
+fn stage(
+    config: &Arc<Config>,
+    (clients, learned, stores): (&Clients, &Arc<Learned>, &Stores),
+    (redactor, witness): (&Arc<Redactor>, &Witness),
+    before: Option<Before<'_>>,
+) -> Result<Stage, ServeError> {
+    let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else { return Ok((None, None)) };
+    let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
+    let asked = known.and_then(|(_, before)| before.service.stage_models.clone());
+    // The tools run on a thread of their own.
+    let own = clients_of_thread(clients, asked.as_ref().map(|models| models.clients()).as_ref());
+    let newest = ConfiguredModels::new(config, learned, own, witness.clone());
+    let models = match asked {
+        Some(models) => {
+            models.replace(newest);
+            models
+        }
+        None => Arc::new(NewestModels::new(newest)),
+    };
+    let mut unchanged = HashSet::new();
+    if let Some((stage, Before { changes, .. })) = known {
+        if !STAGE.iter().any(|table| changes.touch(table)) {
+            stage.know_secrets(redactor);
+            return Ok((Some(Arc::clone(stage)), Some(models)));
+        }
+        let names = settings.providers.iter().map(|entry| &entry.name);
+        let names = names.filter(|name| !changes.touch_entry("providers", name)).cloned();
+        unchanged.extend(names.filter(|_| !changes.touch("execution.proxy")));
+    }
+    let asked: Arc<dyn Ask> = Arc::clone(&models) as _;
+    let around = Surroundings {
+        redactor: Arc::clone(redactor),
+        state_dir: config.state_dir.clone(),
+        stores: stores.clone(),
+        audit: Arc::clone(audit),
+        images: witness.metrics.images(),
+        models: Some(asked),
+        before: known.map(|(stage, _)| Arc::clone(&***stage)),
+        unchanged,
+    };
+    let started = Execution::start(Arc::clone(settings), around).map_err(ServeError::Thread)?;
+    Ok((Some(Arc::new(started)), Some(models)))
+}

@@ -1,0 +1,132 @@
+//! [`Tap`]: observes exchanges with upstreams, for `record` and the like.
+//!
+//! The proxy calls the tap once per exchange. The [`Watch`] that it returns sees the upstream's bytes as they arrive and
+//! how the exchange ends. An observed exchange runs no differently from one that is not.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+
+use crate::manifest::NotedExchange;
+use toolwire_config::{Model, Upstream};
+use toolwire_pipeline::{
+    conversation::{Conversation, Turn},
+    dialect::{Answering, ClientDialect, UpstreamRequest},
+    event::Event,
+    failure::Failure,
+    rules::{HostedRules, Rules},
+};
+
+/// Observes exchanges. Its methods are called on the data path, so they must not block.
+pub trait Tap: fmt::Debug + Send + Sync {
+    /// An exchange is about to begin. `None`: this one is not observed.
+    fn begin(&self, opening: &Opening<'_>) -> Option<Box<dyn Watch>>;
+}
+
+/// Observes one exchange, from before the request is sent to the upstream.
+pub trait Watch: Send {
+    /// The upstream is asked again within the same response, `after` the beginning of the exchange: another hop begins.
+    /// `request` has `turns` more than the request before.
+    fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
+
+    /// The client gets this between two hops.
+    fn shown(&mut self, _event: &Event<'_>) {}
+
+    /// The upstream has refused the hop's request because of a constraint, and is asked with `request` instead.
+    fn asked_otherwise(&mut self, _request: &UpstreamRequest) {}
+
+    /// The upstream has sent these headers, `after` the beginning of the exchange. Called once per hop.
+    fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
+
+    /// A piece of the upstream's body has arrived, as the network split it, `after` the beginning of the exchange.
+    fn piece(&mut self, bytes: &[u8], after: Duration);
+
+    /// The exchange is over. Called exactly once, last.
+    fn end(&mut self, ending: Ending<'_>, after: Duration);
+}
+
+/// Two that observe the same exchange.
+pub(super) struct Both(pub(super) Box<dyn Watch>, pub(super) Box<dyn Watch>);
+
+impl Watch for Both {
+    fn asked_again(&mut self, request: &UpstreamRequest, turns: &[Turn], after: Duration) {
+        self.0.asked_again(request, turns, after);
+        self.1.asked_again(request, turns, after);
+    }
+
+    fn shown(&mut self, event: &Event<'_>) {
+        self.0.shown(event);
+        self.1.shown(event);
+    }
+
+    fn asked_otherwise(&mut self, request: &UpstreamRequest) {
+        self.0.asked_otherwise(request);
+        self.1.asked_otherwise(request);
+    }
+
+    fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration) {
+        self.0.answered(status, headers, after);
+        self.1.answered(status, headers, after);
+    }
+
+    fn piece(&mut self, bytes: &[u8], after: Duration) {
+        self.0.piece(bytes, after);
+        self.1.piece(bytes, after);
+    }
+
+    fn end(&mut self, ending: Ending<'_>, after: Duration) {
+        self.0.end(ending, after);
+        self.1.end(ending, after);
+    }
+}
+
+/// What is known when an exchange begins.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    /// The request's id, as in logs and in `x-request-id`.
+    pub id: &'a str,
+    /// What the client speaks.
+    pub dialect: ClientDialect,
+    /// The client's request as it was sent.
+    pub body: &'a Bytes,
+    /// The client's request, decoded, before a format's instructions were put into it.
+    pub conversation: &'a Conversation,
+    /// The configuration entry that serves it, with its settings.
+    pub model: &'a Model,
+    /// The upstream that gets it.
+    pub upstream: &'a Upstream,
+    /// What is sent to the upstream, without authorization and configured headers.
+    pub request: &'a UpstreamRequest,
+    /// The rules under which the response is read.
+    pub rules: &'a Rules,
+    /// How calls of hosted tools are handled, if the model gets any.
+    pub hosted: Option<&'a HostedRules>,
+    /// How the response is written, with the stamp that makes its ids.
+    pub answering: &'a Answering,
+}
+
+impl Opening<'_> {
+    /// What its fixture says of it.
+    pub fn noted(&self) -> NotedExchange<'_> {
+        NotedExchange {
+            dialect: self.dialect,
+            conversation: self.conversation,
+            model: self.model,
+            upstream: self.upstream,
+            prefill: self.request.prefill.as_ref(),
+            rules: self.rules,
+            hosted: self.hosted,
+        }
+    }
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy)]
+pub enum Ending<'a> {
+    /// The response was complete and all of it was given to the client's connection.
+    Done,
+    /// It failed.
+    Failed(&'a Failure),
+    /// The client disconnected before the end.
+    Cancelled,
+}

@@ -1,0 +1,216 @@
+//! [`Tries`]: how often an address has tried to sign in, or which wrong keys it has shown.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasher, RandomState},
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// For how long a try counts.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Addresses that are remembered. Beyond, the one that tried longest ago is forgotten.
+const MAX_ADDRESSES: usize = 4096;
+
+/// Different wrong keys of an address within [`WINDOW`]. Somebody who mistypes a key, or has several old ones, stays below.
+const MAX_KEYS: usize = 10;
+
+/// How long the answer to a further wrong key takes. A right one is not delayed, so others behind the address do not notice.
+pub(super) const PENALTY: Duration = Duration::from_secs(1);
+
+/// The tries of the last minute, by address.
+#[derive(Debug)]
+pub struct Tries {
+    max: usize,
+    by_address: HashMap<IpAddr, VecDeque<Try>>,
+}
+
+#[derive(Debug)]
+struct Try {
+    at: Instant,
+    /// What tells it apart from others that are not the same.
+    mark: Option<u64>,
+}
+
+impl Tries {
+    /// At most `max` tries of an address.
+    pub fn new(max: usize) -> Self {
+        Self { max, by_address: HashMap::new() }
+    }
+
+    /// Counts a try.
+    ///
+    /// # Errors
+    /// There were too many. How long to wait.
+    pub fn count(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+        self.count_marked(address, None, now).map(|_| ())
+    }
+
+    /// Counts a try, unless one with the same mark counts already. Returns how many count if this is a new one.
+    fn count_marked(
+        &mut self,
+        address: IpAddr,
+        mark: Option<u64>,
+        now: Instant,
+    ) -> Result<Option<usize>, Duration> {
+        let address = network(address);
+        let is_recent = |at: Instant| now.duration_since(at) < WINDOW;
+        if !self.by_address.contains_key(&address) && self.by_address.len() >= MAX_ADDRESSES {
+            let last = |tries: &VecDeque<Try>| tries.back().map(|last| last.at);
+            self.by_address.retain(|_, tries| last(tries).is_some_and(is_recent));
+            let oldest =
+                self.by_address.iter().min_by_key(|(_, tries)| last(tries)).map(|(address, _)| *address);
+            if let (true, Some(oldest)) = (self.by_address.len() >= MAX_ADDRESSES, oldest) {
+                self.by_address.remove(&oldest);
+            }
+        }
+        let tries = self.by_address.entry(address).or_default();
+        while tries.front().is_some_and(|first| !is_recent(first.at)) {
+            tries.pop_front();
+        }
+        if mark.is_some() && tries.iter().any(|known| known.mark == mark) {
+            return Ok(None);
+        }
+        match tries.front() {
+            Some(first) if tries.len() >= self.max => Err(WINDOW - now.duration_since(first.at)),
+            _ => {
+                tries.push_back(Try { at: now, mark });
+                Ok(Some(tries.len()))
+            }
+        }
+    }
+
+    /// The address has shown a key: its tries before do not count.
+    pub fn forget(&mut self, address: IpAddr) {
+        self.by_address.remove(&network(address));
+    }
+}
+
+/// The wrong keys that were shown, by address. A key that is shown again and again is not a guess and counts once.
+#[derive(Debug)]
+pub struct WrongKeys {
+    /// For what they were shown.
+    place: &'static str,
+    hasher: RandomState,
+    /// Whether there may be any: requests with right keys look no further.
+    are_there: AtomicBool,
+    tries: Mutex<Tries>,
+}
+
+impl WrongKeys {
+    /// None yet. `place`: what the keys are for, in the log.
+    pub fn new(place: &'static str) -> Self {
+        let tries = Mutex::new(Tries::new(MAX_KEYS));
+        Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), tries }
+    }
+
+    /// Counts a wrong key. The log names the address when it begins, and when there are too many.
+    ///
+    /// # Errors
+    /// There were too many from this address. How many seconds to wait.
+    pub fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
+        let counted = self.tries().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
+        self.are_there.store(true, Ordering::Relaxed);
+        let peer = peer.to_canonical();
+        match counted {
+            Ok(Some(1)) => tracing::warn!(%peer, "a wrong key for {} was refused", self.place),
+            Ok(Some(MAX_KEYS)) => {
+                tracing::warn!(%peer, "{MAX_KEYS} wrong keys for {} were refused in a minute; further ones are slowed down", self.place);
+            }
+            Ok(_) => {}
+            Err(wait) => return Err(seconds(wait)),
+        }
+        Ok(())
+    }
+
+    /// The address has shown a right key.
+    pub fn forget(&self, peer: IpAddr) {
+        if self.are_there.load(Ordering::Relaxed) {
+            let mut tries = self.tries();
+            tries.forget(peer);
+            self.are_there.store(!tries.by_address.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    fn tries(&self) -> MutexGuard<'_, Tries> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The seconds of a wait, rounded up.
+pub fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+/// What one party has: an IPv4 address, or a /64 of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            None => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sixth_try_within_a_minute_is_refused() {
+        let (mut tries, address) = (Tries::new(5), "192.0.2.1".parse().unwrap());
+        let start = Instant::now();
+        for second in 0..5 {
+            assert_eq!(tries.count(address, start + Duration::from_secs(second)), Ok(()));
+        }
+        let late = start + Duration::from_secs(5);
+        assert_eq!(tries.count(address, late), Err(Duration::from_secs(55)));
+        assert_eq!(tries.count("::ffff:192.0.2.1".parse().unwrap(), late), Err(Duration::from_secs(55)));
+        assert_eq!(tries.count("192.0.2.2".parse().unwrap(), late), Ok(()));
+        assert_eq!(tries.count(address, start + WINDOW), Ok(()));
+        assert!(tries.count(address, start + WINDOW).is_err());
+        tries.forget(address);
+        assert_eq!(tries.count(address, start + WINDOW), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_of_one_ipv6_network_share_their_tries_and_memory_is_bounded() {
+        let (mut tries, now) = (Tries::new(5), Instant::now());
+        for host in 1..=5 {
+            assert_eq!(tries.count(format!("2001:db8::{host}").parse().unwrap(), now), Ok(()));
+        }
+        assert!(tries.count("2001:db8::ffff".parse().unwrap(), now).is_err());
+        for network in 0..10_000_u32 {
+            _ = tries.count(IpAddr::V4(network.into()), now);
+        }
+        assert!(tries.by_address.len() <= MAX_ADDRESSES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_different_wrong_keys_count() {
+        let (wrong, peer) = (WrongKeys::new("tests"), "192.0.2.1".parse().unwrap());
+        for _ in 0..100 {
+            assert_eq!(wrong.count(b"mistyped", peer), Ok(()));
+        }
+        for number in 1..MAX_KEYS {
+            assert_eq!(wrong.count(number.to_string().as_bytes(), peer), Ok(()), "{number}");
+        }
+        assert_eq!(wrong.count(b"one more", peer), Err(60));
+        assert_eq!(wrong.count(b"mistyped", peer), Ok(()), "it was answered before");
+        assert_eq!(wrong.count(b"one more", "192.0.2.2".parse().unwrap()), Ok(()));
+        wrong.forget(peer);
+        assert_eq!(wrong.count(b"one more", peer), Ok(()));
+        tokio::time::advance(WINDOW).await;
+        for number in 0..MAX_KEYS {
+            assert_eq!(wrong.count(number.to_string().as_bytes(), peer), Ok(()), "{number}");
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! [`TurnStates`]: what upstreams want back of their turns, kept until clients replay the calls of those turns.
+//!
+//! State belongs to the client whose response it came with, and to the upstream that sent it: nobody else gets it. It is kept
+//! in memory, for a limited time and up to a limit that all clients share. A client that fills it displaces its own oldest
+//! state, not that of others. If instances share a store, it is there, too, and what this instance lacks is read from there.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{large, stamp::unix_time, stored};
+use toolwire_execution::saved;
+use toolwire_net::store::{self, Key, Space, Store, Stores};
+use toolwire_pipeline::{
+    conversation::{Conversation, TurnState, WantsBack},
+    failure::Failure,
+};
+
+/// Calls that are looked up for one request in the store that instances share.
+const MAX_FETCHED: usize = 512;
+
+/// Bytes that one record takes beside its texts, by estimate. It also limits how many records there are.
+const OVERHEAD: usize = 256;
+
+/// The state of all clients.
+#[derive(Debug)]
+pub(super) struct TurnStates {
+    memory: Arc<Mutex<Memory>>,
+    /// Bytes of all records. `ttl` is how long one is kept; `None`: nothing is kept.
+    max_bytes: usize,
+    ttl: Option<Duration>,
+    /// The store that instances share, if they do.
+    store: Option<Arc<dyn Store>>,
+}
+
+/// Whose state it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Owner {
+    client: store::Owner,
+    /// The upstream's name.
+    upstream: Box<str>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    owners: HashMap<Owner, Shelf>,
+    bytes: usize,
+    next: u64,
+}
+
+/// The state of one client at one upstream.
+#[derive(Debug, Default)]
+struct Shelf {
+    /// By number, and so by age.
+    records: BTreeMap<u64, Record>,
+    /// The records of calls, by their ids and what their turns answered.
+    index: HashMap<Box<str>, HashMap<u64, u64>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Record {
+    state: Arc<TurnState>,
+    /// See [`Conversation::answered_turn`].
+    answered: u64,
+    since: Instant,
+    bytes: usize,
+}
+
+/// The state of one client at one upstream, for one request and its response.
+#[derive(Debug, Clone)]
+pub(super) struct OwnStates {
+    states: Arc<TurnStates>,
+    owner: Owner,
+    wants: WantsBack,
+}
+
+/// Keeps the state of the response to one request.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    states: OwnStates,
+    answered: u64,
+}
+
+impl TurnStates {
+    pub(super) fn new(max_bytes: usize, ttl: Option<Duration>, stores: &Stores) -> Self {
+        let on_failure = |count| tracing::warn!(count, "state of turns could not be shared");
+        let shared = ttl.filter(|_| stores.is_shared());
+        let store = shared.map(|ttl| stores.open(Space::TurnStates, (max_bytes, ttl), Box::new(on_failure)));
+        Self { memory: Arc::default(), max_bytes, ttl, store }
+    }
+
+    /// The same state under other limits.
+    pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
+        Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
+    }
+
+    /// The state of `client` at `upstream`, which wants that back. `None`: there is nothing to keep.
+    pub(super) fn of(
+        self: &Arc<Self>,
+        client: store::Owner,
+        upstream: &str,
+        wants: WantsBack,
+    ) -> Option<OwnStates> {
+        self.ttl.filter(|_| wants != WantsBack::Nothing)?;
+        let owner = Owner { client, upstream: upstream.into() };
+        Some(OwnStates { states: Arc::clone(self), owner, wants })
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OwnStates {
+    /// Puts back what is known of the turns in the history of `conversation`.
+    pub(super) fn restore(&self, conversation: &mut Conversation) {
+        let Some(ttl) = self.states.ttl else { return };
+        if !self.states.memory().owners.contains_key(&self.owner) {
+            return;
+        }
+        // The memory is locked for each call alone: others wait for it, and a conversation may be long.
+        conversation.restore(|id, answered| {
+            let memory = self.states.memory();
+            let shelf = memory.owners.get(&self.owner)?;
+            let record = shelf.records.get(&shelf.find(id, answered)?)?;
+            (record.since.elapsed() < ttl).then(|| Arc::clone(&record.state))
+        });
+    }
+
+    /// Reads what this instance does not know of the calls in the history of `conversation` from the store that instances share.
+    ///
+    /// # Errors
+    /// It is away.
+    pub(super) async fn fetch(&self, conversation: &mut Conversation, is_large: bool) -> Result<(), Failure> {
+        let Some(store) = self.states.store.clone() else { return Ok(()) };
+        let unknown = if is_large {
+            let (own, mut taken) = (self.clone(), mem::take(conversation));
+            let find = move || {
+                let unknown = own.unknown(&mut taken);
+                (taken, unknown)
+            };
+            let (taken, unknown) = large::apart(find).await?;
+            *conversation = taken;
+            unknown
+        } else {
+            self.unknown(conversation)
+        };
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<_> = unknown.iter().map(|(id, answered)| self.key(id, *answered)).collect();
+        let now = unix_time();
+        let read = spawn_blocking(move || store.get_all(&keys, now)).await;
+        let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored::away(&error))?;
+        for ((id, answered), value) in unknown.into_iter().zip(read) {
+            // A turn with several calls has one state.
+            let is_new = |states: &TurnStates| {
+                !states.memory().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
+            };
+            if let Some(value) = value.filter(|_| is_new(&self.states))
+                && let Some(state) = saved::read_state(&value)
+            {
+                self.keep_here(state, answered);
+            }
+        }
+        Ok(())
+    }
+
+    /// The calls in the history of `conversation` of which nothing is known here, and the hashes of what their turns answered.
+    fn unknown(&self, conversation: &mut Conversation) -> Vec<(String, u64)> {
+        let mut unknown = Vec::new();
+        // Puts nothing back: it only asks for each call.
+        conversation.restore(|id, answered| {
+            let is_known = |memory: &Memory| {
+                memory.owners.get(&self.owner).is_some_and(|shelf| shelf.knows(id, answered))
+            };
+            if unknown.len() < MAX_FETCHED && !is_known(&self.states.memory()) {
+                unknown.push((id.to_owned(), answered));
+            }
+            None
+        });
+        unknown
+    }
+
+    /// The key of a call's state.
+    fn key(&self, id: &str, answered: u64) -> Key {
+        Key::new(self.owner.client, &format!("{}\0{id}\0{answered:016x}", self.owner.upstream))
+    }
+
+    /// Keeps `state` in memory. What is too old, and what there is no room for, is forgotten.
+    fn keep_here(&self, state: TurnState, answered: u64) {
+        let Self { states, owner, .. } = self;
+        let Some(ttl) = states.ttl else { return };
+        // An id is in the record and in the index.
+        let ids: usize = state.calls.iter().map(|(id, _)| id.len()).sum();
+        let bytes = state.size() + ids + OVERHEAD * (1 + state.calls.len());
+        if bytes > states.max_bytes {
+            return;
+        }
+        let record = Record { state: Arc::new(state), answered, since: Instant::now(), bytes };
+        let mut memory = states.memory();
+        memory.remove_old(ttl);
+        memory.insert(owner, record);
+        while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
+    }
+
+    /// Keeps the state of the response to `conversation`.
+    pub(super) fn keeper(self, conversation: &Conversation) -> Keeper {
+        Keeper { answered: conversation.answered_turn(), states: self }
+    }
+}
+
+impl Keeper {
+    /// What is to be kept.
+    pub(super) fn wants(&self) -> WantsBack {
+        self.states.wants
+    }
+
+    /// Keeps `state`.
+    pub(super) fn keep(&self, state: TurnState) {
+        let own = &self.states;
+        if let Some(store) = &own.states.store {
+            let (value, now) = (Bytes::from(saved::write_state(&state)), unix_time());
+            let keys = state.calls.iter().map(|(id, _)| own.key(id, self.answered));
+            keys.for_each(|key| store.put(key, value.clone(), now));
+        }
+        own.keep_here(state, self.answered);
+    }
+}
+
+impl Memory {
+    fn insert(&mut self, owner: &Owner, record: Record) {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += record.bytes;
+        if !self.owners.contains_key(owner) {
+            self.owners.insert(owner.clone(), Shelf::default());
+        }
+        if let Some(shelf) = self.owners.get_mut(owner) {
+            shelf.insert(number, record);
+        }
+    }
+
+    /// Removes what is older than `ttl`. Every shelf is sorted by age, so that this looks at little more than it removes.
+    fn remove_old(&mut self, ttl: Duration) {
+        for shelf in self.owners.values_mut() {
+            while shelf.oldest().is_some_and(|record| record.since.elapsed() >= ttl) {
+                self.bytes = self.bytes.saturating_sub(shelf.remove_oldest());
+            }
+        }
+        self.owners.retain(|_, shelf| !shelf.records.is_empty());
+    }
+
+    /// Removes the oldest record of the client that has the most. Returns whether there was one.
+    fn remove_of_largest(&mut self) -> bool {
+        let largest = self.owners.values_mut().max_by_key(|shelf| shelf.bytes);
+        let removed = largest.map_or(0, Shelf::remove_oldest);
+        self.bytes = self.bytes.saturating_sub(removed);
+        removed > 0
+    }
+}
+
+impl Shelf {
+    fn insert(&mut self, number: u64, record: Record) {
+        self.bytes += record.bytes;
+        for (id, _) in &record.state.calls {
+            self.index.entry(id.as_str().into()).or_default().insert(record.answered, number);
+        }
+        self.records.insert(number, record);
+    }
+
+    /// Whether there is a record of the call `id` in an answer to this turn.
+    fn knows(&self, id: &str, answered: u64) -> bool {
+        self.index.get(id).is_some_and(|known| known.contains_key(&answered))
+    }
+
+    /// The record of the call `id` in an answer to the same turn, or else the only record of such a call. Clients may send a
+    /// turn again in a changed form; but among several records the wrong one could be taken.
+    fn find(&self, id: &str, answered: u64) -> Option<u64> {
+        let known = self.index.get(id)?;
+        let only = || if known.len() == 1 { known.values().next() } else { None };
+        known.get(&answered).or_else(only).copied()
+    }
+
+    fn oldest(&self) -> Option<&Record> {
+        self.records.first_key_value().map(|(_, record)| record)
+    }
+
+    /// Removes the oldest record, and returns its bytes.
+    fn remove_oldest(&mut self) -> usize {
+        let Some((number, record)) = self.records.pop_first() else { return 0 };
+        for (id, _) in &record.state.calls {
+            let Some(known) = self.index.get_mut(id.as_str()) else { continue };
+            if known.get(&record.answered) == Some(&number) {
+                known.remove(&record.answered);
+            }
+            if known.is_empty() {
+                self.index.remove(id.as_str());
+            }
+        }
+        self.bytes = self.bytes.saturating_sub(record.bytes);
+        record.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolwire_pipeline::conversation::{Call, Part, Role, Turn};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn client(key: &str) -> store::Owner {
+        store::Owner::of_key(key.as_bytes())
+    }
+
+    fn own(states: &Arc<TurnStates>, key: &str, upstream: &str) -> OwnStates {
+        states.of(client(key), upstream, WantsBack::Reasoning).unwrap()
+    }
+
+    fn question(text: &str) -> Conversation {
+        Conversation { turns: vec![Turn::text(Role::User, text)], ..Conversation::default() }
+    }
+
+    fn keep(own: &OwnStates, asked: &str, id: &str, reasoning: &str) {
+        let part = Part::Reasoning { text: reasoning.to_owned(), signature: None, redacted: false };
+        let state = TurnState { reasoning: vec![part], calls: vec![(id.to_owned(), None)] };
+        own.clone().keeper(&question(asked)).keep(state);
+    }
+
+    /// The reasoning that is restored in an answer to `asked` with the call `id`.
+    fn restored(own: &OwnStates, asked: &str, id: &str) -> Option<String> {
+        let mut conversation = question(asked);
+        let call = Part::Call(Call::new(id, "f", "{}"));
+        conversation.turns.push(Turn::of(Role::Assistant, vec![call]));
+        own.restore(&mut conversation);
+        match conversation.turns[1].parts.first() {
+            Some(Part::Reasoning { text, .. }) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn state_is_only_for_its_client_and_its_upstream() {
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        let alice = own(&states, "alice", "up");
+        keep(&alice, "hi", "c1", "hm");
+        assert_eq!(restored(&alice, "hi", "c1").as_deref(), Some("hm"));
+        assert_eq!(restored(&alice, "hi", "c2"), None);
+        for other in [own(&states, "bob", "up"), own(&states, "alice", "up2")] {
+            assert_eq!(restored(&other, "hi", "c1"), None);
+        }
+        let nobody = states.of(store::Owner::default(), "up", WantsBack::Reasoning).unwrap();
+        assert_eq!(restored(&nobody, "hi", "c1"), None);
+    }
+
+    #[test]
+    fn ids_that_several_conversations_have_are_told_apart() {
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        let own = own(&states, "a", "up");
+        keep(&own, "one", "functions.f:0", "first");
+        assert_eq!(restored(&own, "changed by the client", "functions.f:0").as_deref(), Some("first"));
+        keep(&own, "two", "functions.f:0", "second");
+        assert_eq!(restored(&own, "one", "functions.f:0").as_deref(), Some("first"));
+        assert_eq!(restored(&own, "two", "functions.f:0").as_deref(), Some("second"));
+        assert_eq!(restored(&own, "three", "functions.f:0"), None);
+        keep(&own, "two", "functions.f:0", "again");
+        assert_eq!(restored(&own, "two", "functions.f:0").as_deref(), Some("again"));
+    }
+
+    #[test]
+    fn a_client_that_fills_the_memory_displaces_its_own_state() {
+        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::Embedded(None)));
+        let (quiet, loud) = (own(&states, "quiet", "up"), own(&states, "loud", "up"));
+        keep(&quiet, "hi", "c", "kept");
+        for number in 0..1000 {
+            keep(&loud, "hi", &format!("c{number}"), &"x".repeat(1000));
+            assert!(states.memory().bytes <= 64 << 10);
+        }
+        assert_eq!(restored(&quiet, "hi", "c").as_deref(), Some("kept"));
+        assert_eq!(restored(&loud, "hi", "c0"), None);
+        assert!(restored(&loud, "hi", "c999").is_some());
+        let memory = states.memory();
+        for shelf in memory.owners.values() {
+            assert_eq!(shelf.index.len(), shelf.records.len());
+            assert_eq!(shelf.bytes, shelf.records.values().map(|record| record.bytes).sum::<usize>());
+        }
+        assert_eq!(memory.bytes, memory.owners.values().map(|shelf| shelf.bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn records_without_text_are_limited_too() {
+        let states = Arc::new(TurnStates::new(64 << 10, Some(HOUR), &Stores::Embedded(None)));
+        let own = own(&states, "a", "up");
+        for number in 0..10_000 {
+            keep(&own, "hi", &number.to_string(), "");
+        }
+        assert!(states.memory().owners.values().all(|shelf| shelf.records.len() <= 128));
+        keep(&own, "hi", &"i".repeat(1 << 20), "too large");
+        assert!(restored(&own, "hi", "9999").is_some(), "one that is too large displaces nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_state_is_forgotten() {
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        let own = own(&states, "a", "up");
+        keep(&own, "hi", "c", "hm");
+        tokio::time::advance(HOUR.checked_sub(Duration::from_millis(1)).unwrap()).await;
+        assert!(restored(&own, "hi", "c").is_some());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(restored(&own, "hi", "c"), None);
+        keep(&own, "hi", "d", "hm");
+        assert_eq!(states.memory().owners.values().map(|shelf| shelf.records.len()).sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_nothing_is_wanted() {
+        let states = Arc::new(TurnStates::new(1 << 20, Some(HOUR), &Stores::Embedded(None)));
+        assert!(states.of(store::Owner::default(), "up", WantsBack::Nothing).is_none());
+        let off = Arc::new(TurnStates::new(1 << 20, None, &Stores::Embedded(None)));
+        assert!(off.of(store::Owner::default(), "up", WantsBack::Reasoning).is_none());
+    }
+}

@@ -1,0 +1,136 @@
+//! [`SessionFile`]: the file that keeps a session, shared with other processes.
+//!
+//! A refresh token is valid once, so two processes must not use the same one. Whoever refreshes holds a lock on a file
+//! beside the session's, reads the session again, and refreshes only if it is still the one that it knows.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use toolwire_net::private;
+use toolwire_pipeline::dialect::Session;
+
+/// Bytes of a session's file. Sessions have less than 1 KiB.
+const MAX_FILE: u64 = 64 << 10;
+
+/// Links that are followed from the configured path, as in Linux.
+const MAX_LINKS: usize = 40;
+
+/// How long another process may hold the lock. It is longer than a refresh takes.
+const LOCK_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often the lock is tried.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The file with a session.
+#[derive(Debug, Clone)]
+pub(super) struct SessionFile(PathBuf);
+
+impl SessionFile {
+    pub(super) fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// Waits until no other process refreshes the session, and keeps others from it until the result is dropped.
+    ///
+    /// # Errors
+    /// Why that is not possible, in words.
+    pub(super) fn lock(&self) -> Result<File, String> {
+        let path = self.place().with_added_extension("lock");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let cannot = |error: io::Error| format!("cannot lock {}: {error}", path.display());
+        let file = options.open(&path).map_err(cannot)?;
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(cannot(error)),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_LIMIT => thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(format!("another process has locked {} for too long", path.display()));
+                }
+            }
+        }
+    }
+
+    /// The session; `None` if there is no file.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in words without secrets.
+    pub(super) fn read(&self) -> Result<Option<Session>, String> {
+        let wrong = |what: &dyn std::fmt::Display| format!("the session in {}: {what}", self.0.display());
+        match self.text() {
+            Ok(text) => Session::parse(&text).map(Some).map_err(|problem| wrong(&problem)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(wrong(&error)),
+        }
+    }
+
+    /// Whether users other than its owner can read it.
+    pub(super) fn is_exposed(&self) -> bool {
+        #[cfg(unix)]
+        return fs::metadata(&self.0)
+            .is_ok_and(|found| std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o077 != 0);
+        #[cfg(not(unix))]
+        false
+    }
+
+    /// Replaces the session, also on disk.
+    ///
+    /// # Errors
+    /// Why that failed, in words.
+    pub(super) fn write(&self, session: &Session) -> Result<(), String> {
+        let text = session.to_file(&self.text().unwrap_or_default());
+        let cannot = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
+        private::replace_on_disk(&self.place(), &text).map_err(cannot)
+    }
+
+    /// Removes the session.
+    ///
+    /// # Errors
+    /// Why that failed, in words.
+    pub(super) fn remove(&self) -> Result<(), String> {
+        match fs::remove_file(self.place()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(format!("cannot remove {}: {error}", self.0.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the session itself is: if the path is a link, where that leads. The link stays, and whoever uses the other path has the
+    /// same lock and sees the new tokens.
+    fn place(&self) -> PathBuf {
+        let mut place = self.0.clone();
+        for _ in 0..MAX_LINKS {
+            let Ok(target) = fs::read_link(&place) else { break };
+            place = place.parent().map(|folder| folder.join(&target)).unwrap_or(target);
+        }
+        place
+    }
+
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+        // Opening a pipe would wait for a writer.
+        if !fs::metadata(&self.0)?.is_file() {
+            return Err(wrong("it is not a regular file"));
+        }
+        let mut text = Vec::new();
+        File::open(&self.0)?.take(MAX_FILE + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_FILE {
+            return Err(wrong("it is larger than a session is"));
+        }
+        Ok(text)
+    }
+}

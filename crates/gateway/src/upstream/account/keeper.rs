@@ -1,0 +1,215 @@
+//! [`Keeper`]: reads, refreshes and ends the session of one upstream's account. It blocks, so it has threads of its own.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::{Request, Response};
+use tokio::runtime;
+
+use super::{
+    super::{connector::Connector, small::Small},
+    file::SessionFile,
+};
+use crate::stamp::unix_time;
+use toolwire_config::Upstream;
+use toolwire_pipeline::dialect::{AccountSettings, RefreshError, Session};
+
+/// How long an exchange with the account's server may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Bytes of its answers.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Keeper {
+    upstream: Arc<Upstream>,
+    settings: AccountSettings,
+    file: Option<SessionFile>,
+}
+
+/// A session that can be used.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) session: Session,
+    /// The tokens are in the file, if there is one.
+    pub(super) is_saved: bool,
+}
+
+/// Which session an attempt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One that is newer than the one in use: that of another process or of a new login, or else the one in use with new tokens.
+    Newer,
+    /// The same, but the tokens in use are too new to be refreshed.
+    Others,
+    /// The one that there is with new tokens, however old it is.
+    Refreshed,
+}
+
+/// Why there is no newer session.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    /// The session has ended; it takes a login to go on.
+    pub(super) is_logged_out: bool,
+    /// For the operator: it may name files, but no secrets.
+    pub(super) reason: String,
+    /// When the server wants to be asked again.
+    pub(super) retry_after: Option<Duration>,
+    /// The session whose refresh token the server has refused.
+    pub(super) refused: Option<Box<Session>>,
+}
+
+impl Trouble {
+    fn passing(reason: impl fmt::Display) -> Self {
+        Self { is_logged_out: false, reason: reason.to_string(), retry_after: None, refused: None }
+    }
+
+    pub(super) fn logged_out(reason: impl fmt::Display) -> Self {
+        Self { is_logged_out: true, ..Self::passing(reason) }
+    }
+
+    /// What the server said to the refresh of `session`.
+    fn answered(error: &RefreshError, session: &Session) -> Self {
+        let (RefreshError::LoggedOut(failure) | RefreshError::Failed(failure)) = error;
+        // A server may repeat the token that it refuses.
+        let reason =
+            session.secrets().fold(failure.message().to_owned(), |text, secret| text.replace(secret, "…"));
+        let seconds = failure.retry_after().and_then(|value| value.parse().ok());
+        let is_logged_out = matches!(error, RefreshError::LoggedOut(_));
+        Self {
+            is_logged_out,
+            reason,
+            retry_after: seconds.map(Duration::from_secs),
+            refused: is_logged_out.then(|| Box::new(session.clone())),
+        }
+    }
+}
+
+impl Keeper {
+    /// For an upstream whose settings have a session.
+    pub(super) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
+        let settings = upstream.account().filter(|settings| settings.has_session())?.clone();
+        let file = settings.session.as_deref().map(SessionFile::new);
+        Some(Self { upstream: Arc::clone(upstream), settings, file })
+    }
+
+    pub(super) fn upstream(&self) -> &str {
+        &self.upstream.name
+    }
+
+    pub(super) fn settings(&self) -> &AccountSettings {
+        &self.settings
+    }
+
+    pub(super) fn file(&self) -> Option<&SessionFile> {
+        self.file.as_ref()
+    }
+
+    /// The session in the file, or the configured one if there is no file yet, or if the file has another session: a new login is
+    /// newer than what the file has.
+    ///
+    /// # Errors
+    /// There is none, or the file is not one of a session; what to do.
+    pub(super) fn read(&self) -> Result<Session, String> {
+        let stored = self.file.as_ref().map_or(Ok(None), SessionFile::read)?;
+        let is_configured = |uid: &str| self.settings.uid.as_deref().is_none_or(|own| own == uid);
+        match (stored, self.settings.configured()) {
+            (Some(stored), _) if is_configured(&stored.uid) => Ok(stored),
+            (_, Some(configured)) => Ok(configured),
+            (_, None) => {
+                let path = self.file.as_ref().map(|file| file.path().display().to_string());
+                Err(format!("there is no session; log in and write it to {}", path.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// The session that is wanted. `used` is in use; the refresh token of `refused` is known to be spent.
+    ///
+    /// # Errors
+    /// There are no new tokens.
+    pub(super) fn renew(
+        &self,
+        used: Option<&Kept>,
+        refused: Option<&Session>,
+        wanted: Wanted,
+    ) -> Result<Kept, Trouble> {
+        let _lock = self.file.as_ref().map(SessionFile::lock).transpose().map_err(Trouble::passing)?;
+        let session = match used {
+            Some(unsaved) if self.is_older_than(unsaved) => self.saved(unsaved.session.clone()).session,
+            _ => self.read().map_err(Trouble::logged_out)?,
+        };
+        let is_other = used.is_none_or(|used| !used.session.has_tokens_of(&session));
+        let is_expired = session.expires_at.is_some_and(|end| end <= unix_time());
+        if is_other && !is_expired && matches!(wanted, Wanted::Newer | Wanted::Others) {
+            return Ok(Kept { session, is_saved: true });
+        }
+        if !is_other && wanted == Wanted::Others {
+            return Err(Trouble::logged_out("the upstream refuses tokens that it has just issued"));
+        }
+        if refused.is_some_and(|refused| refused.has_tokens_of(&session)) {
+            return Err(Trouble::logged_out("its refresh token was refused before"));
+        }
+        let request = session.refresh(&self.settings, &self.upstream.base_url).map_err(Trouble::passing)?;
+        let request = request.ok_or_else(|| Trouble::logged_out("it has no refresh token"))?;
+        let answer = self.send(request).map_err(Trouble::passing)?;
+        let renewed = session.refreshed(&answer, unix_time());
+        Ok(self.saved(renewed.map_err(|error| Trouble::answered(&error, &session))?))
+    }
+
+    /// Writes a session that could not be written before, at the end of the process or of the account's settings.
+    pub(super) fn save_again(&self, unsaved: &Kept) {
+        // Without the lock, the file is as it was.
+        let Ok(_lock) = self.file.as_ref().map(SessionFile::lock).transpose() else { return };
+        if self.is_older_than(unsaved) {
+            self.saved(unsaved.session.clone());
+        }
+    }
+
+    /// Whether what is in the file is older than a session, because that could not be written. A new login is not: it has another id.
+    fn is_older_than(&self, kept: &Kept) -> bool {
+        let stored = || self.file.as_ref().and_then(|file| file.read().ok().flatten());
+        !kept.is_saved && stored().is_none_or(|stored| stored.uid == kept.session.uid)
+    }
+
+    /// Writes a session to the file.
+    fn saved(&self, session: Session) -> Kept {
+        let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&session));
+        if let Err(error) = &written {
+            let upstream = self.upstream();
+            tracing::error!(
+                upstream,
+                error,
+                "the new tokens are only in memory; unless they can be written later, the session ends with this process"
+            );
+        }
+        Kept { session, is_saved: written.is_ok() }
+    }
+
+    /// Ends the session at the account's server.
+    ///
+    /// # Errors
+    /// Why that failed.
+    pub(super) fn revoke(&self, session: &Session) -> Result<(), String> {
+        let request = session.revoke(&self.settings, &self.upstream.base_url);
+        let answer = self.send(request.map_err(|error| error.to_string())?)?;
+        // A session that it does not know has ended.
+        match answer.status() {
+            status if status.is_success() || status == StatusCode::UNAUTHORIZED => Ok(()),
+            status => Err(format!("the upstream responded with status {status}")),
+        }
+    }
+
+    /// Sends a request to the account's server.
+    fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let connector = Connector::to(request.uri(), &self.upstream);
+        let small = Small::new(connector, LIMIT, MAX_ANSWER);
+        let answer = runtime.block_on(small.send(request)).map_err(|error| error.to_string());
+        // Does not wait for a pending DNS lookup.
+        runtime.shutdown_background();
+        answer
+    }
+}

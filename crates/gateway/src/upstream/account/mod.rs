@@ -1,0 +1,355 @@
+//! [`Account`]: the session that requests to one upstream carry, shared by all threads.
+//!
+//! ```text
+//! request ─current─▶ State ─valid─▶ its headers
+//!                      │ └─expired─▶ a thread: lock, read the file, refresh, write the file ─▶ State, and all that wait
+//! request ─refused (401)────────────▲
+//! ```
+//!
+//! At most one attempt to refresh runs at a time. It has a thread of its own: it blocks, and it must not end with the request
+//! that began it, since the old refresh token is spent as soon as the server has seen it. Dropping the account waits for it.
+
+mod file;
+mod keeper;
+mod manage;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use http::HeaderMap;
+use tokio::{sync::watch, time::Instant};
+
+use self::keeper::{Keeper, Kept, Trouble, Wanted};
+use crate::{
+    observe::{Metrics, RefreshCounter},
+    stamp::unix_time,
+};
+use toolwire_config::Upstream;
+use toolwire_net::redact::Redactor;
+use toolwire_pipeline::{
+    dialect::Session,
+    failure::{Failure, Kind},
+};
+
+pub use manage::{Managed, Status};
+
+/// How long before its end a token is renewed. Requests go on with the old one meanwhile.
+const AHEAD: u64 = 600;
+
+/// A session that was just refreshed is not refreshed again for this long, whatever the clock and the upstream say. Another process may
+/// have refreshed it meanwhile.
+const REST: Duration = Duration::from_secs(30);
+
+/// How long to wait after a failed attempt; doubled after each one more, up to the longest.
+const BACKOFF: Duration = Duration::from_secs(5);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+
+/// How often to look for the session of a new login.
+const LOGIN_PAUSE: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Account {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    keeper: Keeper,
+    redactor: Arc<Redactor>,
+    state: Mutex<State>,
+    /// How many attempts have ended.
+    ended: watch::Sender<u64>,
+    refreshes: RefreshCounter,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: Option<Arc<Live>>,
+    /// Runs an attempt, or has run the last one.
+    thread: Option<JoinHandle<()>>,
+    is_running: bool,
+    /// When the tokens were last renewed.
+    renewed: Option<Instant>,
+    /// What came of the last attempt, if it failed, and when the next one may begin.
+    trouble: Option<(Trouble, Instant)>,
+    /// Failed attempts in a row.
+    failures: u32,
+    /// The session whose refresh token was refused.
+    refused: Option<Box<Session>>,
+    /// The upstream has refused the session inside a response, and no attempt has ended since.
+    is_doubted: bool,
+}
+
+/// A session in use.
+#[derive(Debug)]
+pub(super) struct Live {
+    kept: Kept,
+    /// The headers of requests.
+    pub(super) headers: HeaderMap,
+}
+
+/// What is known of the current session's access token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Valid,
+    /// It will expire soon.
+    Old,
+    Expired,
+}
+
+impl Account {
+    /// The account of `upstream`, if it has one. Its tokens are made known to `redactor`.
+    ///
+    /// # Errors
+    /// The session has characters that no header may have.
+    pub(super) fn of(
+        upstream: &Arc<Upstream>,
+        (redactor, metrics): (&Arc<Redactor>, &Metrics),
+    ) -> Result<Option<Arc<Self>>, http::Error> {
+        let Some(keeper) = Keeper::of(upstream) else { return Ok(None) };
+        if let Some(file) = keeper.file().filter(|file| file.is_exposed()) {
+            let (upstream, file) = (keeper.upstream(), file.path().display());
+            tracing::warn!(upstream, %file, "other users of this machine can read the session; `chmod 600` keeps them out");
+        }
+        let (ended, redactor) = (watch::Sender::new(0), Arc::clone(redactor));
+        let refreshes = metrics.lumo_refreshes(keeper.upstream());
+        let shared = Shared { keeper, redactor, state: Mutex::default(), ended, refreshes };
+        match shared.keeper.read() {
+            Ok(session) => {
+                let live = shared.live(Kept { session, is_saved: true })?;
+                shared.state().live = Some(live);
+            }
+            // The other upstreams can be used, and so can this one after a login.
+            Err(reason) => {
+                let upstream = shared.keeper.upstream();
+                tracing::warn!(upstream, reason, "the upstream is logged out");
+            }
+        }
+        Ok(Some(Arc::new(Self { shared: Arc::new(shared) })))
+    }
+
+    /// The session for a request; waits for a new one if that has expired.
+    ///
+    /// # Errors
+    /// There is none, and why.
+    pub(super) async fn current(&self) -> Result<Arc<Live>, Failure> {
+        let attempt = {
+            let mut state = self.shared.state();
+            let live = state.live.clone();
+            match live.map(|live| (state.age(&live.kept.session), live)) {
+                Some((Age::Valid, live)) if state.is_doubted => match self.begin(&mut state) {
+                    Ok(attempt) => attempt,
+                    // It may be good after all.
+                    Err(_) => return Ok(live),
+                },
+                Some((Age::Valid, live)) => return Ok(live),
+                Some((Age::Old, live)) => {
+                    // Failures are logged, and count when the token has expired.
+                    let _ = self.begin(&mut state);
+                    return Ok(live);
+                }
+                _ => self.begin(&mut state)?,
+            }
+        };
+        self.shared.after(attempt, None).await
+    }
+
+    /// A session in place of `used`, which the upstream has refused. Waits for it.
+    ///
+    /// # Errors
+    /// There is none, and why.
+    pub(super) async fn instead_of(&self, used: &Arc<Live>) -> Result<Arc<Live>, Failure> {
+        let attempt = {
+            let mut state = self.shared.state();
+            match &state.live {
+                Some(live) if !Arc::ptr_eq(live, used) => return Ok(Arc::clone(live)),
+                _ => self.begin(&mut state)?,
+            }
+        };
+        self.shared.after(attempt, Some(used)).await
+    }
+
+    /// The upstream has refused the session inside the response to a request of `asked`. The next request gets another one.
+    pub(super) fn refused_since(&self, asked: std::time::Instant) {
+        let asked = Instant::from_std(asked);
+        let mut state = self.shared.state();
+        let is_new = state.renewed.is_some_and(|renewed| renewed >= asked) || state.is_resting();
+        if !is_new && !state.is_doubted {
+            state.is_doubted = true;
+            // Failures are logged. Requests go on with the session that there is.
+            let _ = self.begin(&mut state);
+        }
+    }
+
+    /// Whether an attempt runs, for which dropping the account would wait.
+    pub(super) fn is_renewing(&self) -> bool {
+        self.shared.state().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
+    }
+
+    /// Begins an attempt, unless one runs. The result changes when it has ended.
+    ///
+    /// # Errors
+    /// The last attempt has failed, and it is too early for another one.
+    fn begin(&self, state: &mut State) -> Result<watch::Receiver<u64>, Failure> {
+        let ended = self.shared.ended.subscribe();
+        if state.is_running {
+            return Ok(ended);
+        }
+        if let Some((trouble, not_before)) = &state.trouble
+            && Instant::now() < *not_before
+        {
+            return Err(self.shared.told(trouble));
+        }
+        let shared = Arc::clone(&self.shared);
+        let (used, refused) = (state.live.clone(), state.refused.clone());
+        let wanted = if state.is_resting() { Wanted::Others } else { Wanted::Newer };
+        let attempt = thread::Builder::new().name("toolwire-account".into()).spawn(move || {
+            let used = used.as_ref().map(|used| &used.kept);
+            shared.end(shared.keeper.renew(used, refused.as_deref(), wanted));
+        });
+        let no_thread = |error: io::Error| {
+            Failure::new(Kind::Internal, format!("there is no thread to refresh the session: {error}"))
+        };
+        state.thread = Some(attempt.map_err(no_thread)?);
+        state.is_running = true;
+        Ok(ended)
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self, kept: Kept) -> Result<Arc<Live>, http::Error> {
+        kept.session.secrets().for_each(|secret| self.redactor.learn(secret));
+        let headers = kept.session.headers(self.keeper.settings())?;
+        Ok(Arc::new(Live { kept, headers }))
+    }
+
+    /// Takes note of what came of an attempt.
+    fn end(&self, renewed: Result<Kept, Trouble>) {
+        let unusable =
+            |error: http::Error| Trouble::logged_out(format_args!("its session cannot be sent: {error}"));
+        let renewed = renewed.and_then(|kept| self.live(kept).map_err(unusable));
+        self.refreshes.count(match &renewed {
+            Ok(_) => "ok",
+            Err(trouble) if trouble.is_logged_out => "logged_out",
+            Err(_) => "failed",
+        });
+        let mut state = self.state();
+        match renewed {
+            Ok(live) => {
+                tracing::info!(upstream = self.keeper.upstream(), "the session has new tokens");
+                let renewed = Some(Instant::now());
+                *state = State { live: Some(live), renewed, thread: state.thread.take(), ..State::default() };
+            }
+            Err(trouble) => self.failed(&mut state, trouble),
+        }
+        state.is_running = false;
+        drop(state);
+        self.ended.send_modify(|ended| *ended += 1);
+    }
+
+    fn failed(&self, state: &mut State, trouble: Trouble) {
+        let (upstream, reason) = (self.keeper.upstream(), trouble.reason.as_str());
+        state.is_doubted = false;
+        let doubled = BACKOFF.saturating_mul(1 << state.failures.min(6)).min(LONGEST_BACKOFF);
+        state.failures = state.failures.saturating_add(1);
+        let pause = if trouble.is_logged_out {
+            // Once is enough: the file is looked at every few seconds.
+            if !state.trouble.as_ref().is_some_and(|(earlier, _)| earlier.is_logged_out) {
+                tracing::error!(
+                    upstream,
+                    reason,
+                    "the upstream is logged out; log in and write the new session"
+                );
+            }
+            state.refused = trouble.refused.clone().or_else(|| state.refused.take());
+            LOGIN_PAUSE
+        } else {
+            let pause = trouble.retry_after.map_or(doubled, |wish| wish.clamp(doubled, LONGEST_BACKOFF));
+            tracing::warn!(upstream, reason, again_in = ?pause, "the session could not be refreshed");
+            pause
+        };
+        state.trouble = Some((trouble, Instant::now() + pause));
+    }
+
+    /// The session after an `attempt`, which must not be `refused`.
+    async fn after(
+        &self,
+        mut attempt: watch::Receiver<u64>,
+        refused: Option<&Arc<Live>>,
+    ) -> Result<Arc<Live>, Failure> {
+        // The sender lives as long as `self`.
+        let _ = attempt.changed().await;
+        let state = self.state();
+        let is_good = |live: &&Arc<Live>| match refused {
+            Some(refused) => !Arc::ptr_eq(live, refused),
+            None => state.age(&live.kept.session) != Age::Expired,
+        };
+        match (state.live.as_ref().filter(is_good), &state.trouble) {
+            (Some(live), _) => Ok(Arc::clone(live)),
+            (None, Some((trouble, _))) => Err(self.told(trouble)),
+            (None, None) => Err(self.failure("upstream_refresh_failed", "has no session")),
+        }
+    }
+
+    /// What clients learn of it: nothing of the operator's files.
+    fn told(&self, trouble: &Trouble) -> Failure {
+        if trouble.is_logged_out {
+            self.failure(
+                "upstream_logged_out",
+                "is logged out: the operator of this proxy has to log in again",
+            )
+        } else {
+            self.failure(
+                "upstream_refresh_failed",
+                "has a session that could not be refreshed; try again later",
+            )
+        }
+    }
+
+    fn failure(&self, code: &str, what: &str) -> Failure {
+        Failure::new(Kind::Upstream, format!("upstream `{}` {what}", self.keeper.upstream())).with_code(code)
+    }
+}
+
+impl State {
+    fn age(&self, session: &Session) -> Age {
+        let Some(end) = session.expires_at else { return Age::Valid };
+        // A server or a clock that is wrong must not cause one refresh after the other.
+        if self.is_resting() {
+            return Age::Valid;
+        }
+        let now = unix_time();
+        let lifetime = session.refreshed_at.map_or(AHEAD, |begin| end.saturating_sub(begin) / 10);
+        match end.saturating_sub(now) {
+            0 => Age::Expired,
+            left if left <= lifetime.min(AHEAD) && session.refresh_token.is_some() => Age::Old,
+            _ => Age::Valid,
+        }
+    }
+
+    fn is_resting(&self) -> bool {
+        self.renewed.is_some_and(|renewed| renewed.elapsed() < REST)
+    }
+}
+
+/// Waits for an attempt, and writes what could not be written before, so that no tokens are lost.
+impl Drop for Account {
+    fn drop(&mut self) {
+        let thread = self.shared.state().thread.take();
+        // An error means that the thread panicked, and so has ended.
+        let _ = thread.map(JoinHandle::join);
+        let live = self.shared.state().live.take();
+        if let Some(unsaved) = live.filter(|live| !live.kept.is_saved) {
+            self.shared.keeper.save_again(&unsaved.kept);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! [`BodyRead`]: what reads of an upstream's body find, and [`BodyError`], how they fail.
+
+use std::{fmt, io};
+
+use super::innermost;
+use toolwire_http1 as http1;
+
+/// What a read of a body found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyRead {
+    /// Some data.
+    Data,
+    /// The end of the body.
+    End,
+}
+
+/// Why a body ended before its end.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    Connection(io::Error),
+    Framing(http1::BodyError),
+    Http2(hyper::Error),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(error) => error.fmt(f),
+            Self::Framing(error) => error.fmt(f),
+            Self::Http2(error) => write!(f, "{}", innermost(error)),
+        }
+    }
+}

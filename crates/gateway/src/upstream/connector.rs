@@ -1,0 +1,91 @@
+//! [`Connector`]: opens connections to an upstream, with TLS where its address says so, within one time limit.
+
+use std::{error::Error, fmt, pin::Pin, time::Duration};
+
+use http::{Uri, uri::Scheme};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::stream::Stream;
+use toolwire_config::Upstream;
+use toolwire_net::proxied::TcpConnector;
+
+/// How often idle connections are probed, so that dead ones are noticed.
+const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// Opens connections to an upstream.
+pub(super) trait Connect: fmt::Debug + Send + Sync {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// If it cannot be opened in time.
+    fn connect(&self) -> Connecting<'_>;
+}
+
+/// A connection that is being opened.
+pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send + 'a>>;
+
+/// Connects within `connect_timeout`: name, TCP and TLS together.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    https: HttpsConnector<TcpConnector>,
+    /// The upstream's own address.
+    address: Uri,
+    limit: Duration,
+}
+
+impl Connector {
+    /// For `upstream`. Unless it says otherwise, the system's certificates are trusted, or Mozilla's if there are none.
+    pub(super) fn new(upstream: &Upstream) -> Self {
+        Self::to(&upstream.base_url, upstream)
+    }
+
+    /// For the server of `address`, on the same terms as for `upstream`.
+    pub(super) fn to(address: &Uri, upstream: &Upstream) -> Self {
+        let limit = upstream.timeouts.connect;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
+        // The limit is divided among the addresses of a name, so that a dead one does not use up all of it.
+        tcp.set_connect_timeout(Some(limit));
+        let builder = HttpsConnectorBuilder::new();
+        // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
+        let tls = if let Some(tls) = &upstream.tls {
+            builder.with_tls_config(tls.config.clone())
+        } else if address.scheme() == Some(&Scheme::HTTPS) {
+            builder.with_native_roots().unwrap_or_else(|_| HttpsConnectorBuilder::new().with_webpki_roots())
+        } else {
+            builder.with_webpki_roots()
+        };
+        let tcp = TcpConnector::new(tcp, upstream.proxy.as_ref(), address);
+        let https = tls.https_or_http().enable_all_versions().wrap_connector(tcp);
+        Self { https, address: address.clone(), limit }
+    }
+
+    /// The connector itself, without the time limit.
+    pub(super) fn https(self) -> HttpsConnector<TcpConnector> {
+        self.https
+    }
+}
+
+impl Connect for Connector {
+    fn connect(&self) -> Connecting<'_> {
+        let connecting = timeout(self.limit, self.https.clone().call(self.address.clone()));
+        Box::pin(async {
+            let connected = connecting.await.map_err(|_elapsed| ConnectError::TimedOut)?;
+            Ok(connected.map_err(ConnectError::Failed)?.into())
+        })
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) enum ConnectError {
+    /// `connect_timeout` has passed.
+    TimedOut,
+    /// The name, the address or TLS failed.
+    Failed(Box<dyn Error + Send + Sync>),
+}

@@ -1,0 +1,64 @@
+//! [`Get`]: small `GET` requests to an upstream.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+
+use super::{
+    connector::Connector,
+    small::{GetError, Small},
+    standing_headers,
+};
+use super::{
+    connector::{Connect, ConnectError},
+    innermost,
+};
+use toolwire_config::Upstream;
+
+/// Opens a connection to `upstream`, with TLS if it has that, and closes it.
+///
+/// # Errors
+/// Why no connection was made, in words.
+pub(crate) async fn connect(upstream: &Upstream) -> Result<(), String> {
+    match Connector::new(upstream).connect().await {
+        Ok(_) => Ok(()),
+        Err(ConnectError::TimedOut) => Err("no connection in time".to_owned()),
+        Err(ConnectError::Failed(error)) => Err(innermost(error.as_ref()).to_string()),
+    }
+}
+
+/// Sends `GET` requests to one upstream.
+#[derive(Debug)]
+pub(crate) struct Get {
+    small: Small,
+    headers: HeaderMap,
+}
+
+impl Get {
+    /// For `upstream`. An exchange takes at most `limit`, and an answer has at most `max_body` bytes.
+    ///
+    /// # Errors
+    /// If the configured key contains characters that no header may have.
+    pub(crate) fn new(upstream: &Upstream, limit: Duration, max_body: usize) -> Result<Self, http::Error> {
+        let mut headers = standing_headers(upstream)?;
+        headers.remove(header::CONTENT_TYPE);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        Ok(Self { small: Small::new(Connector::new(upstream), limit, max_body), headers })
+    }
+
+    /// The body at `address`. Dropping the future aborts the exchange.
+    ///
+    /// # Errors
+    /// Why no answer arrived, in words.
+    pub(crate) async fn fetch(&self, address: Uri) -> Result<Bytes, GetError> {
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = address;
+        *request.headers_mut() = self.headers.clone();
+        let response = self.small.send(request).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            status => Err(GetError::Status(status)),
+        }
+    }
+}

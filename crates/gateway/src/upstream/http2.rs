@@ -1,0 +1,198 @@
+//! [`Shared`]: an HTTP/2 connection to an upstream, on which several exchanges run at once.
+//!
+//! hyper speaks the protocol; this module decides which connection a request goes to. A request never waits for a
+//! stream: a connection gets no more requests than its server allows at once, and beyond that another connection is
+//! opened. An upstream's `max_concurrent` limits both.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::time::Instant;
+
+use super::{
+    pool::{IDLE, locked},
+    stream::Stream,
+    unanswered::Unanswered,
+};
+use toolwire_http1 as http1;
+
+/// Flow-control window of a stream: bytes that the upstream may send ahead of a slow client.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// Flow-control window of a connection: large, so that slow clients do not stop the others.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+/// A connection on which nothing arrives for this time is sent a ping.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A connection that does not answer a ping within this time is closed, with all of its streams.
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Streams that may be opened before the server announces its limit.
+const STREAMS_AT_FIRST: usize = 1;
+
+/// Bytes of a response's headers as HTTP/2 counts them, which is 32 more for each field than in HTTP/1.1. Larger than
+/// [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error that says why.
+const HEADER_LIST: u32 = 8 * http1::MAX_HEAD as u32;
+
+type Connection = http2::Connection<TokioIo<Stream>, Full<Bytes>, TokioExecutor>;
+type Sender = http2::SendRequest<Full<Bytes>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    sender: Sender,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Knows how many streams the server allows. `None`: the connection has ended.
+    connection: Mutex<Option<Connection>>,
+    /// Exchanges that are open on it.
+    open: AtomicUsize,
+    /// When the last one ended.
+    idle_since: Mutex<Instant>,
+    /// It gets no more requests.
+    retired: AtomicBool,
+    /// A request was sent on it.
+    used: AtomicBool,
+}
+
+/// One exchange's share of a connection; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Slot(Arc<State>);
+
+/// A slot, and what sends the request.
+#[derive(Debug)]
+pub(super) struct Free {
+    sender: Sender,
+    slot: Slot,
+    used: bool,
+}
+
+impl Shared {
+    /// Starts HTTP/2 on `stream`.
+    ///
+    /// # Errors
+    /// If the handshake fails.
+    pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_max_send_streams(STREAMS_AT_FIRST)
+            .max_header_list_size(HEADER_LIST)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            // Otherwise the next request would be the one to find that the connection is dead.
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream));
+        // Boxed: it is large, and the future of every request would be as large.
+        let (sender, connection) = Box::pin(handshake).await?;
+        let state = Arc::new(State {
+            connection: Mutex::new(Some(connection)),
+            open: AtomicUsize::new(0),
+            idle_since: Mutex::new(Instant::now()),
+            retired: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+        });
+        let run = Arc::clone(&state);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "many requests share it; it ends with the last of them once the pool has dropped it"
+        )]
+        tokio::spawn(async move {
+            let ended = poll_fn(|cx| match &mut *locked(&run.connection) {
+                Some(connection) => Pin::new(connection).poll(cx),
+                None => Poll::Ready(Ok(())),
+            });
+            if let Err(error) = ended.await {
+                tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
+            }
+            // Drops it, so that requests that were not sent fail as such.
+            locked(&run.connection).take();
+        });
+        Ok(Self { sender, state })
+    }
+
+    /// A slot for one more exchange, if the server allows one.
+    pub(super) fn free(&self) -> Option<Free> {
+        let allowed = locked(&self.state.connection).as_ref().map_or(0, Connection::current_max_send_streams);
+        (self.state.open.load(Ordering::Relaxed) < allowed).then(|| self.take())
+    }
+
+    /// A slot without regard to the server's limit: for the first exchange on a new connection.
+    pub(super) fn take(&self) -> Free {
+        self.state.open.fetch_add(1, Ordering::Relaxed);
+        let used = self.state.used.swap(true, Ordering::Relaxed);
+        Free { sender: self.sender.clone(), slot: Slot(Arc::clone(&self.state)), used }
+    }
+
+    /// Whether more requests may be sent on it.
+    pub(super) fn is_usable(&self) -> bool {
+        let is_closed = self.sender.is_closed() || self.state.retired.load(Ordering::Relaxed);
+        let is_busy = self.state.open.load(Ordering::Relaxed) > 0;
+        !is_closed && (is_busy || locked(&self.state.idle_since).elapsed() < IDLE)
+    }
+}
+
+impl Free {
+    /// Whether another request was sent on this connection before.
+    pub(super) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// The slot, which also can retire the connection.
+    pub(super) fn into_slot(self) -> Slot {
+        self.slot
+    }
+
+    /// See [`Slot::retire`].
+    pub(super) fn retire(&self) {
+        self.slot.retire();
+    }
+
+    /// Sends a request and waits for the head of its response.
+    pub(super) async fn ask(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let asked = self.sender.try_send_request(request).await;
+        let response = asked.map_err(|mut error| {
+            let is_unsent = error.take_message().is_some();
+            Unanswered::Http2 { error: error.into_error(), is_unsent }
+        })?;
+        let (parts, body) = response.into_parts();
+        http1::check_head_size(&parts).map_err(Unanswered::Head)?;
+        Ok(Response::from_parts(parts, body))
+    }
+}
+
+impl Slot {
+    /// Sends no more requests on the connection, which may be dead: the server has been silent for too long. Open
+    /// exchanges go on.
+    pub(super) fn retire(&self) {
+        self.0.retired.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *locked(&self.0.idle_since) = Instant::now();
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

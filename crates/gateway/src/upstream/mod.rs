@@ -1,0 +1,634 @@
+//! [`Client`]: sends requests to one upstream.
+//!
+//! ```text
+//! queue (a permit) ─▶ connection (pooled or new) ─▶ request ─▶ headers ─▶ Opened: the body to be read
+//!                                                                └────▶ OpenError: refused, with its error body
+//! ```
+//!
+//! All of it is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
+
+mod account;
+mod body;
+mod body_read;
+mod connection;
+mod connector;
+mod get;
+mod http2;
+mod listing;
+mod pool;
+mod small;
+mod stream;
+mod trust;
+mod unanswered;
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::{
+    error::Error,
+    future::{poll_fn, ready},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, response::Parts,
+    uri::Scheme,
+};
+use http_body_util::Full;
+use prometheus_client::metrics::counter::Counter;
+use secrecy::ExposeSecret;
+use tokio::time::{error::Elapsed, timeout};
+
+pub use self::account::{Managed, Status};
+pub(super) use self::get::connect;
+use self::{
+    account::{Account, Live},
+    connector::{Connect, ConnectError, Connector},
+    http2::Free,
+    pool::{Lease, Pool},
+    trust::Trust,
+    unanswered::Unanswered,
+};
+pub(super) use self::{
+    body::UpstreamBody,
+    body_read::{BodyError, BodyRead},
+    get::Get,
+    listing::Listing,
+    small::GetError,
+};
+use super::{
+    betas::Betas,
+    permits::{Claimant, Permit, Queue},
+    retry_after,
+};
+use crate::observe::Metrics;
+use toolwire_config::{HttpProxy, Upstream};
+use toolwire_http1::RequestHead;
+use toolwire_net::{redact::Redactor, telemetry::SpanContext};
+use toolwire_pipeline::{
+    dialect::{KeyHeader, UpstreamRequest},
+    failure::{self, Failure, Kind},
+};
+
+/// Bytes of a refusal's body that are read. The rest is ignored; an error object is small.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// An upstream with its connections, its queue, and the head of every request to it.
+#[derive(Debug)]
+pub(super) struct Client {
+    upstream: Arc<Upstream>,
+    queue: Arc<Queue>,
+    pool: Arc<Pool>,
+    /// Where most requests go, and with which headers.
+    target: Arc<Target>,
+    authorization: Authorization,
+}
+
+/// What authorizes requests.
+#[derive(Debug, Clone)]
+enum Authorization {
+    /// The headers of the target, with a key or without.
+    Target,
+    /// The session of an account.
+    Account(Arc<Account>),
+    /// The session that a client sends, see [`Client::of_request`]. The redactor learns its tokens.
+    Client(Arc<Redactor>),
+}
+
+/// The account of a client that another client has replaced. Dropping the last reference to an account waits for an attempt to
+/// refresh its session, and a thread with streams must not wait.
+#[derive(Debug)]
+pub(super) struct ReplacedAccount(Arc<Account>);
+
+impl ReplacedAccount {
+    /// Whether a request still has it, or its session is being refreshed.
+    pub(super) fn is_busy(&self) -> bool {
+        Arc::strong_count(&self.0) > 1 || self.0.is_renewing()
+    }
+}
+
+/// Address and headers of a request.
+#[derive(Debug)]
+struct Target {
+    request: Request<()>,
+    /// The same for HTTP/1.1.
+    head: RequestHead,
+}
+
+impl Target {
+    /// At `upstream`.
+    fn new(upstream: &Upstream, method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
+        let mut request = Request::builder().method(method).uri(uri).body(())?;
+        *request.headers_mut() = headers;
+        let head = match forwarding(upstream) {
+            Some(_) => RequestHead::for_proxy(&request),
+            None => RequestHead::new(&request),
+        };
+        Ok(Self { request, head })
+    }
+}
+
+/// A request to an upstream whose response has not begun.
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
+
+/// How a request gets its permit.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// It is the first of its response.
+    New(Claimant),
+    /// It is another hop of its response, which may still have its permit.
+    Again(Option<Permit>, Claimant),
+}
+
+/// A request that is sent as it is.
+#[derive(Debug)]
+pub(super) struct RawRequest {
+    pub(super) method: Method,
+    /// The path below the upstream's base URL, with the query.
+    pub(super) path: String,
+    /// Headers that replace those of other requests to the upstream, except configured ones.
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// A response that has begun.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) head: Parts,
+    pub(super) body: UpstreamBody,
+    /// `None`: no upstream was asked.
+    pub(super) permit: Option<Permit>,
+}
+
+/// Why a response has not begun.
+#[derive(Debug)]
+pub(super) struct OpenError {
+    pub(super) failure: Failure,
+    /// What the upstream sent, if it sent anything.
+    pub(super) said: Option<(Parts, Bytes)>,
+    /// The place of a request that was refused.
+    pub(super) permit: Option<Permit>,
+}
+
+impl From<Failure> for OpenError {
+    fn from(failure: Failure) -> Self {
+        Self { failure, said: None, permit: None }
+    }
+}
+
+impl Client {
+    /// A client of `upstream` without open connections. `redactor` learns the tokens of its account.
+    ///
+    /// # Errors
+    /// If the configured key contains characters that no header may have, or the address is too long.
+    pub(super) fn new(
+        upstream: Arc<Upstream>,
+        queue: Arc<Queue>,
+        metrics: &Metrics,
+        redactor: &Arc<Redactor>,
+    ) -> Result<Self, http::Error> {
+        let connector = Arc::new(Connector::new(&upstream));
+        let authorization = match Account::of(&upstream, (redactor, metrics))? {
+            Some(account) => Authorization::Account(account),
+            None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
+            None => Authorization::Target,
+        };
+        let unsolicited = metrics.unsolicited(&upstream.name);
+        Ok(Self { authorization, ..Self::with_connector(upstream, queue, unsolicited, connector)? })
+    }
+
+    fn with_connector(
+        upstream: Arc<Upstream>,
+        queue: Arc<Queue>,
+        unsolicited: Counter,
+        connector: Arc<dyn Connect>,
+    ) -> Result<Self, http::Error> {
+        let trust = Arc::new(Trust::new(upstream.name.clone(), unsolicited));
+        let pool = Arc::new(Pool::new(connector, trust));
+        let headers = standing_headers(&upstream)?;
+        let target = Arc::new(Target::new(&upstream, Method::POST, upstream.endpoint()?, headers)?);
+        Ok(Self { upstream, queue, pool, target, authorization: Authorization::Target })
+    }
+
+    /// A client of the same upstream with the same queue and connections of its own.
+    pub(super) fn sibling(&self) -> Self {
+        Self {
+            upstream: Arc::clone(&self.upstream),
+            queue: Arc::clone(&self.queue),
+            pool: Arc::new(self.pool.sibling()),
+            target: Arc::clone(&self.target),
+            authorization: self.authorization.clone(),
+        }
+    }
+
+    /// Whether both are clients of the same upstream with the same settings, perhaps on different threads.
+    pub(super) fn is_sibling(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.target, &other.target)
+    }
+
+    /// The queue.
+    pub(super) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Its account, if another client takes its place.
+    pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
+        match &self.authorization {
+            Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
+            Authorization::Target | Authorization::Client(_) => None,
+        }
+    }
+
+    /// The client for a request that carries this session of the client, which is needed only if the upstream takes one. It has
+    /// the same queue and connections.
+    ///
+    /// # Errors
+    /// [`Kind::Unauthorized`]: there is no session.
+    pub(super) fn of_request(self: &Arc<Self>, session: Option<&HeaderMap>) -> Result<Arc<Self>, Failure> {
+        let Authorization::Client(redactor) = &self.authorization else { return Ok(Arc::clone(self)) };
+        let session = session.ok_or_else(|| self.unauthorized())?;
+        let token = session.get(header::AUTHORIZATION).and_then(|token| token.to_str().ok());
+        if let Some((_scheme, token)) = token.and_then(|token| token.split_once(' ')) {
+            redactor.learn(token.trim());
+        }
+        let mut headers = self.target.request.headers().clone();
+        headers.extend(session.clone());
+        let target = self.upstream.endpoint();
+        let target = target.and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
+        let target = target.map_err(no_address)?;
+        Ok(Arc::new(Self {
+            upstream: Arc::clone(&self.upstream),
+            queue: Arc::clone(&self.queue),
+            pool: Arc::clone(&self.pool),
+            target: Arc::new(target),
+            authorization: Authorization::Target,
+        }))
+    }
+
+    /// The client for a request that is part of a trace, which its headers name. It has the same queue and connections.
+    pub(super) fn traced(self: &Arc<Self>, context: Option<&SpanContext>) -> Arc<Self> {
+        let Some(context) = context else { return Arc::clone(self) };
+        self.with_headers(|headers| context.put(headers))
+    }
+
+    /// The client for a request that names these beta features, if the upstream takes them.
+    pub(super) fn with_betas(self: Arc<Self>, betas: Option<&Betas>) -> Arc<Self> {
+        match betas {
+            Some(betas) if self.upstream.options.side().takes_betas() => {
+                self.with_headers(|headers| betas.put(headers))
+            }
+            _ => self,
+        }
+    }
+
+    /// The client for a request with other headers. It has the same queue and connections.
+    fn with_headers(self: &Arc<Self>, put: impl FnOnce(&mut HeaderMap)) -> Arc<Self> {
+        let Target { request, .. } = &*self.target;
+        let mut headers = request.headers().clone();
+        put(&mut headers);
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        // The same request with a few headers more can be written, too.
+        let Ok(target) = Target::new(&self.upstream, method, uri, headers) else { return Arc::clone(self) };
+        Arc::new(Self {
+            upstream: Arc::clone(&self.upstream),
+            queue: Arc::clone(&self.queue),
+            pool: Arc::clone(&self.pool),
+            target: Arc::new(target),
+            authorization: self.authorization.clone(),
+        })
+    }
+
+    /// There is no session of a client.
+    fn unauthorized(&self) -> Failure {
+        let message = format!(
+            "upstream `{}` takes the session of your own account: send `x-pm-uid`, `x-pm-appversion` and \
+             `Authorization: Bearer TOKEN` with the request, and a key of this proxy as `x-api-key`",
+            self.upstream.name
+        );
+        Failure::new(Kind::Unauthorized, message).with_code("upstream_session_required")
+    }
+
+    /// Closes connections that have been idle for too long.
+    pub(super) fn sweep(&self) {
+        self.pool.sweep();
+    }
+
+    /// The upstream.
+    pub(super) fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// Starts a request and does what can be done without waiting, which is mostly to send it. The returned future does
+    /// the rest, as [`Client::open`] does.
+    pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest, claimant: Claimant) -> Opening {
+        let mut opening: Opening = Box::pin(self.open(asked, Admission::New(claimant)));
+        match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
+            Poll::Ready(opened) => Box::pin(ready(opened)),
+            Poll::Pending => opening,
+        }
+    }
+
+    /// Waits for a permit as `admission` says, sends `asked`, and waits for the headers of the response.
+    ///
+    /// # Errors
+    /// Whatever keeps a response from beginning. A refusal's body is read as the upstream's dialect defines it.
+    pub(super) async fn open(
+        self: Arc<Self>,
+        asked: UpstreamRequest,
+        admission: Admission,
+    ) -> Result<Opened, OpenError> {
+        let permit = match admission {
+            Admission::New(claimant) => self.queue.enter(claimant).await?,
+            Admission::Again(Some(permit), _) => permit,
+            Admission::Again(None, claimant) => self.queue.enter_again(claimant).await?,
+        };
+        let limit = self.upstream.timeouts.first_headers(asked.stream);
+        let (head, body) = self.authorized(asked, limit).await?;
+        if head.status.is_client_error() || head.status.is_server_error() {
+            let refused = self.refused(head, body).await;
+            return Err(OpenError { permit: Some(permit), ..refused });
+        }
+        match unreadable(&head) {
+            None => Ok(Opened { head, body, permit: Some(permit) }),
+            Some(failure) => Err(OpenError { failure, said: Some((head, Bytes::new())), permit: None }),
+        }
+    }
+
+    /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever its status is.
+    ///
+    /// # Errors
+    /// Whatever keeps a response from beginning.
+    pub(super) async fn pass(&self, asked: RawRequest, claimant: Claimant) -> Result<Opened, Failure> {
+        let RawRequest { method, path, headers: given, body } = asked;
+        let permit = self.queue.enter(claimant).await?;
+        let mut headers = self.target.request.headers().clone();
+        headers.remove(header::CONTENT_TYPE);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        headers.extend(given);
+        headers.extend(self.upstream.headers.clone());
+        let target = self.upstream.endpoint_at(&path);
+        let target = target.and_then(|uri| Target::new(&self.upstream, method, uri, headers));
+        let target = target.map_err(no_address)?;
+        let limit = self.upstream.timeouts.first_headers(false);
+        let (head, body) = self.send(&target, body, limit).await?;
+        Ok(Opened { head, body, permit: Some(permit) })
+    }
+
+    /// A successful response with this body, which the upstream was not asked for.
+    pub(super) fn made(&self, body: Bytes) -> Opened {
+        let (head, ()) = Response::new(()).into_parts();
+        Opened { head, body: UpstreamBody::made(body, Arc::clone(&self.pool)), permit: None }
+    }
+
+    /// The body of an error response that is not read otherwise, as far as it is kept, and what the response means.
+    pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
+        let Opened { head, body, permit: _permit } = opened;
+        let OpenError { failure, said, .. } = self.refused(head, body).await;
+        (said.map(|(_, body)| body).unwrap_or_default(), failure)
+    }
+
+    /// Where a request goes whose path below the base URL is `path`, or that of the dialect.
+    fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
+        let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
+        let headers = self.target.request.headers().clone();
+        let target = self.upstream.endpoint_at(path);
+        let target = target.and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
+        target.map(Arc::new).map_err(no_address)
+    }
+
+    /// Sends `asked` with the session of the account, if there is one. A session that the upstream refuses is replaced once.
+    async fn authorized(
+        &self,
+        asked: UpstreamRequest,
+        limit: Duration,
+    ) -> Result<(Parts, UpstreamBody), Failure> {
+        let path = asked.path.as_deref();
+        let account = match &self.authorization {
+            Authorization::Target => return self.send(&*self.target(path)?, asked.body, limit).await,
+            Authorization::Client(_) => return Err(self.unauthorized()),
+            Authorization::Account(account) => account,
+        };
+        let live = account.current().await?;
+        let target = self.target_of(path, &live)?;
+        let (head, body) = self.send(&target, asked.body.clone(), limit).await?;
+        if head.status != StatusCode::UNAUTHORIZED {
+            return Ok((head, body));
+        }
+        // The body may hold the connection, and nobody reads it.
+        drop(body);
+        let live = account.instead_of(&live).await?;
+        self.send(&self.target_of(path, &live)?, asked.body, limit).await
+    }
+
+    /// The upstream has refused the key inside the response to a request of `asked`, where it cannot be asked again. A session of an
+    /// account is refreshed for the next request.
+    pub(super) fn refused_since(&self, asked: Instant) {
+        if let Authorization::Account(account) = &self.authorization {
+            account.refused_since(asked);
+        }
+    }
+
+    /// Where a request goes that carries a session, as [`Client::target`].
+    fn target_of(&self, path: Option<&str>, live: &Live) -> Result<Target, Failure> {
+        let mut headers = self.target.request.headers().clone();
+        headers.extend(live.headers.clone());
+        let path = path.unwrap_or(self.upstream.options.side().path());
+        let target = self
+            .upstream
+            .endpoint_at(path)
+            .and_then(|uri| Target::new(&self.upstream, Method::POST, uri, headers));
+        target.map_err(no_address)
+    }
+
+    /// Sends `content`, and sends it again if there is no response and [`Client::may_repeat`] allows it.
+    async fn send(
+        &self,
+        target: &Target,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<(Parts, UpstreamBody), Failure> {
+        let lease = self.pool.lease().await.map_err(|error| self.unconnected(error))?;
+        let used = lease.is_used();
+        let unanswered = match self.ask(target, lease, content.clone(), limit).await? {
+            Ok(answered) => return Ok(answered),
+            Err(unanswered) => unanswered,
+        };
+        if let Unanswered::Unsolicited = unanswered {
+            self.pool.distrust();
+        }
+        if !self.may_repeat(used, &unanswered) {
+            return Err(unanswered.failure(&self.upstream.name));
+        }
+        tracing::debug!(upstream = self.upstream.name, %unanswered, "request is sent again");
+        let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
+        self.ask(target, lease, content, limit)
+            .await?
+            .map_err(|unanswered| unanswered.failure(&self.upstream.name))
+    }
+
+    /// Whether a request that has no response may be sent again, on a new connection.
+    ///
+    /// An upstream may close a kept connection just as it is used again: llama-server does so after each stream, although its header
+    /// says keep-alive. An upstream that has begun to work and then crashed looks the same. The first is common and the second is
+    /// rare, so such a request is repeated unless the configuration forbids it (RFC 9110, section 9.2.2).
+    fn may_repeat(&self, used: bool, unanswered: &Unanswered) -> bool {
+        unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
+    }
+
+    /// Sends the request on `lease` and waits at most `limit` for the head of the response.
+    async fn ask(
+        &self,
+        target: &Target,
+        lease: Lease,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Failure> {
+        let late = |_elapsed| failure::timed_out("response headers", limit);
+        match lease {
+            Lease::Http1(connection) => {
+                let asked = timeout(limit, connection.ask(&target.head, content)).await.map_err(late)?;
+                Ok(asked.map(|(head, body)| (head, UpstreamBody::http1(body, Arc::clone(&self.pool)))))
+            }
+            Lease::Http2(free) => Box::pin(self.ask_http2(target, free, content, limit)).await.map_err(late),
+        }
+    }
+
+    async fn ask_http2(
+        &self,
+        target: &Target,
+        mut free: Free,
+        content: Bytes,
+        limit: Duration,
+    ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Elapsed> {
+        let request = target.request.clone().map(|()| Full::new(content));
+        let asked = timeout(limit, free.ask(request)).await;
+        if asked.is_err() {
+            free.retire();
+        }
+        Ok(asked?.map(|response| {
+            let (head, incoming) = response.into_parts();
+            (head, UpstreamBody::http2(incoming, free.into_slot(), Arc::clone(&self.pool)))
+        }))
+    }
+
+    fn unconnected(&self, error: ConnectError) -> Failure {
+        match error {
+            ConnectError::TimedOut => failure::timed_out("connection", self.upstream.timeouts.connect),
+            ConnectError::Failed(error) => {
+                let (name, cause) = (&self.upstream.name, innermost(error.as_ref()));
+                let proxy = self.upstream.proxy.as_ref().map(|proxy| format!(" through the proxy {proxy}"));
+                let proxy = proxy.unwrap_or_default();
+                Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached{proxy}: {cause}"))
+            }
+        }
+    }
+
+    async fn refused(&self, head: Parts, body: UpstreamBody) -> OpenError {
+        let body = self.refusal_body(body).await;
+        let told = retry_after::told(&head.headers);
+        let failure = self.upstream.options.side().refusal(head.status.as_u16(), told.as_deref(), &body);
+        OpenError { failure, said: Some((head, body)), permit: None }
+    }
+
+    /// Reads the body as far as it comes in time. A refusal whose body is cut short is still a refusal.
+    async fn refusal_body(&self, mut body: UpstreamBody) -> Bytes {
+        let mut read = BytesMut::new();
+        let reading = async {
+            let mut last = Ok(BodyRead::Data);
+            while matches!(last, Ok(BodyRead::Data)) && read.len() < MAX_REFUSAL {
+                let step = poll_fn(|cx| {
+                    body.poll_data(cx, |data| {
+                        let room = MAX_REFUSAL - read.len();
+                        read.extend_from_slice(data.get(..room).unwrap_or(data));
+                    })
+                });
+                last = step.await;
+            }
+        };
+        // After the timeout, what has been read is used.
+        if timeout(self.upstream.timeouts.idle, reading).await.is_err() {
+            body.retire();
+        }
+        read.freeze()
+    }
+}
+
+/// The headers of every request: fixed ones, the key, the configured ones. No header of a client's request is forwarded,
+/// except those of requests that are passed through ([`Client::pass`]) and beta features ([`Client::with_betas`]).
+fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    // Compression delays tokens: the compressor holds them back to fill its blocks.
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static(concat!("toolwire/", env!("CARGO_PKG_VERSION"))),
+    );
+    let side = upstream.options.side();
+    for (name, value) in side.headers() {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    if let Some(key) = &upstream.api_key {
+        let (name, value) = match side.key_header() {
+            KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+            KeyHeader::Named(name) => (HeaderName::from_static(name), key.expose_secret().to_owned()),
+        };
+        let mut value = HeaderValue::try_from(value)?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    headers.extend(upstream.headers.clone());
+    if let Some(authorization) = forwarding(upstream).and_then(|proxy| proxy.authorization.clone()) {
+        headers.insert(header::PROXY_AUTHORIZATION, authorization);
+    }
+    Ok(headers)
+}
+
+/// The proxy that passes requests to `upstream` on, which it sees. One that only opens a tunnel sees nothing of them.
+fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
+    upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn no_address(error: http::Error) -> Failure {
+    Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
+}
+
+/// The beginning of a web page's content type.
+const HTML: &[u8] = b"text/html";
+
+/// Why the body of a response cannot be read, although the upstream did not refuse the request.
+fn unreadable(head: &Parts) -> Option<Failure> {
+    let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
+    if !head.status.is_success() {
+        let hint = if head.status.is_redirection() { "; is its base_url right?" } else { "" };
+        return protocol(format!("the upstream responded with status {}{hint}", head.status));
+    }
+    if head.status == StatusCode::NO_CONTENT {
+        return protocol("the upstream responded without content".to_owned());
+    }
+    if let Some(encoding) =
+        head.headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
+    {
+        return protocol(format!(
+            "the upstream's response is compressed ({encoding:?}), which was not requested"
+        ));
+    }
+    let content_type = head.headers.get(header::CONTENT_TYPE)?.as_bytes().trim_ascii_start();
+    if content_type.get(..HTML.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(HTML)) {
+        return protocol(
+            "the upstream responded with a web page, not with a stream; is its base_url right?".into(),
+        );
+    }
+    None
+}
+
+/// The innermost source of an error: the one that says what happened.
+fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
+}

@@ -1,0 +1,73 @@
+//! [`Small`]: small requests beside those for responses.
+//!
+//! They are rare and do not wait in the upstream's queue. hyper's client sends them, each on a connection of its own. It
+//! does not follow redirects.
+
+use std::{error::Error, fmt, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::{client::legacy, rt::TokioExecutor};
+use tokio::time::timeout;
+
+use super::{connector::Connector, innermost};
+use toolwire_net::proxied::TcpConnector;
+
+/// Sends small requests.
+#[derive(Debug)]
+pub(super) struct Small {
+    http: legacy::Client<HttpsConnector<TcpConnector>, Full<Bytes>>,
+    /// How long a whole exchange may take.
+    limit: Duration,
+    /// Bytes that an answer may have.
+    max_body: usize,
+}
+
+/// Why there is no body.
+#[derive(Debug)]
+pub(crate) enum GetError {
+    /// The upstream did not answer.
+    NoAnswer(String),
+    /// It answered with another status than 200.
+    Status(StatusCode),
+    /// Its answer has no body that can be read.
+    Answer(String),
+}
+
+impl fmt::Display for GetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer(reason) | Self::Answer(reason) => f.write_str(reason),
+            Self::Status(status) => write!(f, "status {status}"),
+        }
+    }
+}
+
+impl Small {
+    /// Over connections of `connector`. An exchange takes at most `limit`, and an answer has at most `max_body` bytes.
+    pub(super) fn new(connector: Connector, limit: Duration, max_body: usize) -> Self {
+        let connector = connector.https();
+        let http = legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        Self { http, limit, max_body }
+    }
+
+    /// The answer to `request`, whatever its status. Dropping the future aborts the exchange.
+    ///
+    /// # Errors
+    /// Why no whole answer arrived, in words.
+    pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, GetError> {
+        let exchange = async {
+            let response = self.http.request(request.map(Full::new)).await;
+            let response = response.map_err(|error| GetError::NoAnswer(innermost(&error).to_string()))?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, self.max_body).collect().await;
+            let failed =
+                |error: Box<dyn Error + Send + Sync>| GetError::Answer(innermost(error.as_ref()).to_string());
+            Ok(Response::from_parts(head, body.map_err(failed)?.to_bytes()))
+        };
+        let late = |_elapsed| Err(GetError::NoAnswer(format!("no response within {:?}", self.limit)));
+        timeout(self.limit, exchange).await.unwrap_or_else(late)
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Stream`]: the bytes of a connection to an upstream, over TCP or over TLS.
+
+use std::{
+    fmt,
+    io::{self, ErrorKind, IoSlice},
+    mem::MaybeUninit,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::{client::legacy::connect::Connection as _, rt::TokioIo};
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use toolwire_net::proxied::TcpConnection;
+
+/// A byte stream in both directions.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
+    /// The socket that it runs over, if there is one.
+    fn socket(&self) -> Option<&TcpStream>;
+
+    /// Whether something is left of what was read from the socket before.
+    fn has_more(&self) -> bool {
+        false
+    }
+}
+
+impl Duplex for TcpStream {
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+}
+
+impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(match self.inner() {
+            MaybeHttpsStream::Http(stream) => stream.socket(),
+            MaybeHttpsStream::Https(stream) => stream.inner().get_ref().0.inner().socket(),
+        })
+    }
+
+    fn has_more(&self) -> bool {
+        matches!(self.inner(), MaybeHttpsStream::Https(stream) if !stream.inner().get_ref().1.wants_read())
+    }
+}
+
+/// The state of an idle connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdleState {
+    /// It is open, and nothing has come.
+    Quiet,
+    /// It is closed, or cannot be used for another reason.
+    Closed,
+    /// The other side has sent bytes that no request asked for (RFC 9112, section 9.2).
+    Unsolicited,
+}
+
+/// The bytes of a connection. The state of TLS is large and is boxed, so that a plain stream does not pay for it.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Tls {
+        stream: Box<dyn Duplex>,
+        /// The two sides have agreed on HTTP/2.
+        http2: bool,
+    },
+}
+
+impl From<MaybeHttpsStream<TcpConnection>> for Stream {
+    fn from(stream: MaybeHttpsStream<TcpConnection>) -> Self {
+        let http2 = stream.connected().is_negotiated_h2();
+        match stream {
+            MaybeHttpsStream::Http(stream) => Self::Tcp(stream.into_socket()),
+            stream @ MaybeHttpsStream::Https(_) => {
+                Self::Tls { stream: Box::new(TokioIo::new(stream)), http2 }
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Whether it carries HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        matches!(self, Self::Tls { http2: true, .. })
+    }
+
+    /// Checks an idle connection.
+    ///
+    /// The socket itself is asked. What the runtime knows about it is as old as the runtime's last poll of all sockets,
+    /// and bytes that came since would be taken for the response to the next request.
+    pub(super) fn check_idle(&mut self, cx: &mut Context<'_>) -> IdleState {
+        match self {
+            Self::Tcp(socket) => peek(socket),
+            Self::Tls { stream, .. } => {
+                let mut byte = [0];
+                let mut buffer = ReadBuf::new(&mut byte);
+                match Pin::new(stream.as_mut()).poll_read(cx, &mut buffer) {
+                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => IdleState::Unsolicited,
+                    Poll::Ready(_) => IdleState::Closed,
+                    // Bytes in the socket may be a TLS close or anything else. They are not worth decrypting: a new
+                    // connection is cheap.
+                    Poll::Pending => match stream.socket().map(peek) {
+                        None | Some(IdleState::Quiet) => IdleState::Quiet,
+                        Some(IdleState::Closed | IdleState::Unsolicited) => IdleState::Closed,
+                    },
+                }
+            }
+        }
+    }
+
+    fn duplex(&mut self) -> Pin<&mut dyn Duplex> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream),
+            Self::Tls { stream, .. } => Pin::new(stream.as_mut()),
+        }
+    }
+}
+
+fn peek(socket: &TcpStream) -> IdleState {
+    match SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(0) => IdleState::Closed,
+        Ok(_) => IdleState::Unsolicited,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => IdleState::Quiet,
+        Err(_) => IdleState::Closed,
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Self::Tls { stream, .. } = this
+            && let Some(socket) = stream.socket().filter(|_| !stream.has_more())
+        {
+            // A read that found something is followed by one that finds nothing, which takes the TLS session longer to say.
+            ready!(socket.poll_read_ready(cx))?;
+        }
+        this.duplex().poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().duplex().poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().duplex().poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Tls { stream, .. } => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().duplex().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().duplex().poll_shutdown(cx)
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp(_) => "Tcp",
+            Self::Tls { .. } => "Tls",
+        })
+    }
+}

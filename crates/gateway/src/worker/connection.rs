@@ -1,0 +1,237 @@
+//! A client's connection, from its first byte to its last.
+//!
+//! ```text
+//! TLS, if it is configured ─▶ first bytes ─┬─ HTTP/2 ─▶ http2: hyper, to the end
+//!                                          └─ HTTP/1 ─▶ hyper: requests, and the responses that toolwire itself makes
+//!                                                         │ ▲
+//!                                  an upstream responds   │ │ the response has ended, and the connection persists
+//!                                                         ▼ │
+//!                                                       streaming: the response's bytes to the socket
+//! ```
+//!
+//! The first bytes tell the protocol over TLS too: who has negotiated HTTP/2 begins with its preface.
+//!
+//! hyper reads every request. It does not write a response that comes from an upstream: see [`http1`](toolwire_http1).
+//!
+//! # Who decides that a connection persists
+//!
+//! - hyper, by the request: version, `Connection` in any form, `Content-Length` beside `Transfer-Encoding`, a body that was
+//!   not read to its end, a request that could not be read. For a response that it does not write, it is asked
+//!   ([`handover`](super::handover)).
+//! - `Service::begin` asks hyper to close where the body was not read, or the host is wrong: so the response says so.
+//! - `Streaming`: a response that is aborted, or whose end the client can see only by the end of the connection.
+//! - The drain: no connection persists. A [`Shortage`](super::shortage::Shortage) of file descriptors: older ones do not.
+//!
+//! Each of them can only close: none keeps a connection open that another one closes.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+use super::{
+    super::{answer::AnswerBody, current::CurrentService, reply::ReplyBody, service::Service},
+    bounds::{GOODBYE, IDLE},
+    client_socket::ClientSocket,
+    client_stream::{ClientStream, NoTls},
+    handover::{HandledBody, Handover, Served, until_handover},
+    http2,
+    rewind::Rewind,
+    shortage::Leave,
+    streaming,
+};
+
+/// How long a client may go on sending after the last response of a connection.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The beginning of HTTP/2's connection preface, as much as tells it from an HTTP/1 request.
+const HTTP2_PREFACE: &[u8] = b"PRI ";
+
+/// Bytes that are read before the protocol is known: most requests, with their body.
+const FIRST_READ: usize = 4 << 10;
+
+/// The response that is handed over.
+type Answer = Pin<Box<AnswerBody>>;
+
+type Handled = Response<HandledBody<ReplyBody, Answer>>;
+
+type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
+
+/// The response to a client that does not speak TLS where it is spoken.
+const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 43\r\n\
+    connection: close\r\n\r\nThis port speaks TLS: the URL is https://.\n";
+
+/// What a connection begins with.
+enum Opening {
+    Http1,
+    Http2,
+    /// Nothing that is served.
+    Neither,
+}
+
+/// Serves `stream` to its end. When it should `leave`, it ends after the responses that are open.
+pub(super) async fn serve(
+    (stream, peer): (TcpStream, SocketAddr),
+    service: Arc<CurrentService>,
+    leave: Leave,
+) {
+    let peer = peer.ip();
+    let mut stopped = pin!(leave);
+    let current = service.get();
+    let opened = tokio::select! {
+        biased;
+        opened = open((stream, peer), &current) => opened,
+        // A request that is on its way is answered, if only with a refusal.
+        () = async { stopped.as_mut().await; sleep(GOODBYE).await } => return,
+    };
+    drop(current);
+    let Some((opening, stream)) = opened else { return };
+    let stalled = stream.stalled();
+    match opening {
+        Opening::Http1 => serve_http1((stream, peer), &service, stopped).await,
+        Opening::Http2 => {
+            let served = http2::serve((stream, peer), Arc::clone(&service), stopped).await;
+            log_end(served);
+        }
+        Opening::Neither => close(stream, &service, stopped).await,
+    }
+    if stalled.load(Ordering::Relaxed) {
+        service.get().client_stalled();
+    }
+}
+
+pub(super) fn log_end(served: hyper::Result<()>) {
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Performs TLS's handshake, if it is configured, and reads what the connection begins with. `None`: it is over.
+async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<(Opening, Rewind)> {
+    let socket = ClientSocket::new(stream, service.limits().write_timeout);
+    let mut stream = match service.tls() {
+        None => ClientStream::Tcp(socket),
+        Some(tls) => match ClientStream::accept(socket, tls).await {
+            Ok(stream) => stream,
+            Err(NoTls::Gone) => return None,
+            Err(NoTls::Plain(mut socket)) => {
+                tracing::debug!(%peer, "a client did not begin with TLS");
+                socket.write_all(NO_TLS).await.ok()?;
+                return Some((Opening::Neither, Rewind::new(ClientStream::Tcp(socket))));
+            }
+            Err(NoTls::Failed(error)) => {
+                tracing::debug!(%peer, %error, "a TLS handshake failed");
+                service.handshake_failed();
+                return None;
+            }
+        },
+    };
+    let first = timeout(IDLE, read_first(&mut stream)).await.ok()?.ok()?;
+    let opening = match first.as_slice() {
+        first if first.starts_with(HTTP2_PREFACE) => Opening::Http2,
+        first if ClientStream::is_handshake(first) => {
+            tracing::debug!(%peer, "a client began with TLS, which is not configured");
+            Opening::Neither
+        }
+        _ => Opening::Http1,
+    };
+    Some((opening, Rewind::new(stream).put_back(&first)))
+}
+
+/// Reads the first bytes, as many as tell the protocols apart. None, if the client closes the connection.
+async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(FIRST_READ);
+    loop {
+        let read = stream.read_buf(&mut first).await?;
+        if read == 0 || !HTTP2_PREFACE.starts_with(&first) {
+            return Ok(first);
+        }
+    }
+}
+
+async fn serve_http1(
+    (mut client, peer): (Rewind, IpAddr),
+    service: &Arc<CurrentService>,
+    mut stopped: Pin<&mut Leave>,
+) {
+    loop {
+        let handover = Handover::default();
+        let handler = handler((Arc::clone(service), peer), handover.clone());
+        let (back, unread, served) = until_handover(client, handover, handler, stopped.as_mut()).await;
+        let (answer, encoder) = match served {
+            Served::HandedOver(answer, encoder) => (answer, encoder),
+            Served::Idle => {
+                // Over TLS, the client learns that nothing was cut off.
+                let mut back = back;
+                let _ = poll_fn(|cx| Poll::Ready(Pin::new(&mut back).poll_shutdown(cx))).await;
+                return;
+            }
+            // Bytes after the last request are not read any more.
+            Served::Over => {
+                client = back;
+                break;
+            }
+        };
+        let back = back.put_back(&unread);
+        drop(unread);
+        match streaming::run(back, answer, encoder, service.drain()).await {
+            Ok((back, keep_alive)) => {
+                client = back;
+                if !keep_alive || !service.drain().is_serving() {
+                    break;
+                }
+            }
+            Err(_) => return,
+        }
+    }
+    close(client, service, stopped).await;
+}
+
+/// Closes a connection on which the client may still be sending.
+async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut Leave>) {
+    let closed = poll_fn(|cx| client.poll_closed(cx));
+    if service.drain().is_serving() {
+        tokio::select! {
+            _ = timeout(LINGER, closed) => {}
+            () = stopped => {}
+        }
+    } else {
+        let _ = timeout(GOODBYE, closed).await;
+    }
+}
+
+/// Handles requests. Responses that come from an upstream are handed over.
+fn handler(
+    (service, peer): (Arc<CurrentService>, IpAddr),
+    handover: Handover<Answer>,
+) -> impl Fn(Request<Incoming>) -> Handling {
+    move |request| {
+        let (service, handover) = (Arc::clone(&service), handover.clone());
+        handover.request_begins();
+        // Boxed, so that its memory is free while the response is written.
+        Box::pin(async move {
+            let response = match service.get().begin(request, peer).await {
+                Err(response) => response,
+                Ok(answer) => {
+                    handover.hand_over(answer).await;
+                    Response::new(ReplyBody::Elsewhere)
+                }
+            };
+            Ok(response.map(|body| HandledBody::new(body, handover)))
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! The loopback baseline: a mock in the bench's own process, on a thread of its own.
+//!
+//! The same client reads it in the same rounds as the targets, with only a loopback socket in between. It
+//! shows which part of the figures is caused by the tool, the kernel and the machine.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    thread,
+};
+
+use tokio::{net::TcpSocket, runtime::Builder};
+
+use crate::fixture::mock::Mock;
+
+/// Serves `mock` until the process ends; returns its address.
+///
+/// # Errors
+/// No thread, or no socket.
+pub fn start(mock: Mock) -> io::Result<SocketAddr> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _inside = runtime.enter();
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        // Many streams may start at once: a connection that does not fit into the backlog is retried only
+        // after a second.
+        socket.listen(4096)?
+    };
+    let address = listener.local_addr()?;
+    thread::Builder::new()
+        .name("baseline".to_owned())
+        .spawn(move || runtime.block_on(mock.serve(listener)))?;
+    Ok(address)
+}

@@ -1,0 +1,198 @@
+//! Borrowed values of an event, and compact summaries of earlier ones.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use toolwire_pipeline::wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper};
+
+/// The raw value of a member; [`Default`] if the member is absent.
+///
+/// Values are decoded only on demand, and a value of the wrong kind is reported where its rule is checked, so
+/// that the rest of the event is still read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Field<'a>(Option<&'a str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Field<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(Some(raw.get())))
+    }
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn raw(self) -> &'a str {
+        self.0.unwrap_or_default()
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.0 == Some("null")
+    }
+
+    /// Present and not `null`.
+    pub(super) fn has_value(self) -> bool {
+        self.0.is_some_and(|raw| raw != "null")
+    }
+
+    /// The raw text between the quotes of a string.
+    pub(super) fn text(self) -> Option<&'a str> {
+        self.0?.strip_prefix('"')?.strip_suffix('"')
+    }
+
+    /// The same, unless it is empty.
+    pub(super) fn word(self) -> Option<&'a str> {
+        self.text().filter(|text| !text.is_empty())
+    }
+
+    /// Whether it is this word.
+    pub(super) fn is(self, word: &str) -> bool {
+        self.text() == Some(word)
+    }
+
+    pub(super) fn number(self) -> Option<u64> {
+        self.0?.parse().ok()
+    }
+
+    pub(super) fn is_object(self) -> bool {
+        self.raw().starts_with('{')
+    }
+
+    /// Whether it is an empty array or object.
+    pub(super) fn is_empty(self) -> bool {
+        let inside = self.0.and_then(|raw| raw.strip_prefix(['[', '{'])?.strip_suffix([']', '}']));
+        inside.is_some_and(|inside| inside.trim_ascii().is_empty())
+    }
+
+    /// Reads it as an object; an empty one if it is not an object.
+    pub(super) fn read<T: Deserialize<'a> + Default>(self) -> T {
+        self.0.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default()
+    }
+
+    /// The text of a string, for messages.
+    pub(super) fn told(self) -> String {
+        let mut scratch = String::new();
+        decoded(self.text().unwrap_or_default(), &mut scratch).to_owned()
+    }
+}
+
+/// The decoded body of a string; borrowed if there is nothing to decode.
+pub(super) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
+    Unescaper::new().decode(body, scratch)
+}
+
+/// An array that rarely has more than one element: the first needs no allocation.
+#[derive(Debug)]
+pub(super) struct Few<T> {
+    first: Option<T>,
+    rest: Vec<T>,
+}
+
+impl<T> Few<T> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Array<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Array<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Few<T>, A::Error> {
+                let mut few = Few { first: elements.next_element()?, rest: Vec::new() };
+                while let Some(element) = elements.next_element()? {
+                    few.rest.push(element);
+                }
+                Ok(few)
+            }
+        }
+
+        deserializer.deserialize_seq(Array(PhantomData))
+    }
+}
+
+/// A text that arrived in pieces, reduced to what is needed to compare it with the complete text: its length
+/// and a hash (FNV-1a). So memory does not grow with the length of texts.
+#[derive(Debug, Clone)]
+pub(super) struct Sum {
+    length: usize,
+    hash: u64,
+    unescaper: Unescaper,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { length: 0, hash: 0xcbf2_9ce4_8422_2325, unescaper: Unescaper::new() }
+    }
+}
+
+impl Sum {
+    /// Takes the next piece, raw; returns its text.
+    pub(super) fn push<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
+        let text = self.unescaper.decode(body, scratch);
+        self.length += text.len();
+        for byte in text.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        text
+    }
+
+    /// Whether the pieces add up to `body`, raw.
+    pub(super) fn is(&self, body: &str, scratch: &mut String) -> bool {
+        let mut whole = Self::default();
+        whole.push(body, scratch);
+        (whole.length, whole.hash) == (self.length, self.hash)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+/// A JSON text that arrives in pieces, checked without being stored.
+#[derive(Debug, Clone)]
+pub(super) struct Document {
+    scanner: Scanner,
+    empty: bool,
+    broken: bool,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self { scanner: Scanner::new(MAX_DEPTH), empty: true, broken: false }
+    }
+}
+
+impl Document {
+    pub(super) fn push(&mut self, piece: &str) {
+        let (taken, progress) = self.scanner.push(piece.as_bytes());
+        let rest = piece.as_bytes().get(taken..).unwrap_or_default();
+        let is_space = rest.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+        self.broken |= match progress {
+            Progress::More | Progress::End => !is_space,
+            _ => true,
+        };
+        self.empty &= piece.is_empty();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        !self.broken && self.scanner.finish()
+    }
+}

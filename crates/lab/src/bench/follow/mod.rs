@@ -1,0 +1,252 @@
+//! [`Follower`]: reads a stream as strictly as its strictest clients, and records what it contains.
+//!
+//! ```text
+//! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
+//! ```
+//!
+//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken
+//! literally: each of them breaks some client when it is violated, although most clients tolerate most
+//! violations. Only the stream is checked, not what was asked for. A violation is a sentence, followed in
+//! brackets by its first place; [`rule`] returns the sentence alone.
+//!
+//! This runs on the measuring path, so an event is read once, into values that borrow from the receive
+//! buffer, and only what later events are compared with is kept: ids, and hashes of texts that are repeated.
+
+mod calls;
+mod chat;
+mod field;
+mod messages;
+mod notes;
+mod responses;
+
+use std::ops::ControlFlow;
+
+use memchr::memchr;
+
+use self::{
+    chat::Chat,
+    messages::Messages,
+    notes::{Finders, Notes},
+    responses::Responses,
+};
+use super::sample::{Outcome, Sample};
+use toolwire_pipeline::wire::sse::{Frame, Frames, Message};
+
+/// Highest size of an event in bytes; a stream with a larger one is broken. The last event of Responses
+/// contains the whole response.
+const MAX_FRAME: usize = 16 << 20;
+
+/// The event that ends a chat stream; clients of the other dialects tolerate it.
+const DONE: &str = "[DONE]";
+
+/// U+FEFF in UTF-8.
+const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// A client dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Dialect {
+    /// OpenAI's Chat Completions.
+    #[default]
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Messages,
+}
+
+impl Dialect {
+    /// The path of requests, after the base URL (`…/v1`).
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/chat/completions",
+            Self::Responses => "/responses",
+            Self::Messages => "/messages",
+        }
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}
+
+/// The sentence of a violation without its place, which is the same in every stream.
+pub(crate) fn rule(violation: &str) -> &str {
+    violation.split_once(" (").map_or(violation, |(rule, _)| rule)
+}
+
+/// Follows one stream. Sans-IO: bytes come with the time at which they were read.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    frames: Frames,
+    reader: Reader,
+    finders: Finders,
+    /// Events so far.
+    events: u64,
+    /// Bytes of a byte order mark seen at the start; all of them once that is decided.
+    bom: usize,
+    /// No line of the chat stream has ended with CR yet, which is not allowed.
+    seeks_cr: bool,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Chat(Chat),
+    Responses(Responses),
+    Messages(Messages),
+}
+
+impl Follower {
+    /// At the start of a stream.
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        let reader = match dialect {
+            Dialect::Chat => Reader::Chat(Chat::default()),
+            Dialect::Responses => Reader::Responses(Responses::default()),
+            Dialect::Messages => Reader::Messages(Messages::default()),
+        };
+        Self {
+            frames: Frames::new(MAX_FRAME),
+            reader,
+            finders: Finders::default(),
+            events: 0,
+            bom: 0,
+            seeks_cr: dialect == Dialect::Chat,
+        }
+    }
+
+    /// Reads `bytes`, which arrived at `at`.
+    pub(crate) fn push(&mut self, bytes: &[u8], at: u64, sample: &mut Sample) {
+        if bytes.is_empty() {
+            return;
+        }
+        sample.first_byte.get_or_insert(at);
+        self.look_at_bytes(bytes, sample);
+        sample.bytes += bytes.len() as u64;
+        let Self { frames, reader, finders, events, .. } = self;
+        let read = frames.push(bytes, |frame| {
+            if let Frame::Event(message) = frame {
+                *events += 1;
+                reader.event(message, &mut Notes { sample: &mut *sample, finders, at, frame: *events });
+            }
+            ControlFlow::Continue(())
+        });
+        if let Err(oversized) = read {
+            self.break_off(&oversized.to_string(), at, sample);
+        }
+    }
+
+    /// The body has ended properly. A stream without its end mark is broken.
+    pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
+        let Self { frames, reader, finders, events, .. } = self;
+        frames.finish(|frame| {
+            if let Frame::Event(message) = frame {
+                *events += 1;
+                let mut notes = Notes { sample: &mut *sample, finders, at, frame: *events };
+                notes.breaks("the last event is not followed by an empty line");
+                reader.event(message, &mut notes);
+            }
+            ControlFlow::Continue(())
+        });
+        let missing = self.reader.missing_end();
+        self.notes(at, sample).end(Outcome::Broken(missing.to_owned()));
+    }
+
+    /// The body was interrupted or abandoned: `why`. After the end mark of the stream, that is only a
+    /// violation.
+    pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
+        let mut notes = self.notes(at, sample);
+        if notes.sample.outcome == Outcome::Open {
+            notes.end(Outcome::Broken(why.to_owned()));
+        } else {
+            notes.breaks_by("the body does not end properly after the end of the stream", why);
+        }
+    }
+
+    fn notes<'n>(&'n mut self, at: u64, sample: &'n mut Sample) -> Notes<'n> {
+        Notes { sample, finders: &mut self.finders, at, frame: self.events }
+    }
+
+    /// Checks what the event decoder does not report: a byte order mark, and CR as line end.
+    fn look_at_bytes(&mut self, bytes: &[u8], sample: &mut Sample) {
+        for byte in bytes {
+            let Some(mark) = BOM.get(self.bom) else { break };
+            self.bom = if byte == mark { self.bom + 1 } else { BOM.len() + 1 };
+            if self.bom == BOM.len() {
+                sample.violations.push("the stream begins with a byte order mark (byte 0)".to_owned());
+            }
+        }
+        if self.seeks_cr
+            && let Some(at) = memchr(b'\r', bytes)
+        {
+            self.seeks_cr = false;
+            let at = sample.bytes + at as u64;
+            // Before those of events: their order must not depend on splits.
+            sample.violations.insert(0, format!("a line ends with CR (byte {at})"));
+        }
+    }
+}
+
+impl Reader {
+    fn event(&mut self, message: Message<'_>, notes: &mut Notes<'_>) {
+        let Ok(data) = str::from_utf8(message.data) else {
+            return notes.breaks("an event is not UTF-8");
+        };
+        if data.is_empty() {
+            return notes.breaks("an event's data is empty");
+        }
+        if memchr(b'\n', message.data).is_some() {
+            notes.breaks("an event has several data lines or is not followed by an empty line");
+        }
+        match self {
+            Self::Chat(chat) => chat.event(data, notes),
+            Self::Responses(responses) => responses.event(message.event, data, notes),
+            Self::Messages(messages) => messages.event(message.event, data, notes),
+        }
+    }
+
+    /// What an unfinished stream lacks.
+    fn missing_end(&self) -> &'static str {
+        match self {
+            Self::Chat(_) => "the stream ends without [DONE]",
+            Self::Responses(_) => "the stream ends without response.completed",
+            Self::Messages(_) => "the stream ends without message_stop",
+        }
+    }
+}
+
+/// Reads the JSON of an event; records a violation if it cannot be read.
+fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) -> Option<T> {
+    match serde_json::from_str(data) {
+        Ok(event) => Some(event),
+        Err(error) => {
+            let told = error.to_string();
+            let why = told.split(" at line").next().unwrap_or_default();
+            notes.breaks_by("an event's data is not a JSON object of its dialect", why);
+            None
+        }
+    }
+}
+
+/// The message of an error event, with which the stream fails.
+fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        message: field::Field<'a>,
+        #[serde(rename = "type")]
+        kind: field::Field<'a>,
+    }
+    let body: Body<'_> = error.read();
+    notes.holds(body.message.word().is_some(), rule);
+    notes.holds(body.message.word().is_none() || body.kind.word().is_some(), "an error has no type");
+    let message = if body.message.word().is_some() { body.message } else { error };
+    notes.fails(message.told());
+}
+
+#[cfg(test)]
+mod tests;

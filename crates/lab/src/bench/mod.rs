@@ -1,0 +1,34 @@
+//! `toolwire bench`: measures streams of any client dialect, of one target or of several side by side.
+//!
+//! ```text
+//! plan (load, length, prompts) ─▶ rounds: target by target ─▶ client: one stream ─follow─▶ Sample
+//!                                                                                            │
+//!                        report (table, JSON, CSV, HTML) ◀─ Report ◀─ tallies (histograms) ◀─┘
+//! ```
+//!
+//! Every round measures all targets, so that the machine affects them alike; ratios are computed round by
+//! round. The intended start of a stream follows the schedule of the load, not earlier responses, so stalls
+//! are in the figures. docs/bench.md defines every measure.
+
+pub mod baseline;
+pub(crate) mod client;
+pub(crate) mod follow;
+pub(crate) mod load;
+pub(crate) mod overhead;
+pub mod plan;
+pub(crate) mod process;
+pub(crate) mod progress;
+pub mod prompts;
+pub mod ramp;
+pub(crate) mod ratios;
+pub mod report;
+pub(crate) mod rounds;
+pub(crate) mod sample;
+pub mod served;
+pub mod slo;
+pub(crate) mod tally;
+pub mod target;
+mod target_run;
+
+pub use follow::Dialect;
+pub use rounds::{RunError, run};

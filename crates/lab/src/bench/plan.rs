@@ -1,0 +1,131 @@
+//! [`Plan`]: what a run does. The command line creates it; rounds and ramp follow it.
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
+
+use super::{Dialect, prompts::Prompts, ramp, slo::Slo, target::Target};
+use toolwire_gateway::observe::terminal::plural;
+
+/// A whole run.
+#[derive(Debug)]
+pub struct Plan {
+    /// The dialect of all targets.
+    pub dialect: Dialect,
+    /// The targets; ratios refer to the first.
+    pub targets: Vec<Contender>,
+    /// The requests.
+    pub prompts: Prompts,
+    /// When streams start.
+    pub load: Load,
+    /// When a trial ends.
+    pub length: Length,
+    /// Highest number of open streams in an open loop; further starts are skipped and counted.
+    pub max_open: usize,
+    /// The first streams of a closed loop are spread over this time.
+    pub spread: Duration,
+    /// Rounds; each has one trial of every target.
+    pub rounds: usize,
+    /// Streams for each target before the first round, unmeasured.
+    pub warm_up: u64,
+    /// Time limit of a stream.
+    pub timeout: Duration,
+    /// Pauses between two tokens longer than this are counted.
+    pub gap: Duration,
+    /// Instead of rounds: the search for the highest number of streams that meets a service level.
+    pub ramp: Option<(Slo, ramp::Range)>,
+    /// A mock in the bench's own process, which has a trial in each round too.
+    pub baseline: Option<Contender>,
+    /// The command line, as the report shows it.
+    pub command: String,
+    /// No progress bar.
+    pub quiet: bool,
+    /// Where the run writes how far it is, in thousandths.
+    pub course: Arc<AtomicU32>,
+}
+
+/// A target with its processes.
+#[derive(Debug, Clone)]
+pub struct Contender {
+    /// Its address and headers.
+    pub target: Arc<Target>,
+    /// Its processes; their children belong to it too.
+    pub pids: Vec<u32>,
+}
+
+/// When streams start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// On a schedule, independent of responses.
+    Open {
+        /// Streams per second.
+        rate: f64,
+        /// Their distribution.
+        arrivals: Arrivals,
+        /// Seed of the Poisson process.
+        seed: u64,
+    },
+    /// A fixed number of concurrent streams: when one ends, the next starts.
+    Closed {
+        /// Number of concurrent streams.
+        concurrency: usize,
+    },
+}
+
+/// Distribution of the starts of an open loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Arrivals {
+    /// At constant intervals.
+    Constant,
+    /// Like independent users: intervals are exponentially distributed.
+    Poisson,
+}
+
+/// When a trial ends: whichever comes first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Length {
+    /// After this many streams.
+    pub requests: Option<u64>,
+    /// After this time; streams that are open then are measured to their end.
+    pub duration: Option<Duration>,
+}
+
+impl Length {
+    /// The progress of a trial, 0 to 1, after this many streams and nanoseconds.
+    pub(crate) fn part(&self, streams: u64, nanoseconds: u64) -> f64 {
+        let by_requests = self.requests.map_or(0.0, |requests| streams as f64 / requests.max(1) as f64);
+        let by_time = self.duration.map_or(0.0, |time| nanoseconds as f64 / 1e9 / time.as_secs_f64());
+        by_requests.max(by_time).clamp(0.0, 1.0)
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { rate, arrivals: Arrivals::Constant, .. } => {
+                write!(f, "open loop, {rate} streams/s, constant")
+            }
+            Self::Open { rate, arrivals: Arrivals::Poisson, seed } => {
+                write!(f, "open loop, {rate} streams/s, Poisson (seed {seed})")
+            }
+            Self::Closed { concurrency: 1 } => f.write_str("closed loop, 1 stream at a time"),
+            Self::Closed { concurrency } => write!(f, "closed loop, {concurrency} concurrent streams"),
+        }
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.requests, self.duration) {
+            (Some(requests), None) => write!(f, "{requests} {} a turn", plural(requests, "stream")),
+            (None, Some(duration)) => write!(f, "{} a turn", humantime::format_duration(duration)),
+            (Some(requests), Some(duration)) => {
+                let streams = plural(requests, "stream");
+                write!(f, "{requests} {streams} or {} a turn", humantime::format_duration(duration))
+            }
+            (None, None) => f.write_str("no end"),
+        }
+    }
+}

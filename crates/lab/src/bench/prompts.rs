@@ -1,0 +1,357 @@
+//! [`Prompts`]: request bodies of a client dialect.
+//!
+//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently
+//! each time, so that an upstream's prefix cache does not apply.
+
+use std::{fmt, fs, io, path::Path};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::Dialect;
+use crate::fixture::Fixture;
+
+/// The source of request bodies.
+#[derive(Debug, Clone)]
+pub struct Prompts(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// These, repeated in order.
+    Given(Vec<Bytes>),
+    /// A generated prompt: the stream's number goes between the two parts.
+    Numbered(Bytes, Bytes),
+}
+
+/// What all requests have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// The dialect.
+    pub dialect: Dialect,
+    /// The model's name; `None`: that of the prompt, or [`MODEL`].
+    pub model: Option<String>,
+    /// Token limit of a response.
+    pub max_tokens: Option<u64>,
+}
+
+/// The default model name.
+pub(crate) const MODEL: &str = "bench";
+
+/// The default `max_tokens` of Messages, where the field is required.
+const MAX_TOKENS: u64 = 1024;
+
+/// Placeholder for the number of a generated prompt.
+const NUMBER: &str = "\u{1a}";
+
+/// A file of prompts that cannot be used.
+#[derive(Debug)]
+pub struct PromptError {
+    line: Option<usize>,
+    message: String,
+}
+
+impl PromptError {
+    fn at(line: usize, message: impl fmt::Display) -> Self {
+        Self { line: Some(line), message: message.to_string() }
+    }
+}
+
+impl From<io::Error> for PromptError {
+    fn from(error: io::Error) -> Self {
+        Self { line: None, message: error.to_string() }
+    }
+}
+
+impl fmt::Display for PromptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{line}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for PromptError {}
+
+impl Prompts {
+    /// Prompts of about `tokens` words with `tools` declared functions.
+    pub fn generated(terms: &Terms, tokens: usize, tools: usize) -> Self {
+        let words = WORDS.split(' ').cycle().take(tokens.saturating_sub(5));
+        let begin = format!("Request {NUMBER}. Go on with:");
+        let text: Vec<_> = std::iter::once(begin.as_str()).chain(words).collect();
+        let tools = (tools > 0).then(|| Value::Array((0..tools).map(tool).collect()));
+        let body = terms.body(&text.join(" ").into(), tools.as_ref()).to_string();
+        let number = Value::from(NUMBER).to_string();
+        let number = number.trim_matches('"');
+        let (before, after) = body.split_once(number).unwrap_or((&body, ""));
+        Self(Kind::Numbered(Bytes::from(before.to_owned()), Bytes::from(after.to_owned())))
+    }
+
+    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of
+    /// Chat Completions, or complete request bodies of the dialect.
+    ///
+    /// # Errors
+    /// Reading the file failed, a line has none of these forms, or there are no lines.
+    pub fn read(path: &Path, terms: &Terms) -> Result<Self, PromptError> {
+        Self::parse(&fs::read_to_string(path)?, terms)
+    }
+
+    fn parse(text: &str, terms: &Terms) -> Result<Self, PromptError> {
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+        let bodies = lines.map(|(number, line)| {
+            let line: Map<String, Value> = serde_json::from_str(line)
+                .map_err(|error| PromptError::at(number, format!("not a JSON object: {error}")))?;
+            let body = terms.complete(line).map_err(|message| PromptError::at(number, message))?;
+            Ok(Bytes::from(body.to_string()))
+        });
+        let bodies: Vec<_> = bodies.collect::<Result<_, PromptError>>()?;
+        if bodies.is_empty() {
+            return Err(PromptError { line: None, message: "it contains no prompt".to_owned() });
+        }
+        Ok(Self(Kind::Given(bodies)))
+    }
+
+    /// The requests of fixtures; each has the fixture's name as the model, so that a mock responds with it.
+    ///
+    /// # Errors
+    /// A fixture's name and the error in its request.
+    pub fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, String> {
+        let bodies = fixtures.iter().map(|fixture| {
+            let body: Result<Map<String, Value>, _> = serde_json::from_slice(&fixture.request);
+            let mut body = body.map_err(|error| format!("{}: its request: {error}", fixture.name))?;
+            body.insert("model".to_owned(), fixture.name.as_str().into());
+            body.insert("stream".to_owned(), true.into());
+            Ok(Bytes::from(Value::Object(body).to_string()))
+        });
+        Ok(Self(Kind::Given(bodies.collect::<Result<_, String>>()?)))
+    }
+
+    /// The body for the stream of this number in a trial; the trial's number makes generated bodies unique.
+    pub(crate) fn body(&self, turn: u64, number: u64) -> Bytes {
+        match &self.0 {
+            Kind::Given(bodies) => {
+                let turn = usize::try_from(number).unwrap_or(0).checked_rem(bodies.len()).unwrap_or(0);
+                bodies.get(turn).cloned().unwrap_or_default()
+            }
+            Kind::Numbered(before, after) => {
+                let number = format!("{turn}-{number}");
+                Bytes::from([before.as_ref(), number.as_bytes(), after].concat())
+            }
+        }
+    }
+}
+
+impl Terms {
+    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the
+    /// same form.
+    fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
+        let messages = match content {
+            Value::String(_) => json!([{ "role": "user", "content": content }]),
+            messages => messages.clone(),
+        };
+        let flat = |flat: fn(&Value) -> Value| {
+            let tools = tools.and_then(Value::as_array)?;
+            Some(Value::Array(tools.iter().map(flat).collect()))
+        };
+        let mut body = json!({ "model": self.model.as_deref().unwrap_or(MODEL), "stream": true });
+        match self.dialect {
+            Dialect::Chat => {
+                put(&mut body, "stream_options", Some(json!({ "include_usage": true })));
+                put(&mut body, "messages", Some(messages));
+                put(&mut body, "tools", tools.cloned());
+                put(&mut body, "max_tokens", self.max_tokens.map(Value::from));
+            }
+            Dialect::Responses => {
+                put(&mut body, "input", Some(messages));
+                put(&mut body, "tools", flat(responses_tool));
+                put(&mut body, "max_output_tokens", self.max_tokens.map(Value::from));
+            }
+            Dialect::Messages => {
+                let (system, messages) = without_system(messages);
+                put(&mut body, "max_tokens", Some(self.max_tokens.unwrap_or(MAX_TOKENS).into()));
+                put(&mut body, "system", system);
+                put(&mut body, "messages", Some(messages));
+                put(&mut body, "tools", flat(messages_tool));
+            }
+        }
+        body
+    }
+
+    /// The request of a line.
+    fn complete(&self, mut line: Map<String, Value>) -> Result<Value, String> {
+        if let Some(prompt) = line.get("prompt") {
+            let is_text = prompt.is_string();
+            return if is_text {
+                Ok(self.body(prompt, line.get("tools")))
+            } else {
+                Err(NO_PROMPT.to_owned())
+            };
+        }
+        let is_short = line.keys().all(|key| key == "messages" || key == "tools");
+        if let Some(messages) = line.get("messages").filter(|_| is_short) {
+            let are_list = messages.is_array();
+            return if are_list {
+                Ok(self.body(messages, line.get("tools")))
+            } else {
+                Err(NO_PROMPT.to_owned())
+            };
+        }
+        let content = if self.dialect == Dialect::Responses { "input" } else { "messages" };
+        if !line.contains_key(content) {
+            return Err(NO_PROMPT.to_owned());
+        }
+        // A complete request is kept, except for what the command line overrides.
+        line.insert("stream".to_owned(), true.into());
+        match &self.model {
+            Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),
+            None => _ = line.entry("model").or_insert_with(|| MODEL.into()),
+        }
+        if let Some(tokens) = self.max_tokens {
+            let name = if self.dialect == Dialect::Responses { "max_output_tokens" } else { "max_tokens" };
+            line.insert(name.to_owned(), tokens.into());
+        }
+        Ok(Value::Object(line))
+    }
+}
+
+const NO_PROMPT: &str = "a line has `prompt` (a text), or `messages` (a list) with or without `tools`, or is a whole request \
+                         of the dialect";
+
+fn put(body: &mut Value, key: &str, value: Option<Value>) {
+    if let (Value::Object(body), Some(value)) = (body, value) {
+        body.insert(key.to_owned(), value);
+    }
+}
+
+/// Messages has no system role; the system prompt is a separate member.
+fn without_system(messages: Value) -> (Option<Value>, Value) {
+    let Value::Array(messages) = messages else { return (None, messages) };
+    let is_system = |message: &Value| message.get("role").and_then(Value::as_str) == Some("system");
+    let (system, messages): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
+    let system = system.iter().filter_map(|message| message.get("content")?.as_str()).collect::<Vec<_>>();
+    ((!system.is_empty()).then(|| system.join("\n\n").into()), Value::Array(messages))
+}
+
+fn responses_tool(tool: &Value) -> Value {
+    let mut flat = json!({ "type": "function", "strict": false });
+    if let Some(function) = tool.get("function").and_then(Value::as_object) {
+        function.iter().for_each(|(key, value)| put(&mut flat, key, Some(value.clone())));
+    }
+    flat
+}
+
+fn messages_tool(tool: &Value) -> Value {
+    let part = |key: &str| tool.get("function").and_then(|function| function.get(key)).cloned();
+    let mut flat = json!({ "name": part("name") });
+    put(&mut flat, "description", part("description"));
+    put(&mut flat, "input_schema", part("parameters").or_else(|| Some(json!({ "type": "object" }))));
+    flat
+}
+
+/// A generated tool; the first four are the same as in the other benches.
+fn tool(number: usize) -> Value {
+    const KNOWN: [(&str, &str, &[&str]); 4] = [
+        ("get_weather", "Current weather of a city.", &["city"]),
+        ("read_file", "Reads a text file.", &["path"]),
+        ("write_file", "Writes a text file.", &["path", "content"]),
+        ("search", "Searches the notes.", &["query", "language"]),
+    ];
+    let text = || json!({ "type": "string" });
+    let (name, description, arguments) = match KNOWN.get(number) {
+        Some((name, description, arguments)) => ((*name).to_owned(), *description, *arguments),
+        None => (format!("tool_{number}"), "Does something with a subject.", &["subject", "details"][..]),
+    };
+    let properties: Map<_, _> = arguments.iter().map(|name| ((*name).to_owned(), text())).collect();
+    let parameters = json!({ "type": "object", "properties": properties, "required": arguments });
+    json!({
+        "type": "function",
+        "function": { "name": name, "description": description, "parameters": parameters },
+    })
+}
+
+const WORDS: &str = "the weather in Paris stays mild through the week with light winds from the west and a few clouds in \
+                     the afternoon expect around eighteen degrees on most days evenings are cooler so a jacket is a good \
+                     idea if you plan to sit outside museums near the river open at nine";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(dialect: Dialect) -> Terms {
+        Terms { dialect, model: None, max_tokens: Some(50) }
+    }
+
+    fn value(body: &Bytes) -> Value {
+        serde_json::from_slice(body).unwrap()
+    }
+
+    #[test]
+    fn generated_prompts_have_different_beginnings() {
+        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Messages] {
+            let prompts = Prompts::generated(&terms(dialect), 40, 6);
+            let (first, again, other) = (prompts.body(3, 0), prompts.body(3, 0), prompts.body(4, 71));
+            assert_eq!(first, again);
+            let (key, limit) = match dialect {
+                Dialect::Responses => ("input", "max_output_tokens"),
+                _ => ("messages", "max_tokens"),
+            };
+            let text = |body: &Bytes| value(body)[key][0]["content"].as_str().unwrap().to_owned();
+            assert!(text(&first).starts_with("Request 3-0. Go on"), "{}", text(&first));
+            assert!(text(&other).starts_with("Request 4-71. Go on"));
+            assert!(text(&first).split(' ').count().abs_diff(40) < 4);
+            let body = value(&first);
+            assert_eq!(
+                (&body["stream"], &body[limit], &body["model"]),
+                (&true.into(), &50.into(), &MODEL.into())
+            );
+            assert_eq!(body["tools"].as_array().map(Vec::len), Some(6));
+        }
+    }
+
+    #[test]
+    fn tools_are_declared_in_the_form_of_each_dialect() {
+        let tools =
+            |dialect| value(&Prompts::generated(&terms(dialect), 9, 1).body(0, 0))["tools"][0].clone();
+        assert_eq!(tools(Dialect::Chat)["function"]["name"], "get_weather");
+        assert_eq!(tools(Dialect::Responses)["name"], "get_weather");
+        assert_eq!(tools(Dialect::Responses)["parameters"]["required"][0], "city");
+        assert_eq!(tools(Dialect::Messages)["input_schema"]["required"][0], "city");
+        let none = value(&Prompts::generated(&terms(Dialect::Chat), 9, 0).body(0, 0));
+        assert_eq!(none.get("tools"), None);
+        assert_eq!(none["stream_options"]["include_usage"], true);
+    }
+
+    #[test]
+    fn file_lines_are_prompts_messages_or_requests() {
+        let text = r#"
+            {"prompt": "Hello"}
+            {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
+
+            {"messages": [], "model": "own", "temperature": 0, "max_tokens": 9}
+        "#;
+        let prompts = Prompts::parse(text, &terms(Dialect::Chat)).unwrap();
+        let bodies: Vec<_> = (0..4).map(|number| value(&prompts.body(7, number))).collect();
+        assert_eq!(bodies[0]["messages"][0]["content"], "Hello");
+        assert_eq!(bodies[1]["messages"][1]["content"], "Hi");
+        assert_eq!((&bodies[2]["model"], &bodies[2]["temperature"]), (&"own".into(), &0.into()));
+        assert_eq!(bodies[2]["max_tokens"], 50);
+        assert_eq!(bodies[3], bodies[0]);
+
+        let prompts = Prompts::parse(text, &terms(Dialect::Messages)).unwrap();
+        let body = value(&prompts.body(7, 1));
+        assert_eq!((&body["system"], body["messages"].as_array().unwrap().len()), (&"Be brief.".into(), 1));
+    }
+
+    #[test]
+    fn prompt_file_error_names_the_line() {
+        for (text, expected) in [
+            ("{\"prompt\": \"a\"}\n[1]", "2: not a JSON object"),
+            ("{\"prompt\": 1}", "1: a line has `prompt`"),
+            ("\n{\"tools\": []}", "2: a line has `prompt`"),
+            ("\n \n", "it contains no prompt"),
+        ] {
+            let error = Prompts::parse(text, &terms(Dialect::Chat)).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! [`UpstreamBench`]: the bench behind a server's admin API, which measures an upstream of the configuration.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use http::{HeaderName, HeaderValue, header};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+use tokio::{runtime, sync::oneshot};
+
+use super::{
+    Dialect,
+    plan::{Contender, Length, Load, Plan},
+    prompts::{Prompts, Terms},
+    target::Target,
+};
+use toolwire_config::Upstream;
+use toolwire_gateway::{Bench, BenchRun, BenchWish};
+use toolwire_pipeline::dialect::{self, KeyHeader};
+
+/// Words of a prompt.
+const PROMPT: usize = 64;
+
+/// Time limit of a stream.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Longer pauses between two tokens are counted.
+const GAP: Duration = Duration::from_millis(200);
+
+/// See the module.
+#[derive(Debug)]
+pub struct UpstreamBench;
+
+impl Bench for UpstreamBench {
+    fn begin(&self, wanted: BenchWish) -> Result<Box<dyn BenchRun>, String> {
+        let plan = plan(&wanted)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (course, result) = (Arc::clone(&plan.course), Arc::new(Mutex::new(None)));
+        let told = Arc::clone(&result);
+        let work = move || {
+            let ended = measure(&plan, stopped);
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        };
+        let thread = thread::Builder::new().name("toolwire-bench".into()).spawn(work);
+        let thread = thread.map_err(|error| format!("there is no thread for the bench: {error}"))?;
+        Ok(Box::new(Running { course, result, thread, _stop: stop }))
+    }
+}
+
+fn measure(plan: &Plan, stopped: oneshot::Receiver<()>) -> Result<Value, String> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let stop = async {
+        // The other end is dropped with the run.
+        let _ = stopped.await;
+    };
+    let report = runtime.block_on(super::run(plan, stop)).map_err(|error| error.to_string())?;
+    serde_json::to_value(report).map_err(|error| error.to_string())
+}
+
+/// A run on its own thread.
+#[derive(Debug)]
+struct Running {
+    course: Arc<AtomicU32>,
+    result: Arc<Mutex<Option<Result<Value, String>>>>,
+    thread: JoinHandle<()>,
+    /// Ends the run when it is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+impl BenchRun for Running {
+    fn progress(&self) -> f64 {
+        f64::from(self.course.load(Ordering::Relaxed)) / 1000.0
+    }
+
+    fn result(&self) -> Option<Result<Value, String>> {
+        let is_over = self.thread.is_finished();
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        result.or_else(|| is_over.then(|| Err("the bench broke off".to_owned())))
+    }
+}
+
+fn plan(wanted: &BenchWish) -> Result<Plan, String> {
+    let BenchWish { upstream, model, streams, tokens } = wanted;
+    let dialect = match upstream.dialect() {
+        dialect::Dialect::Chat => Dialect::Chat,
+        dialect::Dialect::Responses => Dialect::Responses,
+        dialect::Dialect::Messages => Dialect::Messages,
+        other => {
+            return Err(format!(
+                "upstreams of the dialect `{other}` cannot be measured: chat, responses and messages can"
+            ));
+        }
+    };
+    if upstream.proxy.is_some() {
+        return Err("this upstream is reached through a proxy, which the bench cannot use".to_owned());
+    }
+    let target = Target {
+        name: upstream.name.clone(),
+        url: upstream.base_url.clone(),
+        headers: headers(upstream)?,
+        tls: upstream.tls.as_ref().map(|tls| tls.config.clone()),
+    };
+    let terms = Terms { dialect, model: Some(model.clone()), max_tokens: Some(*tokens) };
+    Ok(Plan {
+        dialect,
+        targets: vec![Contender { target: Arc::new(target), pids: Vec::new() }],
+        prompts: Prompts::generated(&terms, PROMPT, 0),
+        load: Load::Closed { concurrency: usize::try_from(*streams).unwrap_or(1) },
+        length: Length { requests: Some(*streams), duration: None },
+        max_open: usize::MAX,
+        spread: Duration::ZERO,
+        rounds: 1,
+        warm_up: 0,
+        timeout: TIMEOUT,
+        gap: GAP,
+        ramp: None,
+        baseline: None,
+        command: "POST /admin/bench".to_owned(),
+        quiet: true,
+        course: Arc::default(),
+    })
+}
+
+/// The headers of requests to the upstream.
+fn headers(upstream: &Upstream) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let side = upstream.options.side();
+    let mut headers: Vec<_> = side
+        .headers()
+        .iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect();
+    if let Some(key) = upstream.api_key.as_ref().map(ExposeSecret::expose_secret) {
+        let (name, value) = match side.key_header() {
+            KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {key}")),
+            KeyHeader::Named(name) => (HeaderName::from_static(name), key.to_owned()),
+        };
+        let value = HeaderValue::try_from(value);
+        let mut value = value.map_err(|_| "the upstream's key has characters that no header may have")?;
+        value.set_sensitive(true);
+        headers.push((name, value));
+    }
+    headers.extend(upstream.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+    Ok(headers)
+}

@@ -1,0 +1,115 @@
+//! [`Target`]: an endpoint to be measured.
+
+use std::{fmt, str::FromStr};
+
+use http::{HeaderName, HeaderValue, Uri, uri::Scheme};
+use tokio_rustls::rustls::ClientConfig;
+
+/// An endpoint.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The name in the report.
+    pub name: String,
+    /// The base address of its API, such as `http://127.0.0.1:8787/v1`.
+    pub url: Uri,
+    /// Additional headers of its requests; one with the name of a default header replaces it.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How its certificate is checked. `None`: the system's authorities are trusted, or Mozilla's if there are none.
+    pub tls: Option<ClientConfig>,
+}
+
+/// Why a text is not a valid target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetError(String);
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    /// Parses `name=url`, or `url` alone, whose host and port then are the name.
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (name, url) = match text.split_once('=') {
+            Some((name, url)) if !name.contains("://") => (Some(name), url),
+            _ => (None, text),
+        };
+        let wrong = |why: &str| TargetError(format!("{url:?} {why}, such as http://127.0.0.1:8787/v1"));
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not a URL ({error})")))?;
+        if uri.scheme() != Some(&Scheme::HTTP) && uri.scheme() != Some(&Scheme::HTTPS) {
+            return Err(wrong("does not begin with http:// or https://"));
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
+        if authority.as_str().contains('@') {
+            let why = "has a password in its URL; use a header instead".to_owned();
+            return Err(TargetError(format!("the target {why}")));
+        }
+        if name == Some("") {
+            return Err(TargetError(format!("{text:?} has no name before its =")));
+        }
+        let name = name.unwrap_or(authority.as_str()).to_owned();
+        Ok(Self { name, url: uri, headers: Vec::new(), tls: None })
+    }
+}
+
+/// Parses `Name: value`, a header for a target. The value is never printed.
+///
+/// # Errors
+/// It is not a valid header.
+pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
+    let wrong = || TargetError("a header is `Name: value`, in printable characters".to_owned());
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let name = name.trim().parse().map_err(|_| wrong())?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Result<(String, String), String> {
+        let target: Target = text.parse().map_err(|error: TargetError| error.to_string())?;
+        Ok((target.name, target.url.to_string()))
+    }
+
+    #[test]
+    fn target_name_defaults_to_its_host() {
+        let pair = |name: &str, url: &str| Ok((name.to_owned(), url.to_owned()));
+        assert_eq!(told("direct=http://[::1]:80/v1"), pair("direct", "http://[::1]:80/v1"));
+        assert_eq!(
+            told("https://api.example.com/v1?a=b"),
+            pair("api.example.com", "https://api.example.com/v1?a=b")
+        );
+        assert_eq!(told("x=http://h:1/?a=b"), pair("x", "http://h:1/?a=b"));
+    }
+
+    #[test]
+    fn invalid_target_is_reported() {
+        for (text, why) in [
+            ("ftp://host", "http:// or https://"),
+            ("localhost:8787", "http:// or https://"),
+            ("a=/v1", "http:// or https://"),
+            ("=http://h", "no name"),
+            ("a=http://", "is not a URL"),
+            ("http://me:secret@h/v1", "password"),
+        ] {
+            let told = told(text).unwrap_err();
+            assert!(told.contains(why), "{text}: {told}");
+            assert!(!told.contains("secret"));
+        }
+    }
+
+    #[test]
+    fn header_is_parsed() {
+        let (name, value) = header("X-Fixture:  weather").unwrap();
+        assert_eq!((name.as_str(), value.as_bytes()), ("x-fixture", b"weather".as_slice()));
+        assert!(header("nothing").is_err() && header("a b: c").is_err());
+    }
+}

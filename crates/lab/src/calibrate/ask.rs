@@ -1,0 +1,196 @@
+//! [`Asker`]: sends a chat request to toolwire and reads the stream as a client does.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use eventsource_stream::Eventsource;
+use futures_util::StreamExt;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use crate::fixture::{Answer, assemble};
+use toolwire_pipeline::dialect::ClientDialect;
+
+/// Bytes of a response.
+const MAX_RESPONSE: usize = 4 << 20;
+
+/// Bytes of an error response.
+const MAX_ERROR: usize = 64 << 10;
+
+/// Bytes of a text or of a call's arguments that are kept.
+const MAX_TEXT: usize = 16 << 10;
+
+/// Calls that are kept.
+const MAX_CALLS: usize = 64;
+
+/// A response, and when its first call began.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reply {
+    /// The response. What is longer than the limits is cut off.
+    pub(crate) answer: Answer,
+    /// From the request to the first delta of a call.
+    pub(crate) to_call: Option<Duration>,
+    /// From the request to the end.
+    pub(crate) total: Duration,
+}
+
+/// Why there is no response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AskError {
+    /// An error response.
+    Refused {
+        /// Its status.
+        status: u16,
+        /// Its code.
+        code: Option<String>,
+        /// Its message.
+        message: String,
+        /// Its `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// The stream could not be read to its end.
+    Broken(String),
+    /// It took longer than this.
+    Slow(Duration),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { status, message, .. } => write!(f, "{message} (status {status})"),
+            Self::Broken(message) => f.write_str(message),
+            Self::Slow(limit) => {
+                write!(f, "no complete response within {}", humantime::format_duration(*limit))
+            }
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    client: Client<HttpConnector, Full<Bytes>>,
+    base: String,
+    /// The value of `Authorization`.
+    authorization: String,
+    timeout: Duration,
+}
+
+impl Asker {
+    /// For the server at `address`, which requires `key`; a response may take as long as `timeout`.
+    pub(crate) fn new(address: SocketAddr, key: &str, timeout: Duration) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { client, base: format!("http://{address}/v1"), authorization: format!("Bearer {key}"), timeout }
+    }
+
+    /// Sends a chat request with `stream`.
+    pub(crate) async fn ask(&self, body: Bytes) -> Result<Reply, AskError> {
+        let limit = self.timeout;
+        timeout(limit, self.exchange(body)).await.unwrap_or(Err(AskError::Slow(limit)))
+    }
+
+    async fn exchange(&self, body: Bytes) -> Result<Reply, AskError> {
+        let started = Instant::now();
+        let request = Request::post(format!("{}/chat/completions", self.base))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::AUTHORIZATION, &self.authorization)
+            .body(Full::new(body))
+            .map_err(|error| AskError::Broken(error.to_string()))?;
+        let response =
+            self.client.request(request).await.map_err(|error| AskError::Broken(error.to_string()))?;
+        if response.status() != StatusCode::OK {
+            return Err(refused(response).await);
+        }
+        let body = Limited::new(response.into_body(), MAX_RESPONSE);
+        let mut events = body.into_data_stream().eventsource();
+        let (mut read, mut to_call) = (String::new(), None);
+        while let Some(event) = events.next().await {
+            let data = event.map_err(|error| AskError::Broken(error.to_string()))?.data;
+            if to_call.is_none() && begins_call(&data) {
+                to_call = Some(started.elapsed());
+            }
+            // The end mark ends the response, whenever the connection does.
+            read.extend(["data: ", &data, "\n\n"]);
+            if data == "[DONE]" {
+                break;
+            }
+        }
+        let assembled = assemble(ClientDialect::Chat, read.as_bytes(), true, 200);
+        match assembled.faults.into_iter().next() {
+            Some(fault) => Err(AskError::Broken(fault)),
+            None => Ok(Reply { answer: clipped(assembled.answer), to_call, total: started.elapsed() }),
+        }
+    }
+
+    /// The names at `/v1/models`.
+    pub(crate) async fn models(&self) -> Result<Vec<String>, AskError> {
+        let broken = |error: &dyn fmt::Display| AskError::Broken(error.to_string());
+        let request = Request::get(format!("{}/models", self.base))
+            .header(header::AUTHORIZATION, &self.authorization)
+            .body(Full::default());
+        let request = request.map_err(|error| broken(&error))?;
+        let list = async {
+            let response = self.client.request(request).await.map_err(|error| broken(&error))?;
+            if response.status() != StatusCode::OK {
+                return Err(refused(response).await);
+            }
+            let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+            let body = body.map_err(|error| broken(&error))?.to_bytes();
+            let list: Value = serde_json::from_slice(&body).map_err(|error| broken(&error))?;
+            let names = list.get("data").and_then(Value::as_array).into_iter().flatten();
+            Ok(names.filter_map(|model| Some(model.get("id")?.as_str()?.to_owned())).collect())
+        };
+        timeout(self.timeout, list).await.unwrap_or(Err(AskError::Slow(self.timeout)))
+    }
+}
+
+/// Whether a frame has the first delta of a call.
+fn begins_call(data: &str) -> bool {
+    // Most frames are text; the word alone may stand in text, too.
+    data.contains("tool_calls")
+        && serde_json::from_str::<Value>(data).is_ok_and(|frame| {
+            let calls = frame.pointer("/choices/0/delta/tool_calls").and_then(Value::as_array);
+            calls.is_some_and(|calls| !calls.is_empty())
+        })
+}
+
+/// The error of a response with an error status.
+async fn refused(response: Response<Incoming>) -> AskError {
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let body = Limited::new(response.into_body(), MAX_ERROR).collect().await;
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let error = assemble(ClientDialect::Chat, &body, false, status).answer.error;
+    let (code, message) = error.map_or((None, None), |error| (error.code, error.message));
+    let message = message.unwrap_or_else(|| "the upstream refused the request".to_owned());
+    AskError::Refused { status, code, message, retry_after: retry_after.map(Duration::from_secs) }
+}
+
+/// The response without what is longer than the limits.
+fn clipped(mut answer: Answer) -> Answer {
+    let clip = |text: &mut String| {
+        if text.len() > MAX_TEXT {
+            text.truncate(text.floor_char_boundary(MAX_TEXT));
+        }
+    };
+    clip(&mut answer.text);
+    clip(&mut answer.reasoning);
+    clip(&mut answer.refusal);
+    answer.annotations.clear();
+    answer.results.clear();
+    answer.calls.truncate(MAX_CALLS);
+    for call in &mut answer.calls {
+        clip(&mut call.name);
+        clip(&mut call.arguments);
+        call.id = None;
+    }
+    answer
+}

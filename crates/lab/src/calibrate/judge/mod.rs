@@ -1,0 +1,239 @@
+//! [`judge`]: what a response is worth, given what its prompt wanted (docs/calibrate.md#verdicts).
+//!
+//! It looks at the response as a client has it, so it judges the model and toolwire together. It is pure: the same
+//! response always gets the same judgement. `toolwire calibrate` uses it, and so do tests with scripted models.
+
+mod arguments;
+mod markup;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::case::Case;
+use crate::fixture::{Answer, answer::Call};
+use arguments::{copied, fits, placeholder};
+use toolwire_pipeline::tools::arguments_fault;
+
+/// The one thing that a response is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Calls as wanted.
+    Proper,
+    /// No call, and none was wanted.
+    Answered,
+    /// A call of a tool that was not wanted, or one call too many.
+    WrongTool,
+    /// Calls of the right tool, with arguments that its schema allows but that were not wanted.
+    WrongArguments,
+    /// A call whose arguments are not valid JSON or break the schema of the tool.
+    SchemaError,
+    /// A call of a tool that is not declared.
+    UndeclaredName,
+    /// Text, where a call was wanted.
+    NoCall,
+    /// A call, where none was wanted.
+    FalseCall,
+    /// The markup of a call in the text, without a call.
+    Leak,
+    /// A copy of what the model was shown: a result, an example, a placeholder or the list of tools.
+    Imitation,
+    /// The response reached its token limit before a call was complete.
+    Truncated,
+    /// An error in place of a response, or in its middle.
+    Failed,
+}
+
+impl Verdict {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 12] = [
+        Self::Proper,
+        Self::Answered,
+        Self::WrongTool,
+        Self::WrongArguments,
+        Self::SchemaError,
+        Self::UndeclaredName,
+        Self::NoCall,
+        Self::FalseCall,
+        Self::Leak,
+        Self::Imitation,
+        Self::Truncated,
+        Self::Failed,
+    ];
+
+    /// Whether the response is what the prompt wanted.
+    pub fn is_right(self) -> bool {
+        matches!(self, Self::Proper | Self::Answered)
+    }
+
+    /// What it is called in reports.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Proper => "proper call",
+            Self::Answered => "answered",
+            Self::WrongTool => "wrong tool",
+            Self::WrongArguments => "wrong arguments",
+            Self::SchemaError => "schema error",
+            Self::UndeclaredName => "undeclared name",
+            Self::NoCall => "no call",
+            Self::FalseCall => "false call",
+            Self::Leak => "leak",
+            Self::Imitation => "imitation",
+            Self::Truncated => "truncated",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The same, as the head of a narrow column.
+    pub(crate) fn short_title(self) -> &'static str {
+        match self {
+            Self::Proper => "proper",
+            Self::Answered => "answered",
+            Self::WrongTool => "tool",
+            Self::WrongArguments => "arguments",
+            Self::SchemaError => "schema",
+            Self::UndeclaredName => "unknown",
+            Self::NoCall => "no call",
+            Self::FalseCall => "false call",
+            Self::Leak => "leak",
+            Self::Imitation => "imitation",
+            Self::Truncated => "cut off",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.title())
+    }
+}
+
+/// A verdict, with what else was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// What the response is counted as.
+    pub verdict: Verdict,
+    /// The text contains markup of a call, beside proper calls or in place of one.
+    pub leaks: bool,
+    /// The text or the arguments copy what the model was shown.
+    pub imitates: bool,
+    /// What decided, in a few words; empty for responses as wanted.
+    pub why: String,
+}
+
+/// Judges the response to `case`. `shown` is what toolwire told the model of its tools, with the examples; it may be
+/// empty, and then copies of examples are not noticed.
+pub fn judge(case: &Case, shown: &str, answer: &Answer) -> Judgement {
+    let said = case.said();
+    let names: Vec<_> = case.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let text = markup::Text { text: &answer.text, said: &said, names: &names };
+    let (leak, echo) = (text.leak(), text.imitation());
+    let source = Source { case, shown, said: &said };
+    let (verdict, why) = match &answer.error {
+        Some(error) => (Verdict::Failed, error.message.clone().unwrap_or_else(|| error.kind.clone())),
+        None if case.wants_call() => source.wanted(answer, leak.as_deref(), echo.as_deref()),
+        None => unwanted(answer, leak.as_deref(), echo.as_deref()),
+    };
+    let copies = || answer.calls.iter().any(|call| source.copy(call).is_some());
+    let imitates = verdict == Verdict::Imitation || echo.is_some() || !verdict.is_right() && copies();
+    Judgement { verdict, leaks: leak.is_some(), imitates, why }
+}
+
+/// Whether the response ended because it reached the limit of its tokens.
+fn is_cut(answer: &Answer) -> bool {
+    answer.finish.as_deref() == Some("length")
+}
+
+/// The judgement if no call is wanted.
+fn unwanted(answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict, String) {
+    if let Some(call) = answer.calls.first() {
+        return (Verdict::FalseCall, format!("calls `{}`", call.name));
+    }
+    match (leak, echo) {
+        (Some(leak), _) => (Verdict::Leak, leak.to_owned()),
+        (None, Some(echo)) => (Verdict::Imitation, echo.to_owned()),
+        (None, None) => (Verdict::Answered, String::new()),
+    }
+}
+
+/// What a response is compared with.
+struct Source<'a> {
+    case: &'a Case,
+    shown: &'a str,
+    said: &'a str,
+}
+
+impl Source<'_> {
+    /// The judgement if a call is wanted.
+    fn wanted(&self, answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict, String) {
+        if let Some(fault) = answer.calls.iter().find_map(|call| self.fault(call, answer)) {
+            return fault;
+        }
+        if !answer.calls.is_empty() {
+            return self.compared(&answer.calls);
+        }
+        match (leak, echo) {
+            (Some(leak), _) => (Verdict::Leak, leak.to_owned()),
+            (None, Some(echo)) => (Verdict::Imitation, echo.to_owned()),
+            (None, None) if is_cut(answer) => {
+                (Verdict::Truncated, "the token limit was reached before a call".to_owned())
+            }
+            (None, None) if answer.text.trim().is_empty() => {
+                (Verdict::NoCall, "the response is empty".to_owned())
+            }
+            (None, None) => (Verdict::NoCall, "answers in text".to_owned()),
+        }
+    }
+
+    /// What is wrong with a call in any case: its name, or arguments that its tool does not allow.
+    fn fault(&self, call: &Call, answer: &Answer) -> Option<(Verdict, String)> {
+        let Some(tool) = self.case.tool(&call.name) else {
+            return Some((Verdict::UndeclaredName, format!("calls `{}`", call.name)));
+        };
+        let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
+        if !is_json && is_cut(answer) {
+            return Some((Verdict::Truncated, "the token limit was reached within a call".to_owned()));
+        }
+        let why = arguments_fault(Some(&tool.parameters.to_string()), &call.arguments)?;
+        Some((Verdict::SchemaError, why))
+    }
+
+    /// Compares valid calls with those that are wanted. Each must be one of them; a model may make the others later.
+    fn compared(&self, calls: &[Call]) -> (Verdict, String) {
+        let mut open: Vec<_> = self.case.calls.iter().collect();
+        for call in calls {
+            let arguments = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+            if let Some(place) =
+                open.iter().position(|wanted| wanted.name == call.name && fits(&wanted.arguments, &arguments))
+            {
+                open.remove(place);
+            } else if let Some(copy) = self.copy(call) {
+                return (Verdict::Imitation, copy);
+            } else if let Some(wanted) = open.iter().find(|wanted| wanted.name == call.name) {
+                return (Verdict::WrongArguments, arguments::difference(&wanted.arguments, &arguments));
+            } else {
+                return (Verdict::WrongTool, format!("calls `{}`", call.name));
+            }
+        }
+        (Verdict::Proper, String::new())
+    }
+
+    /// What a call copies of what the model was shown, if it does: a placeholder, or a value of an example.
+    fn copy(&self, call: &Call) -> Option<String> {
+        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        if let Some(value) = placeholder(&arguments, self.said) {
+            return Some(format!("the argument is a placeholder: {value}"));
+        }
+        let schema = self.case.tool(&call.name).map_or(&Value::Null, |tool| &tool.parameters);
+        let wanted = self.case.calls.iter().find(|wanted| wanted.name == call.name);
+        let value =
+            copied(&arguments, wanted.map(|wanted| &wanted.arguments), schema, (self.shown, self.said))?;
+        Some(format!("the argument is copied from the instructions: {value}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! `toolwire calibrate`: asks a model the same prompts in every format, and reports which format it calls tools in.
+//!
+//! ```text
+//! CaseSet (prompts, tools) ─┐
+//! variants (format × wording × enforce) ─┴▶ run ─▶ proxy::Server on loopback ─▶ upstream
+//!                                            │ Answer (from the cache, or asked)
+//!                  report (table, JSON, page, entry) ◀─ judge: Verdict
+//! ```
+//!
+//! The requests go through toolwire's own server, so what is measured is what users get. docs/calibrate.md defines every
+//! measure.
+
+pub(crate) mod ask;
+pub(crate) mod cache;
+pub mod case;
+pub(crate) mod failures;
+pub mod interval;
+pub mod judge;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod set;
+pub mod variant;

@@ -1,0 +1,169 @@
+//! [`Plan`]: what is asked, in which order, and how each answer is found again.
+
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{case::Case, variant::Variant};
+use toolwire_config::Config;
+use toolwire_gateway::{Preview, preview};
+use toolwire_pipeline::{dialect::ClientDialect, wire::digest::Digest};
+
+/// The most requests of a run. They are all held in memory.
+pub const MAX_QUESTIONS: usize = 1_000_000;
+
+/// What every request says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// `temperature`.
+    pub temperature: f64,
+    /// `max_tokens`.
+    pub max_tokens: u64,
+    /// `seed` of the first run; the next has the next number. `None`: none is sent.
+    pub seed: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The configuration of the server that is asked. Its models are the variants, by their labels.
+    pub config: Arc<Config>,
+    /// The upstream's URL and the model's name there: answers of another model are others.
+    pub measured: String,
+    /// The variants.
+    pub variants: Vec<Variant>,
+    /// The prompts.
+    pub cases: Vec<Case>,
+    /// How often each prompt is asked.
+    pub runs: u32,
+    /// What every request says.
+    pub sampling: Sampling,
+    /// How many requests are open at once.
+    pub concurrency: usize,
+    /// How long a response may take.
+    pub timeout: Duration,
+    /// The file of the answers.
+    pub cache: PathBuf,
+    /// Show no progress.
+    pub quiet: bool,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    /// The variant, by its place.
+    pub(crate) variant: usize,
+    /// The prompt, by its place.
+    pub(crate) case: usize,
+    /// The run, from 0.
+    pub(crate) run: u32,
+    /// What the answer is kept under.
+    pub(crate) key: String,
+    /// The request.
+    pub(crate) body: Bytes,
+}
+
+/// What a model is shown in a variant for a prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// The text of all turns.
+    pub(crate) text: String,
+    /// The estimated tokens of the instructions.
+    pub(crate) tool_tokens: usize,
+}
+
+impl Plan {
+    /// How many requests there are.
+    pub fn size(&self) -> usize {
+        let runs = usize::try_from(self.runs).unwrap_or(usize::MAX);
+        self.variants.len().saturating_mul(self.cases.len()).saturating_mul(runs)
+    }
+
+    /// All requests. A run asks every variant before the next run begins, and the prompts of a variant follow each other,
+    /// so that an upstream finds the instructions in its cache.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for run in 0..self.runs {
+            for (place, variant) in self.variants.iter().enumerate() {
+                for (case_place, case) in self.cases.iter().enumerate() {
+                    let body = self.request(variant, case, run);
+                    let key = self.key(variant, case, (run, &body));
+                    questions.push(Question { variant: place, case: case_place, run, key, body });
+                }
+            }
+        }
+        questions
+    }
+
+    /// Takes out the variants that ask the same as one before them, and returns their labels: their wording is the default
+    /// one, or the upstream is not known to have the means for what they enforce.
+    pub fn drop_repeated(&mut self) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let asks = |variant: &Variant| {
+            let bodies = self.cases.iter().map(|case| {
+                let preview = self.preview(&self.request(variant, case, 0));
+                preview.map_or_else(|| variant.label(), |preview| digest(&preview.body).to_string())
+            });
+            // Retries do not show in the first request.
+            (variant.enforce == "retry", bodies.collect::<Vec<_>>())
+        };
+        let repeated = self.variants.iter().filter(|variant| !seen.insert(asks(variant)));
+        let repeated: Vec<_> = repeated.map(Variant::label).collect();
+        self.variants.retain(|variant| !repeated.contains(&variant.label()));
+        repeated
+    }
+
+    /// What the model is shown in a variant for a prompt.
+    pub(crate) fn shown(&self, variant: &Variant, case: &Case) -> Shown {
+        let shown = self.preview(&self.request(variant, case, 0));
+        shown.map_or_else(Shown::default, |Preview { text, tool_tokens, .. }| Shown { text, tool_tokens })
+    }
+
+    fn request(&self, variant: &Variant, case: &Case, run: u32) -> Bytes {
+        let mut request = case.request();
+        let Sampling { temperature, max_tokens, seed } = &self.sampling;
+        let own = [
+            ("model", json!(variant.label())),
+            ("stream", json!(true)),
+            ("stream_options", json!({ "include_usage": true })),
+            ("temperature", json!(temperature)),
+            ("max_tokens", json!(max_tokens)),
+        ];
+        request.extend(own.map(|(key, value)| (key.to_owned(), value)));
+        request.extend(seed.map(|seed| ("seed".to_owned(), json!(seed.wrapping_add(run.into())))));
+        Value::Object(request).to_string().into()
+    }
+
+    /// The upstream's request; `None` if it cannot be made, which asking will show.
+    fn preview(&self, body: &Bytes) -> Option<Preview> {
+        preview(&self.config, ClientDialect::Chat, body).ok()
+    }
+
+    /// The digest of all that an answer depends on: the upstream, the exact request that it gets, the settings that its
+    /// response is read with, the run, and toolwire's version. `enforce` is one of them only where it has
+    /// anything to enforce.
+    fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
+        let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
+        let model = self.config.models.iter().find(|model| model.name == variant.label());
+        let settings = model.map(|model| {
+            let mut settings = model.settings.clone();
+            if !case.may_be_enforced() {
+                settings.enforce = toolwire_pipeline::rules::Enforce::Off;
+            }
+            (settings, model.starts_in_reasoning)
+        });
+        let version = env!("CARGO_PKG_VERSION");
+        let all = format!("{version}\n{}\n{run}\n{settings:?}\n{}", self.measured, text(&request));
+        Digest::of(&all).to_string()
+    }
+}
+
+/// A request's body, which is JSON.
+fn text(body: &[u8]) -> String {
+    body.utf8_chunks().map(|chunk| chunk.valid()).collect()
+}
+
+fn digest(body: &[u8]) -> Digest {
+    Digest::of(&text(body))
+}

@@ -1,0 +1,125 @@
+//! [`Report`]: what a run of `toolwire calibrate` found, as `--json` writes it. The table and the page are views of it.
+
+mod page;
+mod table;
+mod tally;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{interval::Share, judge::Verdict};
+use crate::bench::report::json::in_lines;
+
+pub use self::{page::page, table::table, tally::report};
+
+/// A whole run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// toolwire's version.
+    pub version: String,
+    /// The upstream's base URL.
+    pub upstream: String,
+    /// The model's name there.
+    pub model: String,
+    /// The prompts.
+    pub prompts: usize,
+    /// How often each was asked.
+    pub runs: u32,
+    /// `temperature` of the requests.
+    pub temperature: f64,
+    /// `max_tokens` of the requests.
+    pub max_tokens: u64,
+    /// How long the run took, in seconds.
+    pub seconds: f64,
+    /// The requests of a complete run.
+    pub questions: usize,
+    /// The answers that the report is about.
+    pub answers: usize,
+    /// How many of them are from earlier runs.
+    pub cached: usize,
+    /// Why the run ended before its end.
+    pub stopped: Option<String>,
+    /// The variants, the best first.
+    pub variants: Vec<VariantReport>,
+    /// The configuration that did best; `None` if no variant had a proper call.
+    pub entry: Option<String>,
+}
+
+impl Report {
+    /// The report as JSON, one member per line.
+    pub fn json(&self) -> String {
+        in_lines(self)
+    }
+
+    /// The variant that did best, if it had a proper call.
+    pub fn best(&self) -> Option<&VariantReport> {
+        self.variants.first().filter(|variant| variant.proper.count > 0)
+    }
+}
+
+/// The answers of one variant.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VariantReport {
+    /// Its name: `hermes`, `hermes turns`, `hermes enforce=auto`.
+    pub name: String,
+    /// The format, or `native`.
+    pub format: String,
+    /// The wording.
+    pub wording: String,
+    /// `enforce`.
+    pub enforce: String,
+    /// The answers, failures included.
+    pub answers: u64,
+    /// The lower end of the 95 % interval of the share of proper calls minus that of false calls. The variants are sorted by
+    /// it.
+    pub score: f64,
+    /// Proper calls, of the prompts that want a call.
+    pub proper: Share,
+    /// The same for prompts without earlier calls.
+    pub proper_without_history: Share,
+    /// The same for prompts with earlier calls.
+    pub proper_with_history: Share,
+    /// The same for prompts that require a call by `tool_choice`.
+    pub proper_required: Share,
+    /// Calls, of the prompts that want none.
+    pub false_calls: Share,
+    /// Answers with markup of a call in their text, of all.
+    pub leaks: Share,
+    /// Answers with copies of what the model was shown, of all.
+    pub imitations: Share,
+    /// Answers by verdict.
+    pub verdicts: BTreeMap<Verdict, u64>,
+    /// Right answers, by group of prompts.
+    pub groups: BTreeMap<String, Share>,
+    /// Estimated tokens of the instructions, or of the declarations, on average.
+    pub tool_tokens: f64,
+    /// The median time from a request to the first delta of its call, in milliseconds.
+    pub call_ms: Option<f64>,
+    /// The median time from a request to the end of its response, in milliseconds.
+    pub total_ms: Option<f64>,
+    /// Why the variant was given up.
+    pub given_up: Option<String>,
+    /// Examples of what went wrong, a few of each kind.
+    pub examples: Vec<Example>,
+}
+
+/// An answer that was not right.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Example {
+    /// What it is counted as.
+    pub verdict: Verdict,
+    /// The prompt's name.
+    pub prompt: String,
+    /// The last text of the user, clipped.
+    pub user: String,
+    /// What decided.
+    pub why: String,
+    /// The text of the answer, clipped.
+    pub text: String,
+    /// The calls of the answer, `name(arguments)`, clipped.
+    pub calls: Vec<String>,
+}
+
+#[cfg(test)]
+mod example;

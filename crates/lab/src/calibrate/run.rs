@@ -1,0 +1,315 @@
+//! [`run`]: asks the questions of a plan, as far as their answers are not in the cache.
+//!
+//! ```text
+//! questions ─▶ cached? ─▶ Outcome
+//!                 └─no─▶ Asker ─▶ answer ─▶ cache ─▶ Outcome
+//!                            └─▶ failure ─▶ Failures: go on, give the variant up, or stop
+//! ```
+
+use std::{
+    collections::HashSet,
+    future::pending,
+    hash::{BuildHasher, RandomState},
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use secrecy::SecretString;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    ask::{AskError, Asker, Reply},
+    cache::{Asked, Cache},
+    failures::{Failures, Next},
+    plan::{Plan, Question},
+};
+use crate::{
+    bench::progress::Progress,
+    fixture::{Answer, answer::ErrorSeen},
+};
+use toolwire_config::Config;
+use toolwire_gateway::{ServeError, Server};
+
+/// How often a request that the upstream has no capacity for is repeated.
+const REPEATS: u32 = 5;
+
+/// The longest pause before such a repetition.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A question with its answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outcome {
+    /// The variant, by its place in the plan.
+    pub(crate) variant: usize,
+    /// The prompt, by its place in the plan.
+    pub(crate) case: usize,
+    /// The run, from 0.
+    pub(crate) run: u32,
+    /// The answer; a failure is one with an error.
+    pub(crate) reply: Reply,
+}
+
+/// What a run gave.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// The answers, in the order of the questions.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// How many questions there are.
+    pub(crate) questions: usize,
+    /// How many answers were in the cache.
+    pub(crate) cached: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// Why it ended early.
+    pub(crate) stopped: Option<Stopped>,
+    /// The variants that were given up, by their places, with their reasons.
+    pub given_up: Vec<(usize, String)>,
+}
+
+/// Why a run ended before all questions were asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// A signal.
+    Signal,
+    /// The upstream, with its message.
+    Upstream(String),
+}
+
+/// Why nothing can be measured.
+#[derive(Debug)]
+pub enum RunError {
+    /// The server cannot start.
+    Serve(ServeError),
+    /// The cache cannot be read or written.
+    Cache(io::Error),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Serve(error) => write!(f, "{error}"),
+            Self::Cache(error) => write!(f, "the cache of answers cannot be used: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// The names at `/v1/models` of a server with this configuration.
+///
+/// # Errors
+/// Why the names could not be read.
+pub async fn models(config: &Config, timeout: Duration) -> Result<Vec<String>, AskError> {
+    let (server, asker) = serving(config, timeout).map_err(|error| AskError::Broken(error.to_string()))?;
+    tokio::select! {
+        names = asker.models() => names,
+        served = server.run(pending()) => Err(AskError::Broken(
+            served.map_or_else(|error| error.to_string(), |()| "the server has ended".to_owned()),
+        )),
+    }
+}
+
+/// A server with this configuration, and a client of it. The server has the upstream's key, so it requires one that only
+/// this process knows: other users of the machine can reach loopback addresses too.
+fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeError> {
+    // The keys of the standard library's hashes come from the system's source of randomness.
+    let random = || RandomState::new().hash_one("key");
+    let key = format!("{:016x}{:016x}", random(), random());
+    // Nor is it for clients that have keys, and it keeps nothing.
+    let (api_keys, keys) = (vec![SecretString::from(key.as_str())], Vec::new());
+    let config = Config { api_keys, keys, state_dir: None, ..config.clone() };
+    let server = Server::bind(Arc::new(config), None)?;
+    let address = server.addresses().first().copied();
+    let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let asker = Asker::new(address, &key, timeout);
+    Ok((server, asker))
+}
+
+/// Asks what is not in the cache. After `stop` nothing more is asked, and open requests go on; after `abort` they are
+/// dropped.
+///
+/// # Errors
+/// If the server cannot start, or the cache cannot be used. Failures of the upstream are part of what was measured.
+pub async fn run(
+    plan: &Plan,
+    stop: impl Future<Output = ()>,
+    abort: impl Future<Output = ()>,
+) -> Result<Measured, RunError> {
+    let questions = plan.questions();
+    let keys: HashSet<_> = questions.iter().map(|question| question.key.as_str()).collect();
+    let cache = Cache::open(&plan.cache, |key| keys.contains(key)).map_err(RunError::Cache)?;
+    let (server, asker) = serving(&plan.config, plan.timeout).map_err(RunError::Serve)?;
+    let mut session = Session {
+        plan,
+        failures: Failures::new(plan.variants.len()),
+        progress: Progress::new(1, plan.quiet),
+        measured: Measured { questions: questions.len(), ..Measured::default() },
+        answers: questions.iter().map(|question| cache.get(&question.key).cloned()).collect(),
+        cache,
+    };
+    session.measured.cached = session.answers.iter().flatten().count();
+    let started = Instant::now();
+    tokio::select! {
+        asked = session.ask_all(&questions, &asker, (stop, abort)) => asked.map_err(RunError::Cache)?,
+        served = server.run(pending()) => served.map_err(RunError::Serve)?,
+    }
+    Ok(session.finish(&questions, started.elapsed()))
+}
+
+/// A run in progress.
+struct Session<'p> {
+    plan: &'p Plan,
+    cache: Cache,
+    failures: Failures,
+    progress: Progress,
+    measured: Measured,
+    /// The answers so far, by the places of the questions.
+    answers: Vec<Option<Reply>>,
+}
+
+impl Session<'_> {
+    async fn ask_all(
+        &mut self,
+        questions: &[Question],
+        asker: &Asker,
+        (stop, abort): (impl Future<Output = ()>, impl Future<Output = ()>),
+    ) -> io::Result<()> {
+        let (mut stop, mut abort) = (pin!(stop), pin!(abort));
+        let mut open = FuturesUnordered::new();
+        let mut waiting = questions.iter().enumerate();
+        self.progress.steady();
+        loop {
+            while self.measured.stopped.is_none() && open.len() < self.plan.concurrency.max(1) {
+                let Some((place, question)) =
+                    waiting.find(|(place, question)| self.is_open(*place, question))
+                else {
+                    break;
+                };
+                self.show_progress(question);
+                open.push(async move { (place, question, answered(asker, question).await) });
+            }
+            if open.is_empty() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = &mut abort => return Ok(()),
+                () = &mut stop, if self.measured.stopped.is_none() => {
+                    self.measured.stopped = Some(Stopped::Signal);
+                }
+                Some((place, question, reply)) = open.next() => self.answered(place, question, reply)?,
+            }
+        }
+    }
+
+    /// Whether a question has to be asked. One that was asked before in another variant has its answer by now.
+    fn is_open(&mut self, place: usize, question: &Question) -> bool {
+        let Some(slot) = self.answers.get_mut(place) else { return false };
+        if slot.is_none() {
+            *slot = self.cache.get(&question.key).cloned();
+        }
+        slot.is_none() && !self.failures.is_given_up(question.variant)
+    }
+
+    fn answered(
+        &mut self,
+        place: usize,
+        question: &Question,
+        reply: Result<Reply, AskError>,
+    ) -> io::Result<()> {
+        let reply = match reply {
+            Ok(reply) if reply.answer.error.is_none() => {
+                self.failures.succeeded(question.variant);
+                let asked = Asked {
+                    variant: &self
+                        .plan
+                        .variants
+                        .get(question.variant)
+                        .map(|it| it.label())
+                        .unwrap_or_default(),
+                    prompt: self.plan.cases.get(question.case).map_or("", |case| &case.name),
+                    run: question.run,
+                };
+                self.cache.keep(&question.key, asked, reply.clone())?;
+                reply
+            }
+            Ok(reply) => {
+                let message = reply.answer.error.as_ref().and_then(|error| error.message.clone());
+                let error = AskError::Broken(message.unwrap_or_else(|| "the response failed".to_owned()));
+                self.failed(place, question, &error);
+                reply
+            }
+            Err(error) => {
+                self.failed(place, question, &error);
+                Reply { answer: failed_answer(&error), to_call: None, total: Duration::ZERO }
+            }
+        };
+        if let Some(slot) = self.answers.get_mut(place) {
+            *slot = Some(reply);
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, place: usize, question: &Question, error: &AskError) {
+        match self.failures.failed(question.variant, place, error) {
+            Next::GoOn => {}
+            Next::GiveUp => self.measured.given_up.push((question.variant, error.to_string())),
+            Next::Stop => {
+                self.measured.stopped.get_or_insert(Stopped::Upstream(error.to_string()));
+            }
+        }
+    }
+
+    fn show_progress(&self, question: &Question) {
+        let done = self.answers.iter().flatten().count();
+        let label = self.plan.variants.get(question.variant).map(|variant| variant.label());
+        let label = format!("{} of {}, {}", done + 1, self.answers.len(), label.unwrap_or_default());
+        self.progress.tick(&label, done as f64 / self.answers.len().max(1) as f64);
+    }
+
+    /// The answers. Failures because of which the run was stopped say nothing about the model, so they are left out.
+    fn finish(mut self, questions: &[Question], took: Duration) -> Measured {
+        self.progress.finish();
+        if let Some(Stopped::Upstream(_)) = self.measured.stopped {
+            for place in self.failures.last_places() {
+                if let Some(slot) = self.answers.get_mut(*place) {
+                    *slot = None;
+                }
+            }
+        }
+        let answered = questions.iter().zip(self.answers);
+        let outcomes = answered.filter_map(|(question, reply)| {
+            let Question { variant, case, run, .. } = *question;
+            Some(Outcome { variant, case, run, reply: reply? })
+        });
+        Measured { outcomes: outcomes.collect(), took, ..self.measured }
+    }
+}
+
+/// An answer that is only an error.
+fn failed_answer(error: &AskError) -> Answer {
+    let (status, code) = match error {
+        AskError::Refused { status, code, .. } => (Some(*status), code.clone()),
+        AskError::Broken(_) | AskError::Slow(_) => (None, None),
+    };
+    let error = ErrorSeen { status, kind: "calibrate".to_owned(), code, message: Some(error.to_string()) };
+    Answer { error: Some(error), ..Answer::default() }
+}
+
+/// The answer to a question. While the upstream has no capacity, the request is repeated after a pause.
+async fn answered(asker: &Asker, question: &Question) -> Result<Reply, AskError> {
+    for attempt in 0..REPEATS {
+        match asker.ask(question.body.clone()).await {
+            Err(AskError::Refused { status: 429, retry_after, .. }) => {
+                let pause = retry_after.unwrap_or(Duration::from_secs(1 << attempt));
+                sleep(pause.min(LONGEST_PAUSE)).await;
+            }
+            other => return other,
+        }
+    }
+    asker.ask(question.body.clone()).await
+}

@@ -1,0 +1,158 @@
+//! [`Case`]: one response of an upstream, and what must arrive at the client.
+
+use std::{fmt, ops::RangeInclusive, sync::Arc};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    scenario::{Scenario, USAGE},
+    upstream::Api,
+    variant::Variant,
+};
+use toolwire_pipeline::{event::Finish, format::Format};
+
+/// A case.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Its name, such as `chat/native/two-calls@cut=17`.
+    pub name: String,
+    /// The row of the report to which it belongs.
+    pub(crate) category: Category,
+    /// The dialect in which the gateway is to call the mock.
+    pub api: Api,
+    /// What the upstream answers.
+    pub(crate) source: Source,
+    /// The format in which its calls are written as text.
+    pub format: Option<&'static Format>,
+    /// The tools that the client declares, in the form of Chat Completions.
+    pub(crate) tools: Arc<Vec<Value>>,
+    /// What must arrive.
+    pub(crate) expected: Expected,
+}
+
+/// What the upstream answers.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// A generated response.
+    Generated(Arc<Scenario>, Variant),
+    /// A recorded response of this dialect: status, headers, body, and how it is sent.
+    Recorded(Arc<Recorded>, Variant),
+}
+
+/// A recorded response.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorded {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// Headers.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+/// A row of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Category {
+    /// Text of all kinds.
+    Text,
+    /// Native calls.
+    Native,
+    /// Reasoning.
+    Reasoning,
+    /// Token counts.
+    Usage,
+    /// Forms of the event stream that its standard permits.
+    Framing,
+    /// The same bytes, cut elsewhere.
+    Splits,
+    /// Responses that break off.
+    Truncation,
+    /// Errors of the upstream.
+    Errors,
+    /// Calls that the model wrote as text.
+    TextCalls,
+    /// Recorded responses.
+    Recorded,
+}
+
+impl Category {
+    /// The name, as in names of cases.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Native => "native",
+            Self::Reasoning => "reasoning",
+            Self::Usage => "usage",
+            Self::Framing => "framing",
+            Self::Splits => "splits",
+            Self::Truncation => "truncation",
+            Self::Errors => "errors",
+            Self::TextCalls => "text-calls",
+            Self::Recorded => "recorded",
+        }
+    }
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What must arrive at the client.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Expected {
+    /// A complete response.
+    Response(Wanted),
+    /// An error, before or within the stream; what precedes it is the beginning of the response.
+    Failure {
+        /// The response of which a beginning may arrive.
+        of: Wanted,
+        /// The status that is right if the response has not begun.
+        status: RangeInclusive<u16>,
+        /// Whether the upstream's response is truncated, not failed.
+        is_truncated: bool,
+    },
+}
+
+/// A response as the client must assemble it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wanted {
+    /// The text.
+    pub(crate) text: String,
+    /// The reasoning; `None`: it is not compared.
+    pub(crate) reasoning: Option<String>,
+    /// Names and arguments of the calls.
+    pub(crate) calls: Vec<(String, String)>,
+    /// The finish reason.
+    pub(crate) finish: Finish,
+    /// Input and output tokens; `None`: they are not compared.
+    pub(crate) usage: Option<(u64, u64)>,
+    /// Arguments must arrive as they were written, not only with the same meaning.
+    pub(crate) verbatim_arguments: bool,
+    /// White space at the ends of the text is not compared.
+    pub(crate) trimmed: bool,
+}
+
+impl Wanted {
+    /// What a client must assemble from `scenario`.
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        Self {
+            text: scenario.joined_text(),
+            reasoning: Some(scenario.joined_reasoning()),
+            calls: scenario.calls().map(|call| (call.name.clone(), call.joined())).collect(),
+            finish: scenario.finish,
+            usage: None,
+            verbatim_arguments: false,
+            trimmed: false,
+        }
+    }
+
+    /// The same with the token counts that the mock reports.
+    #[must_use]
+    pub(crate) fn counted(self) -> Self {
+        Self { usage: Some(USAGE), ..self }
+    }
+}

@@ -1,0 +1,443 @@
+//! The cases: which responses are played, and how they are sent.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    case::{Case, Category, Expected, Source, Wanted},
+    recorded::recorded,
+    scenario::{Scenario, pieces},
+    upstream::{Api, Frames},
+    variant::Variant,
+};
+use crate::fixture::Fixture;
+use toolwire_pipeline::{conversation::Call, event::Finish, format::Format};
+
+/// Which cases are made.
+#[derive(Debug)]
+pub struct Selection {
+    /// Dialects of upstreams.
+    pub apis: Vec<Api>,
+    /// Formats of calls written as text.
+    pub formats: Vec<&'static Format>,
+    /// Recorded responses.
+    pub fixtures: Vec<Fixture>,
+    /// Cuts in two of each response that is cut; more than there are places: all of them.
+    pub cuts: usize,
+    /// Chooses the places.
+    pub seed: u64,
+}
+
+/// The cases, those of one dialect after those of another.
+pub fn cases(selection: &Selection) -> Vec<Arc<Case>> {
+    let mut all = Vec::new();
+    for &api in &selection.apis {
+        let mut catalogue = Catalogue { api, selection, tools: Arc::new(tools()), all: &mut all };
+        catalogue.texts();
+        catalogue.calls();
+        catalogue.reasoning();
+        catalogue.usage();
+        catalogue.framing();
+        catalogue.splits();
+        catalogue.truncation();
+        catalogue.errors();
+        catalogue.text_calls();
+        let found = recorded(api, &selection.fixtures);
+        for (name, recorded, tools, wanted) in found {
+            let cut = recorded.body.clone();
+            catalogue.tools = Arc::new(tools);
+            let places = Places { name: &name, len: cut.len() }.chosen(selection);
+            for variant in [Variant::Whole, Variant::Bytes(1)].into_iter().chain(places.map(Variant::Cut)) {
+                catalogue.all.push(Arc::new(Case {
+                    name: format!("{api}/recorded/{name}{variant}"),
+                    category: Category::Recorded,
+                    api,
+                    source: Source::Recorded(Arc::clone(&recorded), variant),
+                    format: None,
+                    tools: Arc::clone(&catalogue.tools),
+                    expected: wanted.clone(),
+                }));
+            }
+        }
+    }
+    all
+}
+
+/// The cases of one dialect.
+struct Catalogue<'c> {
+    api: Api,
+    selection: &'c Selection,
+    tools: Arc<Vec<Value>>,
+    all: &'c mut Vec<Arc<Case>>,
+}
+
+/// The statuses of error responses, and those that are right at the client. A gateway may hide what concerns only its own
+/// key and address.
+const STATUSES: [(u16, u16, u16); 7] = [
+    (400, 400, 499),
+    (401, 400, 599),
+    (403, 400, 599),
+    (404, 400, 599),
+    (429, 429, 429),
+    (500, 500, 599),
+    (503, 500, 599),
+];
+
+impl Catalogue<'_> {
+    fn add(&mut self, category: Category, name: &str, scenario: &Arc<Scenario>, variant: Variant) {
+        let wanted = self.wanted(scenario);
+        self.put(category, name, scenario, variant, Expected::Response(wanted));
+    }
+
+    fn put(
+        &mut self,
+        category: Category,
+        name: &str,
+        scenario: &Arc<Scenario>,
+        variant: Variant,
+        expected: Expected,
+    ) {
+        let has_calls = scenario.calls().next().is_some();
+        self.all.push(Arc::new(Case {
+            name: format!("{}/{name}{variant}", self.api),
+            category,
+            api: self.api,
+            source: Source::Generated(Arc::clone(scenario), variant),
+            format: None,
+            tools: if has_calls { Arc::clone(&self.tools) } else { Arc::default() },
+            expected,
+        }));
+    }
+
+    /// What must arrive of a scenario, as far as the dialect says it.
+    fn wanted(&self, scenario: &Scenario) -> Wanted {
+        let mut wanted = Wanted::of(scenario);
+        if !self.api.has_calls() {
+            wanted.calls.clear();
+        }
+        wanted
+    }
+
+    fn frames(&self, scenario: &Scenario) -> Frames {
+        self.api.frames(scenario)
+    }
+
+    fn texts(&mut self) {
+        let long: Vec<String> = (0..400).map(|number| format!("Line {number} of a long answer.\n")).collect();
+        let texts = [
+            ("text/short", Scenario::text(["Hello", ", ", "world", "."])),
+            ("text/characters", Scenario::text(pieces(CHARACTERS, 7))),
+            ("text/escapes", Scenario::text(pieces(ESCAPES, 5))),
+            ("text/white-space", Scenario::text(["  ", "\n\n", "indented", "\n", "\tend \n"])),
+            ("text/long", Scenario::text(long)),
+            ("text/large-delta", Scenario::text(["a large delta ".repeat(20_000)])),
+            ("text/empty-deltas", Scenario::text(["", "a", "", "", "b", ""])),
+            ("text/nothing", Scenario::text([""; 0])),
+            ("text/length", Scenario::text(["This answer is too"]).ends(Finish::Length)),
+        ];
+        for (name, scenario) in texts {
+            self.add(Category::Text, name, &Arc::new(scenario), Variant::Frames);
+        }
+        if matches!(self.api, Api::Chat | Api::Messages | Api::Responses | Api::Gemini) {
+            let filtered = Scenario::text(["I can"]).ends(Finish::Filter);
+            self.add(Category::Text, "text/filtered", &Arc::new(filtered), Variant::Frames);
+        }
+    }
+
+    fn calls(&mut self) {
+        if !self.api.has_calls() {
+            return;
+        }
+        let none = || Scenario::text([""; 0]);
+        let long = json!({"path": "notes.txt", "content": "long argument \"quoted\" é\n".repeat(36_000)})
+            .to_string();
+        let tiny = json!({"path": "notes.txt", "content": "tiny pieces ".repeat(2_000)}).to_string();
+        let odd = json!({"path": "a \"b\" \\ c", "content": CHARACTERS}).to_string();
+        let many = (0..5).fold(none(), |all, number| {
+            all.called("get_weather", &json!({"city": format!("City {number}")}).to_string(), 4)
+        });
+        let calls = [
+            ("native/one-call", none().called("get_weather", PARIS, 5)),
+            ("native/text-then-call", text_then_call()),
+            ("native/whole-call", none().called("get_weather", PARIS, usize::MAX)),
+            ("native/two-calls", none().called("get_weather", PARIS, 5).called("write_file", NOTE, 6)),
+            ("native/same-tool-twice", none().called("get_weather", PARIS, 5).called("get_weather", OSLO, 5)),
+            ("native/five-calls", many),
+            ("native/no-arguments", none().called("list_files", "{}", 1)),
+            ("native/characters", none().called("write_file", &odd, 3)),
+            ("native/numbers", none().called("measure", NUMBERS, 4)),
+            ("native/nested", none().called("measure", NESTED, 7)),
+            ("native/long-arguments", none().called("write_file", &long, 4096)),
+            ("native/tiny-pieces", none().called("write_file", &tiny, 8)),
+        ];
+        for (name, scenario) in calls {
+            let mut wanted = self.wanted(&scenario);
+            wanted.verbatim_arguments = name == "native/numbers" && !self.api.has_parsed_arguments();
+            let scenario = Arc::new(scenario);
+            self.put(Category::Native, name, &scenario, Variant::Frames, Expected::Response(wanted));
+        }
+    }
+
+    fn reasoning(&mut self) {
+        if !self.api.has_reasoning() {
+            return;
+        }
+        let thought = ["Let me", " think: 2 + 2", "\n= 4 …"];
+        let mut all = vec![("reasoning/then-text", Scenario::text(["It is ", "4."]).reasoned(&thought))];
+        if self.api.has_calls() {
+            all.push(("reasoning/then-call", text_then_call().reasoned(&thought)));
+        }
+        for (name, scenario) in all {
+            self.add(Category::Reasoning, name, &Arc::new(scenario), Variant::Frames);
+        }
+    }
+
+    fn usage(&mut self) {
+        if self.api == Api::Lumo {
+            return;
+        }
+        let mut all = vec![("usage/text", Scenario::text(["Counted", "."]))];
+        if self.api.has_calls() {
+            all.push(("usage/call", text_then_call()));
+        }
+        for (name, scenario) in all {
+            let wanted = self.wanted(&scenario).counted();
+            let scenario = Arc::new(scenario);
+            self.put(Category::Usage, name, &scenario, Variant::Frames, Expected::Response(wanted));
+        }
+    }
+
+    /// The response for cases about how bytes are sent: with a call, if the dialect has calls.
+    fn probe(&self) -> Arc<Scenario> {
+        let text = Scenario::text(["Écoute", " — 日本", "語 😀."]);
+        Arc::new(match self.api.has_calls() {
+            true => text.called("get_weather", OSLO, 5).called("write_file", NOTE, 9),
+            false => text,
+        })
+    }
+
+    fn framing(&mut self) {
+        let scenario = self.probe();
+        let events = [Variant::CrLf, Variant::Cr, Variant::NoSpace, Variant::Comments];
+        let variants = if self.api.has_events() { &events[..] } else { &events[..1] };
+        for &variant in variants {
+            self.add(Category::Framing, "framing/calls", &scenario, variant);
+        }
+    }
+
+    fn splits(&mut self) {
+        let scenario = self.probe();
+        let len = self.frames(&scenario).all.concat().len();
+        let cuts = Places { name: "splits", len }.chosen(self.selection).map(Variant::Cut);
+        let even = [1, 2, 3, 7, 100].map(Variant::Bytes);
+        for variant in [Variant::Whole].into_iter().chain(even).chain(cuts) {
+            self.add(Category::Splits, "splits/calls", &scenario, variant);
+        }
+    }
+
+    fn truncation(&mut self) {
+        let scenario = self.probe();
+        for frames in 0..=self.frames(&scenario).before_finish {
+            for variant in [Variant::End(frames), Variant::Drop(frames)] {
+                let expected = self.failure(&scenario, 500..=599, true);
+                self.put(Category::Truncation, "truncation/calls", &scenario, variant, expected);
+            }
+        }
+    }
+
+    fn errors(&mut self) {
+        let scenario = self.probe();
+        for (status, from, to) in STATUSES {
+            let expected = self.failure(&scenario, from..=to, false);
+            self.put(Category::Errors, "errors/refused", &scenario, Variant::Status(status), expected);
+        }
+        for frames in 0..=self.frames(&scenario).before_finish {
+            let expected = self.failure(&scenario, 400..=599, false);
+            self.put(Category::Errors, "errors/stream", &scenario, Variant::Error(frames), expected);
+        }
+    }
+
+    fn failure(&self, of: &Scenario, status: std::ops::RangeInclusive<u16>, is_truncated: bool) -> Expected {
+        Expected::Failure { of: self.wanted(of), status, is_truncated }
+    }
+
+    fn text_calls(&mut self) {
+        for &format in &self.selection.formats {
+            let Some(teach) = &format.teach else { continue };
+            let calls = [Call::new("", "get_weather", OSLO), Call::new("", "write_file", WRITTEN)];
+            let [first, _] = &calls;
+            let first = std::slice::from_ref(first);
+            let (one, two) = (teach.form.calls(first), teach.form.calls(&calls));
+            let mut kinds =
+                vec![("alone", one.clone(), first), ("after-text", format!("{BEFORE}\n{one}"), first)];
+            if !ONE_CALL.contains(&format.name) {
+                kinds.push(("two", two, &calls));
+            }
+            for (kind, text, calls) in kinds {
+                let scenario = Scenario::text(pieces(&text, 4));
+                let before = if kind == "after-text" { BEFORE } else { "" };
+                self.text_call(format, kind, &Arc::new(scenario), before, calls);
+            }
+        }
+    }
+
+    fn text_call(
+        &mut self,
+        format: &'static Format,
+        kind: &str,
+        scenario: &Arc<Scenario>,
+        before: &str,
+        calls: &[Call],
+    ) {
+        let wanted = Wanted {
+            text: before.to_owned(),
+            calls: calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect(),
+            finish: Finish::Calls,
+            trimmed: true,
+            // Formats have their own marks of reasoning, and some begin in it.
+            reasoning: None,
+            ..Wanted::of(scenario)
+        };
+        let name = format!("text-calls/{}/{kind}", format.name);
+        let len = self.frames(scenario).all.concat().len();
+        // A few: there are many formats.
+        let few = Selection { cuts: self.selection.cuts.div_ceil(8), ..self.selection.seeded() };
+        let cuts = Places { name: &name, len }.chosen(&few).map(Variant::Cut).collect::<Vec<_>>();
+        // Single bytes are slow, and there are many formats.
+        let single = (kind == "after-text").then_some(Variant::Bytes(1));
+        for variant in [Variant::Frames, Variant::Whole].into_iter().chain(single).chain(cuts) {
+            self.all.push(Arc::new(Case {
+                name: format!("{}/{name}{variant}", self.api),
+                category: Category::TextCalls,
+                api: self.api,
+                source: Source::Generated(Arc::clone(scenario), variant),
+                format: Some(format),
+                tools: Arc::clone(&self.tools),
+                expected: Expected::Response(wanted.clone()),
+            }));
+        }
+    }
+}
+
+impl Selection {
+    /// No cases, but the same choice of places.
+    fn seeded(&self) -> Self {
+        Self { apis: Vec::new(), formats: Vec::new(), fixtures: Vec::new(), cuts: self.cuts, seed: self.seed }
+    }
+}
+
+/// The places at which a body is cut in two.
+struct Places<'n> {
+    name: &'n str,
+    len: usize,
+}
+
+impl Places<'_> {
+    /// As many as are wanted, in order; the same for the same seed, name and length.
+    fn chosen(&self, selection: &Selection) -> impl Iterator<Item = usize> + use<> {
+        let last = self.len.saturating_sub(1);
+        let mut places: Vec<usize> = (1..=last).collect();
+        if selection.cuts < places.len() {
+            let name = self
+                .name
+                .bytes()
+                .fold(selection.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+            fastrand::Rng::with_seed(name).shuffle(&mut places);
+            places.truncate(selection.cuts);
+            places.sort_unstable();
+        }
+        places.into_iter()
+    }
+}
+
+fn text_then_call() -> Scenario {
+    Scenario::text(["I will", " look", " that up."]).called("get_weather", PARIS, 5)
+}
+
+const BEFORE: &str = "I will look that up.";
+
+const PARIS: &str = r#"{"city":"Paris"}"#;
+
+const OSLO: &str = r#"{"city":"Oslo — øst","days":3}"#;
+
+const NOTE: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\"\n"}"#;
+
+/// Arguments without white space at the ends of a value, which formats with tags do not keep.
+const WRITTEN: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\" <b>&amp;</b>"}"#;
+
+/// Formats in which a message has one call.
+const ONE_CALL: [&str; 1] = ["gigachat3"];
+
+/// Numbers that lose digits as floating-point numbers.
+const NUMBERS: &str = r#"{"a": 2.50, "b": 12345678901234567890, "c": 1e400, "d": -0.0}"#;
+
+const NESTED: &str = r#"{"list":[1,[2,{"three":[]}],null,true],"object":{"":{"a b":"c"}},"z":1,"a":2}"#;
+
+/// Characters of one to four bytes, joined ones, and line separators.
+const CHARACTERS: &str = "naïve café — 日本語 😀 👩\u{200d}👩\u{200d}👧 e\u{301} \u{2028} \u{202e}rtl\u{202c} ﷽ 🏳\u{fe0f}\u{200d}🌈 𝔘 \u{feff}end";
+
+/// What JSON and event streams have to escape.
+const ESCAPES: &str = "a \"quoted\" \\ backslash\r\nline\n\ndata: [DONE]\n\nevent: error\n: comment\n\ttab \u{1} \u{7f} </script> &amp; {\"x\":1}";
+
+/// The tools that clients declare.
+fn tools() -> Vec<Value> {
+    let tool = |name: &str, about: &str, properties: Value, required: Value| {
+        let parameters = json!({"type": "object", "properties": properties, "required": required});
+        json!({"type": "function", "function": {"name": name, "description": about, "parameters": parameters}})
+    };
+    let text = || json!({"type": "string"});
+    vec![
+        tool(
+            "get_weather",
+            "The weather of a city",
+            json!({"city": text(), "days": {"type": "integer"}}),
+            json!(["city"]),
+        ),
+        tool(
+            "write_file",
+            "Writes a file",
+            json!({"path": text(), "content": text()}),
+            json!(["path", "content"]),
+        ),
+        tool("list_files", "Lists all files", json!({}), json!([])),
+        tool("measure", "Measures anything", json!({"a": {"type": "number"}}), json!([])),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn selection(cuts: usize, seed: u64) -> Selection {
+        let formats = toolwire_pipeline::format::ALL.to_vec();
+        Selection { apis: Api::ALL.to_vec(), formats, fixtures: Vec::new(), cuts, seed }
+    }
+
+    #[test]
+    fn names_are_unique_and_the_same_for_the_same_seed() {
+        let names =
+            |seed| cases(&selection(5, seed)).iter().map(|case| case.name.clone()).collect::<Vec<_>>();
+        let first = names(1);
+        assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), first.len());
+        assert_eq!(first, names(1));
+        assert_ne!(first, names(2));
+    }
+
+    #[test]
+    fn every_case_survives_the_way_through_a_request() {
+        for case in cases(&selection(1, 1)) {
+            let body = super::super::request::body(crate::bench::Dialect::Chat, &case, "m").to_string();
+            assert_eq!(super::super::request::case_of(body.as_bytes()).as_ref(), Some(&case.name));
+        }
+    }
+
+    #[test]
+    fn all_cuts_are_made_if_there_are_not_more_places() {
+        let all = Places { name: "", len: 5 }.chosen(&selection(100, 1)).collect::<Vec<_>>();
+        assert_eq!(all, [1, 2, 3, 4]);
+        assert_eq!(Places { name: "", len: 0 }.chosen(&selection(100, 1)).count(), 0);
+        assert_eq!(Places { name: "", len: 50 }.chosen(&selection(7, 1)).count(), 7);
+    }
+}

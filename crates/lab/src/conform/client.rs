@@ -1,0 +1,130 @@
+//! [`Client`]: sends a case's request to the gateway and reads the response to its end.
+
+use std::{error::Error, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, Request, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::timeout;
+
+use super::{
+    case::Case,
+    received::{self, Received},
+    request,
+};
+use crate::bench::Dialect;
+
+/// The most bytes of a response that are read.
+const MAX_RESPONSE: usize = 64 << 20;
+
+/// A client of one gateway.
+#[derive(Debug)]
+pub struct Client {
+    client: legacy::Client<HttpConnector, Full<Bytes>>,
+    base: String,
+    key: Option<SecretString>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// For the gateway at `base`, such as `http://127.0.0.1:8787/v1`.
+    pub fn new(
+        base: &Uri,
+        key: Option<SecretString>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        timeout: Duration,
+    ) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        let client = legacy::Client::builder(TokioExecutor::new()).build(tcp);
+        Self { client, base: base.to_string().trim_end_matches('/').to_owned(), key, headers, timeout }
+    }
+
+    /// Asks for `case` in `dialect`.
+    pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> Received {
+        let broken = |why: String| Received { broken: Some(why), ..Received::default() };
+        let body = Bytes::from(request::body(dialect, case, model).to_string());
+        let request = match self.request(dialect, body) {
+            Ok(request) => request,
+            Err(error) => return broken(error.to_string()),
+        };
+        match timeout(self.timeout, self.exchange(dialect, request)).await {
+            Ok(Ok(received)) => received,
+            Ok(Err(error)) => broken(causes(&*error)),
+            Err(_) => broken(format!("no end within {}", humantime::format_duration(self.timeout))),
+        }
+    }
+
+    fn request(&self, dialect: Dialect, body: Bytes) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut request = Request::post(format!("{}{}", self.base, dialect.path()))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "text/event-stream");
+        if let Some(key) = &self.key {
+            let key = key.expose_secret();
+            request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+            if dialect == Dialect::Messages {
+                request = request.header("x-api-key", key);
+            }
+        }
+        if dialect == Dialect::Messages {
+            request = request.header("anthropic-version", "2023-06-01");
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        request.body(Full::new(body))
+    }
+
+    async fn exchange(
+        &self,
+        dialect: Dialect,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Received, Box<dyn Error + Send + Sync>> {
+        let response = self.client.request(request).await?;
+        let status = response.status().as_u16();
+        let is_stream = response
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let mut body = response.into_body();
+        let (mut bytes, mut broken) = (BytesMut::new(), None);
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => bytes.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
+                Err(error) => {
+                    broken = Some(format!("the body was interrupted: {}", causes(&error)));
+                    break;
+                }
+            }
+            if bytes.len() > MAX_RESPONSE {
+                broken = Some("the response is too large".to_owned());
+                break;
+            }
+        }
+        if status != 200 {
+            return Ok(received::of_refusal(dialect, status, &bytes));
+        }
+        let mut received = received::of_stream(dialect, &bytes, broken.as_deref());
+        if !is_stream {
+            received.violations.insert(0, "the response is not an event stream".to_owned());
+        }
+        Ok(received)
+    }
+}
+
+/// An error with its causes.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        told.extend([": ", &error.to_string()]);
+        cause = error.source();
+    }
+    told
+}

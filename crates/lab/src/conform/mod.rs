@@ -1,0 +1,32 @@
+//! Conformance of gateways: `toolwire conform`.
+//!
+//! A case is a response of an upstream, generated or recorded, and what must arrive at the client. The mock plays it
+//! through the gateway under test, and the client checks what it receives.
+//!
+//! ```text
+//! Case ─▶ request (names the case in its last message) ─▶ gateway ─▶ Mock ─frames, cut by the variant─┐
+//!   └─▶ check ◀─ Received ◀─ client: follow (rules of the dialect), assembled ◀─ gateway ◀────────────┘
+//! table, JSON, page ◀─ Report ◀─ Verdict
+//! ```
+//!
+//! Every gateway forwards a user's message, so the case's name travels there. The mock answers in the dialect of the
+//! path at which it is called, with frames that are written here and not by the dialects' own code.
+//! docs/conformance.md describes the cases and rules.
+
+pub mod case;
+mod catalogue;
+mod check;
+pub mod client;
+pub mod gateway;
+pub mod mock;
+mod received;
+mod recorded;
+pub mod report;
+mod request;
+pub mod run;
+mod scenario;
+mod upstream;
+mod variant;
+
+pub use catalogue::{Selection, cases};
+pub use upstream::Api;

@@ -1,0 +1,217 @@
+//! [`Received`]: what a client of a dialect has assembled, and the rules that the stream violates.
+//!
+//! Whether a stream keeps its dialect's rules is decided by [`Follower`]. What it says is read here once more, leniently.
+
+mod chat;
+mod messages;
+mod responses;
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::bench::{
+    Dialect,
+    follow::Follower,
+    sample::{Outcome, Sample},
+};
+use toolwire_pipeline::event::Finish;
+
+/// What arrived.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Received {
+    /// HTTP status; 0 without a response.
+    pub(crate) status: u16,
+    /// The text.
+    pub(crate) text: String,
+    /// The reasoning.
+    pub(crate) reasoning: String,
+    /// The refusal.
+    pub(crate) refusal: String,
+    /// The calls, in the order in which they began.
+    pub(crate) calls: Vec<ReceivedCall>,
+    /// The finish reason.
+    pub(crate) finish: Option<Finish>,
+    /// Input and output tokens.
+    pub(crate) usage: (Option<u64>, Option<u64>),
+    /// The message of an error, in the body of an error response or in the stream.
+    pub(crate) error: Option<String>,
+    /// The stream has its end mark.
+    pub(crate) is_complete: bool,
+    /// Why the response broke off: no connection, a broken body, no end in time.
+    pub(crate) broken: Option<String>,
+    /// The body was interrupted, which is visible to the client.
+    pub(crate) is_interrupted: bool,
+    /// The rules of the dialect that the stream violates, each as a sentence.
+    pub(crate) violations: Vec<String>,
+}
+
+/// A call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ReceivedCall {
+    /// Its id.
+    pub(crate) id: String,
+    /// The tool's name.
+    pub(crate) name: String,
+    /// The arguments, joined.
+    pub(crate) arguments: String,
+}
+
+/// Reads a stream whose body ended properly, or broke off because of `broken`.
+pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> Received {
+    let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
+    follower.push(body, 0, &mut sample);
+    match broken {
+        Some(why) => follower.break_off(why, 0, &mut sample),
+        None => follower.finish(0, &mut sample),
+    }
+    let mut reading = Reading {
+        dialect,
+        received: Received {
+            status: 200,
+            violations: sample.violations,
+            is_interrupted: broken.is_some(),
+            ..Received::default()
+        },
+        places: HashMap::new(),
+    };
+    for (name, data) in events(body) {
+        if let Ok(value) = serde_json::from_str(&data) {
+            reading.event(&name, &value);
+        }
+    }
+    let mut received = reading.received;
+    match sample.outcome {
+        Outcome::Done => received.is_complete = true,
+        Outcome::Failed(message) => received.error = Some(message),
+        Outcome::Broken(why) if received.error.is_none() => received.broken = Some(why),
+        Outcome::Broken(_) | Outcome::Refused | Outcome::Open => {}
+    }
+    received
+}
+
+/// Reads the body of an error response.
+pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received {
+    let mut received = Received { status, ..Received::default() };
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let word = |pointer: &str| {
+        let word = value.pointer(pointer).and_then(Value::as_str);
+        word.filter(|word| !word.is_empty()).map(str::to_owned)
+    };
+    received.error = word("/error/message");
+    let mut lacks = |holds: bool, rule: &str| {
+        if !holds {
+            received.violations.push(rule.to_owned());
+        }
+    };
+    lacks(value.pointer("/error/message").is_some_and(Value::is_string), "an error has no error.message");
+    lacks(word("/error/type").is_some(), "an error has no error.type");
+    if dialect == Dialect::Messages {
+        lacks(word("/type").as_deref() == Some("error"), "an error's type is not error");
+    }
+    received
+}
+
+/// A stream being read.
+struct Reading {
+    dialect: Dialect,
+    received: Received,
+    /// Where the calls are in the list, by their key in the stream.
+    places: HashMap<String, usize>,
+}
+
+impl Reading {
+    fn event(&mut self, name: &str, value: &Value) {
+        match self.dialect {
+            Dialect::Chat => chat::event(self, value),
+            Dialect::Messages => messages::event(self, value),
+            Dialect::Responses => responses::event(self, name, value),
+        }
+    }
+
+    /// Changes the call with this key, or a new one.
+    fn call(&mut self, key: String, change: impl FnOnce(&mut ReceivedCall)) {
+        let calls = &mut self.received.calls;
+        let place = *self.places.entry(key).or_insert(calls.len());
+        if place == calls.len() {
+            calls.push(ReceivedCall::default());
+        }
+        if let Some(call) = calls.get_mut(place) {
+            change(call);
+        }
+    }
+}
+
+/// Type and data of each event. Line ends of all three kinds, and an event that nothing follows, are accepted.
+fn events(body: &[u8]) -> Vec<(String, String)> {
+    let text: String = body.utf8_chunks().map(|chunk| chunk.valid()).collect();
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let events = text.split("\n\n").map(|block| {
+        let field = |name: &str| {
+            let lines = block.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            lines.map(|value| value.strip_prefix(' ').unwrap_or(value)).collect::<Vec<_>>().join("\n")
+        };
+        (field("event"), field("data"))
+    });
+    events.filter(|(_, data)| !data.is_empty()).collect()
+}
+
+/// A string member.
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: &str = r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":"#;
+
+    /// A chat stream of these choices.
+    fn chat(choices: &[&str], end: &str) -> Received {
+        let frames = choices.iter().map(|choice| format!("data: {CHUNK}[{choice}]}}\n\n"));
+        of_stream(Dialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)
+    }
+
+    const ROLE: &str = r#"{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}"#;
+    const TEXT: &str = r#"{"index":0,"delta":{"content":"hi"},"finish_reason":null}"#;
+    const STOP: &str = r#"{"index":0,"delta":{},"finish_reason":"stop"}"#;
+
+    #[test]
+    fn complete_stream_is_assembled() {
+        let received = chat(&[ROLE, TEXT, STOP], "data: [DONE]\n\n");
+        assert_eq!(received.violations, Vec::<String>::new());
+        assert_eq!((received.text.as_str(), received.finish), ("hi", Some(Finish::Stop)));
+        assert!(received.is_complete && received.error.is_none() && received.broken.is_none());
+    }
+
+    #[test]
+    fn stream_without_end_mark_is_not_complete() {
+        let received = chat(&[ROLE, TEXT, STOP], "");
+        assert!(!received.is_complete && received.error.is_none() && received.broken.is_some());
+    }
+
+    #[test]
+    fn error_in_the_stream_is_not_complete() {
+        let received =
+            chat(&[ROLE, TEXT], "data: {\"error\":{\"message\":\"no\",\"type\":\"server_error\"}}\n\n");
+        assert_eq!(received.error.as_deref(), Some("no"));
+        assert!(!received.is_complete);
+    }
+
+    #[test]
+    fn events_are_read_with_any_line_end() {
+        for end in ["\n", "\r\n", "\r"] {
+            let stream = ["event: a", "data: 1", "", ": comment", "", "data:2", ""].join(end);
+            let expected = [("a".to_owned(), "1".to_owned()), (String::new(), "2".to_owned())];
+            assert_eq!(events(stream.as_bytes()), expected, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn error_body_without_message_is_a_violation() {
+        assert_eq!(of_refusal(Dialect::Chat, 500, b"oops").violations.len(), 2);
+        let body = br#"{"type":"error","error":{"type":"api_error","message":"no"}}"#;
+        assert_eq!(of_refusal(Dialect::Messages, 500, body).violations, Vec::<String>::new());
+    }
+}

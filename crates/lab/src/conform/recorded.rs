@@ -1,0 +1,69 @@
+//! Recorded responses: fixtures as cases.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    case::{Expected, Recorded, Wanted},
+    upstream::Api,
+};
+use crate::fixture::{Answer, Fixture};
+use toolwire_pipeline::event::Finish;
+
+/// Name, response, the client's tools, and what must arrive.
+type Found = (String, Arc<Recorded>, Vec<Value>, Expected);
+
+/// Those of `fixtures` that are responses of this dialect to a request with the default settings.
+pub(super) fn recorded(api: Api, fixtures: &[Fixture]) -> Vec<Found> {
+    fixtures.iter().filter_map(|fixture| of_fixture(api, fixture)).collect()
+}
+
+fn of_fixture(api: Api, fixture: &Fixture) -> Option<Found> {
+    let request: Value = serde_json::from_slice(&fixture.request).ok()?;
+    let is_played = fixture.from.dialect().name() == api.name()
+        && fixture.hops.is_empty()
+        && fixture.has_default_settings()
+        && fixture.conversation.stream
+        && is_plain(&request);
+    let answer = fixture.expect.as_ref().filter(|_| is_played)?;
+    let head = &fixture.upstream.head;
+    let recorded =
+        Recorded { status: head.status, headers: head.headers.clone(), body: fixture.upstream.body.clone() };
+    let tools = request.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    Some((fixture.name.clone(), Arc::new(recorded), tools, expected(answer)?))
+}
+
+/// A request asks for nothing that the cases' requests do not ask for.
+fn is_plain(request: &Value) -> bool {
+    let known = ["model", "messages", "stream", "stream_options", "tools"];
+    request.as_object().is_some_and(|request| request.keys().all(|key| known.contains(&key.as_str())))
+}
+
+fn expected(answer: &Answer) -> Option<Expected> {
+    // Calls that the upstream ran have no common form among client dialects, and neither have refusals.
+    if !answer.results.is_empty() || !answer.refusal.is_empty() {
+        return None;
+    }
+    let finish = match answer.finish.as_deref() {
+        Some("stop") => Finish::Stop,
+        Some("tool_calls") => Finish::Calls,
+        Some("length") => Finish::Length,
+        Some("content_filter") => Finish::Filter,
+        Some(_) => return None,
+        None => Finish::Stop,
+    };
+    let wanted = Wanted {
+        text: answer.text.clone(),
+        reasoning: Some(answer.reasoning.clone()),
+        calls: answer.calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect(),
+        finish,
+        usage: None,
+        verbatim_arguments: false,
+        trimmed: false,
+    };
+    Some(match &answer.error {
+        None => Expected::Response(wanted),
+        Some(_) => Expected::Failure { of: wanted, status: 400..=599, is_truncated: false },
+    })
+}

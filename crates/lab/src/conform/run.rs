@@ -1,0 +1,49 @@
+//! Plays cases, several at a time.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+
+use super::{
+    case::Case,
+    check::{Found, check},
+    client::Client,
+    gateway::Models,
+};
+use crate::bench::Dialect;
+
+/// A case with what came of it for a client of one dialect.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// The case.
+    pub(crate) case: Arc<Case>,
+    /// The client's dialect.
+    pub(crate) client: Dialect,
+    /// What is wrong.
+    pub(crate) found: Found,
+}
+
+/// Plays every case to a client of every dialect, `concurrency` at a time; the verdicts are in that order. If `is_strict`, no
+/// violation is tolerated.
+pub async fn run(
+    client: &Client,
+    cases: &[Arc<Case>],
+    dialects: &[Dialect],
+    models: &Models,
+    (concurrency, is_strict): (usize, bool),
+    mut progress: impl FnMut(&Verdict),
+) -> Vec<Verdict> {
+    let pairs = dialects.iter().flat_map(|&dialect| cases.iter().map(move |case| (dialect, case)));
+    let verdicts = stream::iter(pairs).map(|(dialect, case)| async move {
+        let received = client.ask(dialect, case, &models.of(case)).await;
+        let found = check(&case.expected, dialect, &received, is_strict);
+        Verdict { case: Arc::clone(case), client: dialect, found }
+    });
+    let mut all = Vec::new();
+    let mut verdicts = std::pin::pin!(verdicts.buffered(concurrency.max(1)));
+    while let Some(verdict) = verdicts.next().await {
+        progress(&verdict);
+        all.push(verdict);
+    }
+    all
+}

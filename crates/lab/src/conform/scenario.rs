@@ -1,0 +1,120 @@
+//! [`Scenario`]: what an upstream says, independent of its dialect.
+
+use toolwire_pipeline::event::Finish;
+
+/// A response of an upstream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scenario {
+    /// What it consists of, in order.
+    pub(crate) steps: Vec<Step>,
+    /// Why it ends.
+    pub(crate) finish: Finish,
+}
+
+/// A part of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A delta of text.
+    Text(String),
+    /// A delta of reasoning.
+    Reasoning(String),
+    /// A native call.
+    Call(MadeCall),
+}
+
+/// A native call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MadeCall {
+    /// Its id, in dialects whose calls have one.
+    pub(crate) id: String,
+    /// The tool's name.
+    pub(crate) name: String,
+    /// The arguments, in the deltas of dialects that stream them.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl MadeCall {
+    /// The whole arguments.
+    pub(crate) fn joined(&self) -> String {
+        self.arguments.concat()
+    }
+}
+
+/// Token counts of every response: input and output.
+pub(crate) const USAGE: (u64, u64) = (21, 34);
+
+impl Scenario {
+    /// Text that ends by itself.
+    pub(crate) fn text<S: Into<String>>(pieces: impl IntoIterator<Item = S>) -> Self {
+        let steps = pieces.into_iter().map(|piece| Step::Text(piece.into())).collect();
+        Self { steps, finish: Finish::Stop }
+    }
+
+    /// The same with reasoning before it.
+    #[must_use]
+    pub(crate) fn reasoned(mut self, pieces: &[&str]) -> Self {
+        let reasoning = pieces.iter().map(|piece| Step::Reasoning((*piece).to_owned()));
+        self.steps.splice(0..0, reasoning);
+        self
+    }
+
+    /// The same with a call at its end; `size` is the length of a delta of its arguments in bytes.
+    #[must_use]
+    pub(crate) fn called(mut self, name: &str, arguments: &str, size: usize) -> Self {
+        let number = self.calls().count() + 1;
+        let call = MadeCall {
+            id: format!("call_{number:024}"),
+            name: name.to_owned(),
+            arguments: pieces(arguments, size),
+        };
+        self.steps.push(Step::Call(call));
+        self.finish = Finish::Calls;
+        self
+    }
+
+    /// The same with another reason to end.
+    #[must_use]
+    pub(crate) fn ends(self, finish: Finish) -> Self {
+        Self { finish, ..self }
+    }
+
+    /// The native calls.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &MadeCall> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Call(call) => Some(call),
+            Step::Text(_) | Step::Reasoning(_) => None,
+        })
+    }
+
+    /// The whole text.
+    pub(crate) fn joined_text(&self) -> String {
+        let texts = self.steps.iter().filter_map(|step| match step {
+            Step::Text(text) => Some(text.as_str()),
+            Step::Reasoning(_) | Step::Call(_) => None,
+        });
+        texts.collect()
+    }
+
+    /// The whole reasoning.
+    pub(crate) fn joined_reasoning(&self) -> String {
+        let texts = self.steps.iter().filter_map(|step| match step {
+            Step::Reasoning(text) => Some(text.as_str()),
+            Step::Text(_) | Step::Call(_) => None,
+        });
+        texts.collect()
+    }
+}
+
+/// `text` in pieces of at most `size` bytes, none of them split inside a character.
+pub(crate) fn pieces(text: &str, size: usize) -> Vec<String> {
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    while !rest.is_empty() {
+        let first = rest.chars().next().map_or(1, char::len_utf8);
+        let end = rest.floor_char_boundary(size.max(first)).max(first);
+        let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        pieces.push(piece.to_owned());
+        rest = after;
+    }
+    pieces
+}

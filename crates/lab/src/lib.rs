@@ -1,0 +1,12 @@
+//! Fixtures, the scripted upstream, the load generator, the calibration of models and the conformance check of gateways.
+
+#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+
+pub mod bench;
+pub mod calibrate;
+mod clock;
+pub mod conform;
+pub mod fixture;
+#[cfg(test)]
+#[path = "../../../tests/support/repository.rs"]
+mod repository;
