@@ -1,4 +1,4 @@
-"""Parses the queries of the dashboard and of the alerts. Whether their metrics exist is tested by src/observe/metrics/dashboard.rs."""
+"""Parses the queries of the dashboard and of the alerts. Whether their metrics exist is tested by crates/gateway/src/observe/metrics/dashboard.rs."""
 
 import json
 import re

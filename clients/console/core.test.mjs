@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { made } from "./bundle.mjs";
 
-const core = (file) => import(`../../src/admin/console/page/core/${file}`);
+const core = (file) => import(`../../crates/admin/src/console/page/core/${file}`);
 const { Parser } = await core("sse.js");
 const { effect, flush, signal } = await core("store.js");
 const { inline, parse, Stream } = await core("markdown.js");
@@ -22,7 +22,7 @@ const { tallied } = await core("tally.js");
 
 test("the bundle is the one of the sources", async () => {
   for (const [name, text] of Object.entries(await made())) {
-    assert.ok(text === (await readFile(new URL(`../../src/admin/console/bundle/${name}`, import.meta.url), "utf8")), `${name} is old: node clients/console/bundle.mjs`);
+    assert.ok(text === (await readFile(new URL(`../../crates/admin/src/console/bundle/${name}`, import.meta.url), "utf8")), `${name} is old: node clients/console/bundle.mjs`);
   }
 });
 

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const binary = path.resolve(process.env.TOOLWIRE_BIN ?? path.join(here, "../../target/debug/toolwire"));
-const pageFolder = path.join(here, "../../src/admin/console/page");
+const pageFolder = path.join(here, "../../crates/admin/src/console/page");
 const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 export const listen = (server) => new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server.address().port)));

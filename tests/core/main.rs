@@ -1,5 +1,5 @@
 //! The sans-IO core through its public interface: readers, writers, formats, detection and the whole pipeline, without
-//! sockets. [`docs`] checks the references in documents and comments, [`layers`] the order of the modules.
+//! sockets. [`docs`] checks the references in documents and comments, [`dialects`] that no dialect imports another.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +18,7 @@ mod bodies;
 mod chat;
 mod completions;
 mod conformance;
+mod dialects;
 mod docs;
 mod enforce;
 mod failed_generation;
@@ -27,7 +28,6 @@ mod fuzz;
 mod gemini;
 mod hostile;
 mod laws;
-mod layers;
 mod lumo;
 mod messages;
 mod native;

@@ -3,6 +3,6 @@
 use super::Report;
 
 /// The report in `example/report.json`.
-pub fn report() -> Report {
+pub(crate) fn report() -> Report {
     serde_json::from_str(include_str!("example/report.json")).unwrap()
 }

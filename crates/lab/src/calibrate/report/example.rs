@@ -3,7 +3,7 @@
 use super::{Example, Report, VariantReport};
 use crate::calibrate::{interval::Share, judge::Verdict};
 
-pub fn report() -> Report {
+pub(crate) fn report() -> Report {
     let example = |verdict, text: &str| Example {
         verdict,
         prompt: "one-weather".to_owned(),

@@ -1,0 +1,86 @@
+//! No dialect imports another: what they share is next to them. All else is checked by the compiler, since a crate sees only those
+//! below it.
+
+use std::{fs, path::Path};
+
+use crate::support::repository::root;
+
+const DIALECTS: [&str; 7] = ["chat", "completions", "gemini", "lumo", "messages", "ollama", "responses"];
+
+#[test]
+fn no_dialect_imports_another() {
+    let mut found = Vec::new();
+    for dialect in DIALECTS {
+        visit(&root().join("crates/dialects/src").join(dialect), &mut |file, text| {
+            let others = imported(text).into_iter().filter(|name| *name != dialect);
+            found.extend(others.map(|other| format!("{}: {other}", file.display())));
+        });
+    }
+    assert!(found.is_empty(), "dialects that import others:\n{}", found.join("\n"));
+}
+
+#[test]
+fn imports_are_found_in_every_form() {
+    for (text, names) in [
+        ("use crate::chat;", vec!["chat"]),
+        ("use super::super::chat::Reader;", vec!["chat"]),
+        ("use crate::{event::{self, Event},\n    chat::Reader, lumo};", vec!["chat", "lumo"]),
+        ("fn f() -> crate::lumo::Version {}", vec!["lumo"]),
+        ("use crate::{fit::chat, Dialect};\n// use crate::chat;", vec![]),
+    ] {
+        assert_eq!(imported(text), names, "{text}");
+    }
+}
+
+/// Calls `each` for all files of a module.
+fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
+    for entry in fs::read_dir(folder).expect("a dialect's folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            visit(&path, each);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            each(&path, &fs::read_to_string(&path).expect("a source file"));
+        }
+    }
+}
+
+/// The dialects that paths from the root of the crate, or out of a module, begin with.
+fn imported(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let at = line.as_ptr() as usize - text.as_ptr() as usize;
+        let code = line.split("//").next().unwrap_or_default();
+        for prefix in ["crate::", "super::"] {
+            for (index, _) in code.match_indices(prefix) {
+                let rest = &text[at + index + prefix.len()..];
+                let names = rest.strip_prefix('{').map_or_else(|| vec![rest], branches);
+                let names = names.into_iter().map(|name| {
+                    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
+                    &name[..end.unwrap_or(name.len())]
+                });
+                found.extend(names.filter(|name| DIALECTS.contains(name)));
+            }
+        }
+    }
+    found
+}
+
+/// The branches of a group in an import, without the braces of the group.
+fn branches(group: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    for (index, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                found.push(group[start..index].trim());
+                start = index + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
