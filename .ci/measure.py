@@ -1,5 +1,6 @@
-"""What `.ci/gates` and `.ci/linear` share: tools that may have to be installed, builds, callgrind."""
+"""What `.ci/gates` and `.ci/linear` share: tools that may have to be installed, builds, callgrind, and what has passed before."""
 
+import hashlib
 import json
 import os
 import re
@@ -9,6 +10,46 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+
+# What the counts depend on, besides tools.
+COUNTED = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo", "src", "crates", "benches", ".ci/measure.py"]
+# Packages of their own, which are not counted.
+OTHERS = [ROOT / "benches" / name for name in ("hop", "peers", "soak")]
+
+
+class Passed:
+    """Whether a count has passed with the same inputs. Its digest is kept in the target folder."""
+
+    def __init__(self, name):
+        self.file = TARGET / "passed" / name
+        digest = hashlib.sha256()
+        for tool in ("rustc", "cc", "valgrind", "strace"):
+            version = subprocess.run([tool, "--version"], capture_output=True).stdout if shutil.which(tool) else b"none"
+            digest.update(version + b"\0")
+        for place in (*COUNTED, f".ci/{name}"):
+            for path in files(ROOT / place):
+                content = path.read_bytes()
+                digest.update(f"{path.relative_to(ROOT)} {len(content)}\0".encode() + content)
+        self.digest = digest.hexdigest()
+
+    def before(self):
+        """Whether it has; says so."""
+        if not self.file.exists() or self.file.read_text() != self.digest:
+            return False
+        print(f"{self.file.name}: not counted: it passed with the same sources and tools before (--if-changed)")
+        return True
+
+    def now(self):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(self.digest)
+
+
+def files(path):
+    """The file, or the files of the folder in a fixed order."""
+    if path.is_dir():
+        return [file for each in sorted(path.iterdir()) if each not in OTHERS for file in files(each)]
+    return [path] if path.is_file() else []
 
 
 def need(tool, without):
