@@ -21,8 +21,8 @@ pub(super) struct Content {
 /// Reads the `content` of a message; a string is one text.
 pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure> {
     read_parts(path, content, &|path, kind, _| {
-        let why = format_args!("is of the type `{}`, which is no content of a message", clip(kind));
-        Err(wrong_value(path, why))
+        let kind = clip(kind);
+        Err(wrong_value(path, format_args!("is of the type `{kind}`, which is no content of a message")))
     })
 }
 
