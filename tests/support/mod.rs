@@ -6,6 +6,7 @@
 pub(crate) mod client;
 pub(crate) mod cuts;
 pub(crate) mod exchange;
+pub(crate) mod generated;
 pub(crate) mod hostile;
 pub(crate) mod messages;
 pub(crate) mod redis_server;

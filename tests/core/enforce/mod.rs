@@ -14,6 +14,7 @@ use toolwire::{
     tools::DeclaredTools,
 };
 
+use crate::support::generated::tries;
 use gbnf::Grammar;
 
 const ALL: Means = Means { schema: Some(Subset::LLAMA_CPP), tags: true, grammar: true, prefill: true };
@@ -126,7 +127,7 @@ fn tagged(constraint: &Constraint, name: &str, arguments: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(tries(300))]
 
     #[test]
     fn what_a_constraint_allows_is_the_call_that_was_meant(

@@ -11,7 +11,7 @@ use toolwire::{
     tools::DeclaredTools,
 };
 
-use crate::fuzz::checks::Found;
+use crate::{fuzz::checks::Found, support::generated::tries};
 
 fn tool(name: &str, description: &str, parameters: Option<Value>) -> Tool {
     Tool { description: description.to_owned(), parameters: parameters.map(Into::into), ..Tool::named(name) }
@@ -290,7 +290,7 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(tries(48))]
 
     #[test]
     fn every_example_is_read_back_in_every_format(tools in tools()) {

@@ -14,12 +14,10 @@ use self::{
     checks::Check,
     corpus::{Shown, mutated},
 };
-use crate::support::repository::root;
+use crate::support::{generated::tries, repository::root};
 
-/// How many mutations of each target's corpus are tried; `TOOLWIRE_TRIES` overrides it.
-fn tries() -> u32 {
-    std::env::var("TOOLWIRE_TRIES").map_or(1500, |tries| tries.parse().unwrap())
-}
+/// How many mutations of each target's corpus are usually tried.
+const TRIES: u32 = 1500;
 
 /// A file or folder of the fuzz package.
 fn fuzz(path: &str) -> PathBuf {
@@ -34,8 +32,7 @@ fn run((name, check): Check) {
         check(bytes);
     }
     let seeds: Vec<_> = corpus.into_iter().map(|(_, bytes)| bytes).collect();
-    let config =
-        Config { cases: tries(), failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let config = Config { max_shrink_iters: 0, ..tries(TRIES) };
     let tried = TestRunner::new(config).run(&mutated(seeds, dictionary::markers()), |Shown(input)| {
         check(&input);
         Ok::<(), TestCaseError>(())

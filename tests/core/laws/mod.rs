@@ -28,9 +28,4 @@ mod streams;
 mod text;
 mod work;
 
-use proptest::test_runner::Config;
-
-/// `cases` tries; a failure writes no file.
-fn tries(cases: u32) -> Config {
-    Config { cases, failure_persistence: None, ..Config::default() }
-}
+use crate::support::generated::tries;

@@ -1,7 +1,7 @@
 //! Random calls in every format, written by code that shares nothing with the detector, must be found as they were meant.
 //!
 //! A [`scene`] is the output of a model; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
-//! what is found with what was meant. `PROPTEST_CASES` sets approximately how many are tried of each.
+//! what is found with what was meant. `PROPTEST_CASES` sets how many are tried, as in all property tests.
 
 mod found;
 mod fragments;

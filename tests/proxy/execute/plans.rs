@@ -4,6 +4,7 @@
 use proptest::{prelude::*, test_runner::Config};
 
 use super::plan::{Hop, Plan, SPEECHES, Speaker, WITH_STATE, hop};
+use crate::independent::generated::tries;
 
 #[tokio::test]
 async fn hosted_calls_run_between_every_pair_of_dialects() {
@@ -83,7 +84,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..Config::default() })]
+    #![proptest_config(Config { max_shrink_iters: 200, ..tries(24) })]
 
     #[test]
     fn any_plan_is_played_to_its_end(plan in plan()) {

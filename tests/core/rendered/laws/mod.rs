@@ -10,31 +10,24 @@ pub(crate) use found::{exchanged, found};
 pub(crate) use stream::streams;
 pub(crate) use trouble::trouble;
 
-use proptest::{
-    prelude::*,
-    sample::Index,
-    test_runner::{Config, TestRunner},
-};
+use proptest::{prelude::*, sample::Index, test_runner::TestRunner};
 use serde_json::Value;
 use toolwire::{
     format::{self, Format},
     rules::{Detect, Rules},
 };
 
-use crate::rendered::{
-    found::Found,
-    write::{Renderer, renderers},
+use crate::{
+    rendered::{
+        found::Found,
+        write::{Renderer, renderers},
+    },
+    support::generated,
 };
 
-/// The cases that a test tries by default, if it is not slow.
-const USUAL: u32 = 48;
-
-/// Tries `law` `cases` times, or proportionally more or less often if `PROPTEST_CASES` differs from [`USUAL`].
-fn tries<S: Strategy>(cases: u32, of: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    let config = Config { failure_persistence: None, ..Config::default() };
-    let set = std::env::var_os("PROPTEST_CASES").map_or(USUAL, |_| config.cases);
-    let config = Config { cases: (cases * set).div_ceil(USUAL), ..config };
-    if let Err(error) = TestRunner::new(config).run(of, law) {
+/// Tries `law` with `usual` cases, see [`generated::tries`].
+fn tries<S: Strategy>(usual: u32, of: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    if let Err(error) = TestRunner::new(generated::tries(usual)).run(of, law) {
         panic!("{error}");
     }
 }

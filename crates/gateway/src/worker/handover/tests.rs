@@ -125,8 +125,6 @@ fn request(path: &str, is_chunked: bool, is_last: bool) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn connections_taken_over_lose_and_add_no_byte(
         kinds in prop::collection::vec(any::<(bool, bool)>(), 1..8),
