@@ -120,7 +120,7 @@ test("a chat is exported, and its code copied", async () => {
   assert.match(fixture.name, /^ex_.*\.tar$/);
   assert.equal(fixture.bytes.subarray(257, 262).toString(), "ustar");
   for (const [language, expected] of [["curl", /^curl -N '[^']*\/v1\/messages'[^]*Bearer \$TOOLWIRE_API_KEY/], ["Python", /^import os\nfrom anthropic/], ["TypeScript", /^import Anthropic from[^]*process\.env\.TOOLWIRE_API_KEY/]]) {
-    await page.getByLabel("Code", { exact: true }).selectOption(language);
+    await page.getByRole("combobox", { name: "Code", exact: true }).selectOption(language);
     const dialog = page.getByRole("dialog", { name: "The same request" });
     await dialog.getByLabel("Base URL").fill("https://ai.example");
     await dialog.getByRole("button", { name: "Copy" }).click();
