@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout, reason = "the counts are the result")]
 
+extern crate toolwire_pipeline as toolwire;
+
 mod answers;
 
 use allocation_counter::{AllocationInfo, measure};

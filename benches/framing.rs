@@ -2,6 +2,8 @@
 //!
 //! The comparisons are measured in turns and printed as ratios.
 
+extern crate toolwire_pipeline as toolwire;
+
 mod turns;
 
 use std::{convert::Infallible, hint::black_box, ops::ControlFlow};

@@ -7,6 +7,8 @@
 
 #![allow(clippy::print_stdout, reason = "the bytes show that the work was done")]
 
+extern crate toolwire_pipeline as toolwire;
+
 mod answers;
 
 use std::{env, hint::black_box, process::ExitCode};

@@ -14,6 +14,8 @@
 
 #![allow(clippy::print_stdout, reason = "the lines name what is counted")]
 
+extern crate toolwire_pipeline as toolwire;
+
 mod answers;
 #[path = "hostile/requests.rs"]
 mod requests;

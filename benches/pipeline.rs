@@ -6,6 +6,8 @@
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
 
+extern crate toolwire_pipeline as toolwire;
+
 mod answers;
 mod turns;
 

@@ -1,5 +1,7 @@
 //! Each stage of an answer's way alone.
 
+extern crate toolwire_pipeline as toolwire;
+
 mod answers;
 
 use std::{borrow::Cow, hint::black_box, ops::ControlFlow};
