@@ -1,7 +1,8 @@
 //! Keys of a request that some servers read as a known field although they are spelled otherwise.
 //!
 //! Servers in Go match keys without regard to case, and the last one wins. So what was checked under one key would not be
-//! what such a server uses: a request with `model` and `Model` is refused.
+//! what such a server uses: a request with `model` and `Model` is refused. A field that toolwire checks, limits or writes must be
+//! listed here.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
 const KNOWN: [&str; 120] = [

@@ -1,4 +1,7 @@
 //! Finish reasons: OpenAI's own words, and those of other servers with its API.
+//!
+//! All readers look a word up here, so a word that only one dialect has is added here too. A word that [`finish_of`] knows is
+//! never a failure.
 
 use crate::{
     event::Finish,

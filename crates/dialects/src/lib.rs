@@ -2,12 +2,12 @@
 //!
 //! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes
 //! requests into a [`Conversation`](toolwire_engine::conversation::Conversation) and writes [`Event`]s as a response.
-//! The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The rest of the
-//! crate holds a [`ClientDialect`], which a request's route gives, and an [`UpstreamDialect`], which the
-//! configuration gives, and never asks which dialect that is.
+//! The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. Other crates hold a
+//! [`ClientDialect`], which a request's route gives, and an [`UpstreamDialect`], which the configuration gives, and do not
+//! import a dialect's module. No dialect imports another; what they share is next to them.
 //!
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
-//! routes (`proxy::routes`).
+//! routes (`crates/gateway/src/routes.rs`).
 
 mod block_order;
 mod body;

@@ -7,6 +7,9 @@
 //! | `format` | `version` | [`VERSION`]; files without it have the first one |
 //!
 //! Numbers and times are eight bytes, the most significant first.
+//!
+//! Older files must still be read, so a change of the format begins with a folder of `fixtures/upgrade` that the old program
+//! wrote. If older programs cannot read the new files, raise [`VERSION`].
 
 use std::{
     fs, io,
