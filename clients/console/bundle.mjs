@@ -7,7 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
-const folder = path.join(path.dirname(fileURLToPath(import.meta.url)), "../../src/admin/console");
+const folder = path.join(path.dirname(fileURLToPath(import.meta.url)), "../../crates/admin/src/console");
 const sources = path.join(folder, "page");
 const bundle = path.join(folder, "bundle");
 

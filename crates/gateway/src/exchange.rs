@@ -5,7 +5,7 @@
 //!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
 //! ```
 //!
-//! This is where the proxy puts the stages together for a request; `fixture::replay` does the same for a recorded
+//! This is where the proxy puts the stages together for a request; `fixture::replay` of the lab does the same for a recorded
 //! response.
 
 use std::{

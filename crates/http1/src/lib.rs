@@ -1,5 +1,5 @@
 //! HTTP/1.1 messages that toolwire reads and writes with its own code. Sans-IO: bytes in, bytes out; the sockets are in
-//! `proxy`.
+//! the gateway.
 //!
 //! # What is ours, what is hyper's, and why
 //!
@@ -18,13 +18,13 @@
 //! # The handover
 //!
 //! hyper decides whether a client's connection persists, since it has seen all of the request, but it does not write the
-//! response. `proxy::worker::handover` states the invariant by which a connection is taken over from hyper, and has its
+//! response. `worker::handover` of the gateway states the invariant by which a connection is taken over from hyper, and has its
 //! test.
 //!
 //! # How it is tested
 //!
 //! docs/protocols/http1.md#requirements lists what the standard requires, each with the tests that verify it. The fuzz check
-//! `http1` (`tests/core/fuzz/checks`) reads any bytes in any split with this module and with hyper's client, and allows
+//! `http1` (`tests/core/fuzz/checks`) reads any bytes in any split with this crate and with hyper's client, and allows
 //! only docs/protocols/http1.md#differences-from-hyper.
 
 mod body;

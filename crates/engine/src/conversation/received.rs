@@ -1,8 +1,8 @@
 //! Parts of a client's request that only its own dialect can express, kept as they were received.
 //!
 //! Each such value carries the name of its dialect, and can only be read under that name: an encoder gets the
-//! values of its own dialect and no others. Only `dialect::fit` reads all of them: it translates them. Fields, declarations and content parts therefore never reach an
-//! upstream that would misinterpret them.
+//! values of its own dialect and no others. Only `fit` of the dialects reads all of them: it translates them. Fields,
+//! declarations and content parts therefore never reach an upstream that would misinterpret them.
 
 use serde_json::{Map, Value};
 

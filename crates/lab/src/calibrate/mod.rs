@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CaseSet (prompts, tools) ─┐
-//! variants (format × wording × enforce) ─┴▶ run ─▶ proxy::Server on loopback ─▶ upstream
+//! variants (format × wording × enforce) ─┴▶ run ─▶ gateway::Server on loopback ─▶ upstream
 //!                                            │ Answer (from the cache, or asked)
 //!                  report (table, JSON, page, entry) ◀─ judge: Verdict
 //! ```

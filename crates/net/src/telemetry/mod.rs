@@ -3,7 +3,7 @@
 //! ```text
 //! client's traceparent ─▶ server span ─▶ span per request to an upstream ─▶ its traceparent
 //!                                    └─▶ span per hosted call
-//! spans that have ended ─▶ queue ─▶ exporter (`observe::export`)
+//! spans that have ended ─▶ queue ─▶ exporter (`observe::export` of the gateway)
 //! ```
 //!
 //! A [`Span`] is a value that travels with what it describes, and ends when it is dropped. Without a [`Tracer`], all of them are empty:

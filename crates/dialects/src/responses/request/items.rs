@@ -142,7 +142,7 @@ impl<'a> History<'a, '_> {
             }
             // toolwire replaces those that it has stored before.
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
-            // Calls of other tools, and whatever else the API adds. For another API they are translated, by `dialect::fit`.
+            // Calls of other tools, and whatever else the API adds. For another API they are translated, by `fit`.
             _ => {
                 self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
                 self.assistant(vec![content::other(item)], item, false);
