@@ -10,7 +10,11 @@
 //! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
 //! value.
 
-#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+#![allow(
+    missing_docs,
+    rustdoc::private_intra_doc_links,
+    reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
+)]
 
 mod admin;
 mod alternatives;

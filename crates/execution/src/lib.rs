@@ -8,11 +8,15 @@
 //!                               Provider (a web search, an MCP server, a program, …)
 //! ```
 //!
-//! [`Provider`]s offer tools and run their calls. The [`Registry`] has the tools of all providers; a request keeps the
-//! [`Snapshot`] that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
+//! [`Provider`]s offer tools and run their calls. The `Registry` has the tools of all providers; a request keeps the
+//! `Snapshot` that it began with. Everything that is run for tools runs on a thread of its own ([`Runtime`]), so it cannot delay
 //! the streams of other requests. A call never fails a response: whatever goes wrong becomes a result that tells the model.
 
-#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+#![allow(
+    missing_docs,
+    rustdoc::private_intra_doc_links,
+    reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
+)]
 
 mod arguments;
 mod asker;

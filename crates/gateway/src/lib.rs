@@ -11,7 +11,11 @@
 //! either releases everything that belongs to the request: its place in the upstream's queue, its connection, its log
 //! line.
 
-#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+#![allow(
+    missing_docs,
+    rustdoc::private_intra_doc_links,
+    reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
+)]
 
 pub mod answer;
 mod asking;

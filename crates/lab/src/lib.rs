@@ -1,6 +1,10 @@
 //! Fixtures, the scripted upstream, the load generator, the calibration of models and the conformance check of gateways.
 
-#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+#![allow(
+    missing_docs,
+    rustdoc::private_intra_doc_links,
+    reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
+)]
 
 pub mod bench;
 pub mod calibrate;

@@ -1,6 +1,10 @@
 //! What the parts of toolwire that do I/O share: TLS, proxies, state, traces, and texts that may be shown.
 
-#![allow(missing_docs, reason = "a part of toolwire, which is not meant for other programs")]
+#![allow(
+    missing_docs,
+    rustdoc::private_intra_doc_links,
+    reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
+)]
 
 pub mod private;
 pub mod proxied;
