@@ -1,8 +1,8 @@
 //! [`Conversation`]: the common form of a request, independent of its dialect.
 //!
 //! A client dialect's `request` module decodes into it, a format's instructions are added to it, and an
-//! upstream dialect's `request` module encodes from it. Anything not modelled here is kept as [`Rest`] and
-//! [`Received`], for an upstream that speaks the dialect it came from.
+//! upstream dialect's `request` module encodes from it. Anything that is not modelled here is kept as
+//! [`Rest`] and [`Received`], for an upstream that speaks the dialect from which it came.
 
 mod arguments;
 mod arrange;
@@ -38,7 +38,7 @@ use crate::{event::Opaque, wire::json::Raw};
 /// The argument of a custom tool that is declared to the upstream as a function.
 pub const CUSTOM_INPUT: &str = "input";
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     /// The model's name as the client wrote it.
@@ -47,25 +47,27 @@ pub struct Conversation {
     pub turns: Vec<Turn>,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
-    /// Names of the tools that a part of the conversation declares. An upstream that gets that part does not get them again.
+    /// Names of the tools that a part of the conversation declares. An upstream that gets this part does not
+    /// get their declarations again.
     pub late_tools: HashSet<String>,
-    /// Names of the tools declared as custom tools, whose input is plain text. Everywhere except in the
-    /// dialects' encoders and decoders they are functions with one argument, [`CUSTOM_INPUT`].
+    /// Names of the tools declared as custom tools, whose input is plain text. Outside the dialects' encoders
+    /// and decoders they are functions with one argument, [`CUSTOM_INPUT`].
     pub custom_tools: HashSet<String>,
     /// The tools that the client declared inside namespaces.
     pub namespaced: Vec<Namespaced>,
     /// Names of the tools that toolwire runs. The client did not declare them, and never sees their calls as its own.
     pub hosted_tools: Vec<String>,
-    /// The declared tools that are no functions of the client: servers run them, or only their API knows their schemas. Upstreams
-    /// of other dialects do not get them.
+    /// The declared tools that are not client functions: a server runs them, or only their API knows their
+    /// schemas. Upstreams of other dialects do not get them.
     pub server_tools: Vec<ServerTool>,
-    /// Those of them that the client chose in a form of its dialect, which is in `rest`: `{"type": "web_search"}`.
+    /// The server tools that the client chose in a form of its dialect, which is in `rest`: `{"type":
+    /// "web_search"}`.
     pub server_choice: Vec<Value>,
-    /// Whether and which tools may be called.
+    /// Whether tools may be called, and which.
     pub tool_choice: ToolChoice,
     /// Whether the response may contain several calls. All dialects default to yes.
     pub parallel_calls: bool,
-    /// How many choices are requested; `None`: one.
+    /// Number of requested choices; `None` means one.
     pub choices: Option<u64>,
     /// The response is requested as a stream.
     pub stream: bool,
@@ -77,15 +79,15 @@ pub struct Conversation {
     pub sampling: Sampling,
     /// What the upstream is asked to enforce.
     pub constraint: Option<Constraint>,
-    /// The response is to be stored, so that later requests can continue it.
+    /// The response should be stored, so that later requests can continue it.
     pub stored: bool,
-    /// Fields that the response repeats.
+    /// Fields that the response must repeat.
     pub repeated: Rest,
     /// All other top-level fields.
     pub rest: Rest,
 }
 
-/// A tool that the client declared inside a namespace. Upstreams know no namespaces.
+/// A tool that the client declared inside a namespace, which upstreams do not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaced {
     /// The name under which the upstream gets it.
@@ -101,18 +103,18 @@ pub struct Namespaced {
 pub struct ServerTool {
     /// Its type, often with a version: `web_search_20250305`.
     pub kind: String,
-    /// The name by which it is called and chosen. Dialects without such names use the type.
+    /// The name by which it is called and chosen: its type in dialects without such names.
     pub name: String,
 }
 
 impl ServerTool {
-    /// Of the type `kind`, whose name is `name`, if it has one.
+    /// A tool of the type `kind`. `name` is its name, if it has one.
     pub fn new(kind: impl Into<String>, name: Option<String>) -> Self {
         let kind = kind.into();
         Self { name: name.unwrap_or_else(|| kind.clone()), kind }
     }
 
-    /// Whether it is the tool `name`, in whatever version.
+    /// Whether this is the tool `name`, in any version.
     pub fn is(&self, name: &str) -> bool {
         let is_version = |part: &str| part == "preview" || part.bytes().all(|byte| byte.is_ascii_digit());
         let version = self.kind.strip_prefix(name);
@@ -127,7 +129,7 @@ impl ServerTool {
 pub struct Prompt {
     /// The text.
     pub text: String,
-    /// Bytes of the token at its beginning that marks the beginning of a text; 0 without one.
+    /// Length in bytes of the begin-of-text token at the start of `text`; 0 if there is none.
     pub bos: usize,
 }
 
@@ -177,9 +179,9 @@ pub enum Part {
     Reasoning {
         /// Readable text.
         text: String,
-        /// State that goes back to the upstream from which it came.
+        /// State that must go back to the upstream from which it came.
         signature: Option<Opaque<'static>>,
-        /// There is no text because the upstream does not show it.
+        /// The upstream does not show the text.
         redacted: bool,
     },
     /// Anything else (audio, files, refusals, …).
@@ -195,7 +197,7 @@ pub struct Call {
     pub name: String,
     /// The arguments as text: normally a JSON object, but not validated.
     pub arguments: String,
-    /// State that goes back to the upstream from which it came.
+    /// State that must go back to the upstream from which it came.
     pub signature: Option<Opaque<'static>>,
 }
 
@@ -231,7 +233,7 @@ pub struct Tool {
     pub parameters: Option<Raw>,
     /// OpenAI's `strict`, if given.
     pub strict: Option<bool>,
-    /// The whole declaration; `None` if toolwire created it.
+    /// The complete declaration; `None` if toolwire created it.
     pub declared: Option<Received<Raw>>,
 }
 
@@ -248,13 +250,13 @@ pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// None.
+    /// No tool.
     None,
     /// At least one.
     Required,
-    /// This one.
+    /// This tool.
     Named(String),
-    /// Only these; at least one of them if `required`.
+    /// Only these tools; at least one of them if `required`.
     Allowed {
         /// Their names.
         names: Vec<String>,
@@ -296,7 +298,7 @@ pub struct Sampling {
 impl Conversation {
     /// The tools that the model may call in this request: none with [`ToolChoice::None`], one if it is named.
     pub fn callable_tools(&self) -> impl Iterator<Item = &Tool> {
-        // Either may have tens of thousands of names.
+        // The lists of tools and of allowed names may each have tens of thousands of names.
         let allowed: HashSet<&str> = match &self.tool_choice {
             ToolChoice::Allowed { names, .. } => names.iter().map(String::as_str).collect(),
             _ => HashSet::new(),
@@ -309,7 +311,7 @@ impl Conversation {
         })
     }
 
-    /// About as many bytes as its texts and tools take in a request.
+    /// Approximate number of bytes that its texts and tools take in a request.
     pub fn size(&self) -> usize {
         let of_part = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -322,7 +324,7 @@ impl Conversation {
         let of_tool = |tool: &Tool| {
             tool.description.len() + tool.parameters.as_ref().map_or(0, |schema| schema.view().raw().len())
         };
-        // For the names of members, and what is escaped.
+        // For member names and escapes.
         const AROUND: usize = 64;
         let parts = self.turns.iter().flat_map(|turn| &turn.parts).map(|part| AROUND + of_part(part));
         parts.chain(self.tools.iter().map(|tool| AROUND + of_tool(tool))).sum()

@@ -1,31 +1,31 @@
-//! [`BodyDecoder`]: takes a body out of its framing (RFC 9112, sections 6 and 7): chunks, a length, or the end of the
-//! connection.
+//! [`BodyDecoder`]: takes a body out of its framing (RFC 9112, sections 6 and 7): chunks, a length, or the
+//! end of the connection.
 //!
-//! [`BodyDecoder::next`] returns the data as it lies in the bytes that were read. Nothing is copied, and nothing is kept
-//! but the position in the framing.
+//! [`BodyDecoder::next`] returns the data in place, as slices of the bytes that were read. Nothing is copied,
+//! and only the position in the framing is kept.
 
 use std::fmt;
 
-/// Bytes of extensions that a chunk may have, and of trailer fields that a body may have. Both are discarded.
+/// Maximum bytes of a chunk's extensions, and of a body's trailer fields. Both are discarded.
 const MAX_OVERHEAD: usize = (16 << 10) - 1;
 
-/// Trailer fields that a body may have.
+/// Maximum number of trailer fields.
 const MAX_TRAILERS: u8 = 100;
 
-/// Digits that a chunk's size may have, leading zeros included: enough for the largest size.
+/// Maximum number of digits of a chunk's size, including leading zeros: enough for the largest size.
 const MAX_DIGITS: u8 = 16;
 
 /// Decodes a body whose bytes arrive in any split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes of extensions or trailer fields that may still come.
+    /// Bytes of extensions or trailer fields that are still allowed.
     overhead: usize,
-    /// Trailer fields that may still come.
+    /// Trailer fields that are still allowed.
     trailers: u8,
 }
 
-/// What comes next.
+/// The part of the framing that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Data, up to the end of the connection.
@@ -112,11 +112,11 @@ impl BodyDecoder {
         self.state == State::End
     }
 
-    /// The next data in `bytes`, which is advanced past what was read. `None`: all of `bytes` was read, or the body has
-    /// ended.
+    /// Returns the next data in `bytes`, which is advanced past what was read. `None`: all of `bytes` was
+    /// read, or the body has ended.
     ///
     /// # Errors
-    /// If the framing is malformed.
+    /// The framing is malformed.
     #[inline]
     pub fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Result<Option<&'b [u8]>, BodyError> {
         loop {
@@ -147,10 +147,10 @@ impl BodyDecoder {
         }
     }
 
-    /// The connection was closed.
+    /// Ends the body because the connection was closed.
     ///
     /// # Errors
-    /// [`BodyError::Incomplete`], unless that is how the body ends.
+    /// [`BodyError::Incomplete`], unless the body ends with its connection.
     pub fn close(&mut self) -> Result<(), BodyError> {
         match self.state {
             State::UntilClose | State::End => {
@@ -228,12 +228,13 @@ fn after_trailer(state: State, byte: u8) -> Result<State, BodyError> {
     })
 }
 
-/// `tchar` (RFC 9110, section 5.6.2): what the name of a field is made of.
+/// Whether the byte is a `tchar` (RFC 9110, section 5.6.2), of which a field's name consists.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// What a field's value and a chunk's extensions may hold: anything but control characters other than a tab.
+/// Whether a field's value or a chunk's extensions may contain the byte: anything but control characters
+/// other than a tab.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

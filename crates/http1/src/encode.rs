@@ -10,10 +10,10 @@ use super::fields::{put_field, put_fields};
 /// The end of a chunked body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Field lines of the head that hyper writes, and room for more.
+/// Number of field lines in a head that hyper writes, with some to spare.
 const MAX_FIELDS: usize = 8;
 
-/// Bytes that the head of a response is expected to take at most.
+/// Expected maximum size of a response's head, in bytes.
 const EXPECTED_HEAD: usize = 512;
 
 /// How a response's body is delimited, and whether its connection persists.
@@ -33,8 +33,8 @@ enum Framing {
 }
 
 impl ResponseEncoder {
-    /// Continues as hyper began, in this head of a response of unknown length: it knows the request's version and
-    /// whether the connection may persist.
+    /// Continues in the way in which hyper began `head`, a response of unknown length: hyper knows the
+    /// request's version and whether the connection may persist.
     ///
     /// A head that does not say `chunked`, or that cannot be read, closes the connection.
     pub fn following(head: &[u8]) -> Self {
@@ -52,12 +52,12 @@ impl ResponseEncoder {
         }
     }
 
-    /// The body has `length` bytes, which the head says.
+    /// Sets the length of the body, which the head then states.
     pub fn set_length(&mut self, length: u64) {
         self.framing = Framing::Length(length);
     }
 
-    /// The connection is closed after this response, and the head says so.
+    /// Closes the connection after this response, and says so in the head.
     pub fn set_close(&mut self) {
         self.keep_alive = false;
     }
@@ -67,8 +67,8 @@ impl ResponseEncoder {
         self.keep_alive
     }
 
-    /// The head: status and headers of `parts`, and the fields that are the connection's own. `parts` must not have
-    /// these; `now` goes into `Date`.
+    /// The head: the status and headers of `parts`, and the fields that belong to the connection, which
+    /// `parts` must not contain. `now` goes into `Date`.
     pub fn head(&self, parts: &Parts, now: SystemTime) -> Vec<u8> {
         let reason = parts.status.canonical_reason().unwrap_or_default();
         let mut head = Vec::with_capacity(EXPECTED_HEAD);
@@ -91,7 +91,8 @@ impl ResponseEncoder {
         head
     }
 
-    /// Appends `data` to `out` as a piece of the body; if it is the last piece, with the end of the body.
+    /// Appends `data` to `out` as a piece of the body, followed by the end of the body if it is the last
+    /// piece.
     #[inline]
     pub fn put_data(&self, out: &mut Vec<u8>, data: &[u8], is_last: bool) {
         let is_chunked = self.framing == Framing::Chunked;
@@ -111,7 +112,7 @@ impl ResponseEncoder {
     }
 }
 
-/// A chunk's size. It is written for each token, and `format!` takes ten times as long.
+/// Writes a chunk's size. This runs for each token, and `format!` takes ten times as long.
 fn put_hex(out: &mut Vec<u8>, number: usize) {
     let digits = (usize::BITS - number.leading_zeros()).div_ceil(4);
     for digit in (0..digits).rev() {

@@ -1,4 +1,4 @@
-//! Header fields: writing them, and reading the ones that are lists.
+//! Header fields: writing them, and reading those whose value is a list.
 
 use bytes::BufMut;
 use http::{HeaderMap, HeaderName};
@@ -25,7 +25,7 @@ pub fn list_items<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterato
     items.map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
 }
 
-/// Whether the list has this item, in any case.
+/// Whether the list contains this item, ignoring case.
 pub fn list_contains(headers: &HeaderMap, name: &HeaderName, item: &[u8]) -> bool {
     list_items(headers, name).any(|listed| listed.eq_ignore_ascii_case(item))
 }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 messages that toolwire reads and writes with its own code. Sans-IO: bytes in, bytes out; the sockets are in
 //! the gateway.
 //!
-//! # What is ours, what is hyper's, and why
+//! # What is our own, what is hyper's, and why
 //!
 //! | message | code | why |
 //! |---|---|---|
@@ -10,10 +10,10 @@
 //! | a response that comes from an upstream | [`ResponseEncoder`] | hyper's write buffers would stay with the connection for as long as the model writes. |
 //! | a request to an upstream | [`RequestHead`] | All of it but the length is the same for every request, so it is formatted once. |
 //! | an upstream's response | [`HeadReader`], [`BodyDecoder`] | hyper's client needs a task, a channel and a buffer for each connection; a stream may not cost that much. |
-//! | HTTP/2, on both sides; the list of an upstream's models | hyper | Nothing is gained by own code. |
+//! | HTTP/2, on both sides; the list of an upstream's models | hyper | Our own code would gain nothing. |
 //!
-//! `docs/performance.md` has the measurements. Syntax is left to `httparse`, which hyper uses too: own code decides
-//! what the fields mean, where a message ends, and whether its connection may be used again.
+//! `docs/performance.md` has the measurements. Syntax is left to `httparse`, which hyper uses too; our own
+//! code decides what the fields mean, where a message ends, and whether its connection may be used again.
 //!
 //! # The handover
 //!

@@ -7,7 +7,7 @@ use http::{Request, Uri, header};
 
 use super::fields::{put_field, put_fields};
 
-/// Bytes that the line with a body's length takes at most, with the end of the head.
+/// Maximum bytes of the line with a body's length and the end of the head.
 const LENGTH_LINE: usize = 48;
 
 /// The head of a request as it is written, except for the length of its body.
@@ -15,18 +15,19 @@ const LENGTH_LINE: usize = 48;
 pub struct RequestHead(Bytes);
 
 impl RequestHead {
-    /// Writes the head of `request`: its target in origin form, and `Host`, unless the headers have one.
+    /// Writes the head of `request`: its target in origin form, and `Host` unless the headers have one.
     pub fn new(request: &Request<()>) -> Self {
         Self::with_target(request, &[])
     }
 
-    /// The same for a proxy that passes the request on: its target is in absolute form (RFC 9112, section 3.2.2).
+    /// Like [`RequestHead::new`], for a proxy that passes the request on: its target is in absolute form (RFC
+    /// 9112, section 3.2.2).
     pub fn for_proxy(request: &Request<()>) -> Self {
         let scheme = request.uri().scheme_str().unwrap_or("http");
         Self::with_target(request, &[scheme, "://", host(request.uri())])
     }
 
-    /// `before` is what the target has before its path.
+    /// `before` is the text of the target before its path.
     fn with_target(request: &Request<()>, before: &[&str]) -> Self {
         let uri = request.uri();
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -42,7 +43,7 @@ impl RequestHead {
         Self(head.freeze())
     }
 
-    /// The whole head, for a body of `length` bytes.
+    /// The complete head, for a body of `length` bytes.
     pub fn for_body(&self, length: usize) -> BytesMut {
         let mut head = BytesMut::with_capacity(self.0.len() + LENGTH_LINE);
         head.put_slice(&self.0);

@@ -11,13 +11,13 @@ use super::{
     fields::{list_contains, list_items},
 };
 
-/// Bytes that a response's heads may take together: interim ones (1xx) and the final one.
+/// Maximum bytes of all heads of a response: interim ones (1xx) and the final one.
 pub const MAX_HEAD: usize = 64 << 10;
 
-/// How every response begins.
+/// The bytes with which every response begins.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// Field lines that a response's head may have.
+/// Maximum number of field lines in a response's head.
 const MAX_FIELDS: usize = 100;
 
 /// The longest body that a `Content-Length` may announce. No real body comes near it, and arithmetic on it is safe.
@@ -37,7 +37,7 @@ pub struct ResponseHead {
 /// Why bytes are not the head of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeadError {
-    /// They do not begin with `HTTP/1.`.
+    /// The bytes do not begin with `HTTP/1.`.
     Protocol,
     /// The heads take more than [`MAX_HEAD`] bytes.
     TooLong,
@@ -45,9 +45,10 @@ pub enum HeadError {
     Syntax(String),
     /// The status is 101, and no upgrade was requested.
     Upgrade,
-    /// `Transfer-Encoding` is not `chunked`. No other coding was offered, and what cannot be undone cannot be read.
+    /// `Transfer-Encoding` is not `chunked`. No other coding was offered, and a coding that cannot be undone
+    /// makes the body unreadable.
     TransferEncoding,
-    /// `Content-Length` is not one number.
+    /// `Content-Length` is not a single number.
     ContentLength,
 }
 
@@ -72,23 +73,23 @@ impl fmt::Display for HeadError {
 
 impl std::error::Error for HeadError {}
 
-/// Reads the head of a response from bytes that arrive in any split. Each byte is looked at once.
+/// Reads the head of a response from bytes that arrive in any split. Looks at each byte once.
 #[derive(Debug, Default)]
 pub struct HeadReader {
     unread: BytesMut,
     /// Bytes of interim heads and of empty lines, which have been discarded.
     passed: usize,
-    /// Bytes of `unread` that were searched for the end of the head and do not hold it.
+    /// Bytes of `unread` that were searched for the end of the head and do not contain it.
     searched: usize,
 }
 
 impl HeadReader {
-    /// Takes the bytes that were read next.
+    /// Adds the bytes that were read next.
     pub fn push(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
 
-    /// Whether no byte was read so far.
+    /// Whether no bytes have been read so far.
     pub fn is_empty(&self) -> bool {
         self.passed == 0 && self.unread.is_empty()
     }
@@ -96,7 +97,7 @@ impl HeadReader {
     /// The final head, once it is complete. Interim heads (1xx) are skipped.
     ///
     /// # Errors
-    /// If the bytes are not the beginning of a response that can be read.
+    /// The bytes are not the beginning of a response that can be read.
     pub fn next_head(&mut self) -> Result<Option<ResponseHead>, HeadError> {
         loop {
             self.skip_empty_lines();
@@ -132,7 +133,8 @@ impl HeadReader {
         self.unread.freeze()
     }
 
-    /// Skips empty lines before the status line. The parser would do so too, but again from the first with each read.
+    /// Skips empty lines before the status line. The parser would skip them too, but from the first line
+    /// again with each read.
     fn skip_empty_lines(&mut self) {
         let mut length = 0;
         while let Some(line) = self.unread.get(length..) {
@@ -234,7 +236,7 @@ fn framing(head: &Parts) -> Result<BodyDecoder, HeadError> {
     }
 }
 
-/// The length that the head announces. The same one several times is taken for one (RFC 9110, section 8.6).
+/// The length that the head announces. Repetitions of the same length count as one (RFC 9110, section 8.6).
 fn content_length(headers: &HeaderMap) -> Result<Option<u64>, HeadError> {
     let lines = headers.get_all(header::CONTENT_LENGTH).into_iter();
     let mut lengths =
@@ -251,8 +253,8 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, HeadError> {
 /// Whether the connection persists (RFC 9112, section 9.3).
 fn is_persistent(head: &Parts) -> bool {
     let says = |option: &[u8]| list_contains(&head.headers, &header::CONNECTION, option);
-    // A length beside a transfer coding is how messages are smuggled, and HTTP/1.0 has no transfer codings: such a
-    // connection is not used again (RFC 9112, sections 6.1 and 6.3).
+    // A length next to a transfer coding is how messages are smuggled, and HTTP/1.0 has no transfer codings:
+    // such a connection is not used again (RFC 9112, sections 6.1 and 6.3).
     let is_doubtful = head.headers.contains_key(header::TRANSFER_ENCODING)
         && (head.headers.contains_key(header::CONTENT_LENGTH) || head.version != Version::HTTP_11);
     !says(b"close") && !is_doubtful && (head.version == Version::HTTP_11 || says(b"keep-alive"))

@@ -39,7 +39,8 @@ pub struct Lines {
     partial: Vec<u8>,
     /// `partial` was a complete line and has been passed on.
     spent: bool,
-    /// Number of bytes of the byte order mark seen; the full number once it has been found or ruled out.
+    /// Number of bytes of the byte order mark seen so far; its full length once it has been found or ruled
+    /// out.
     bom: usize,
     /// The last line ended with CR: an LF that follows belongs to it.
     after_cr: bool,
@@ -50,7 +51,7 @@ pub struct Lines {
 enum Found<'i> {
     /// Contiguous in the input.
     Whole(&'i [u8]),
-    /// Assembled in [`Lines::partial`]. This can only be the first line of an input.
+    /// Assembled in [`Lines::partial`]. Only the first line of an input can be this.
     Joined,
 }
 
@@ -85,14 +86,14 @@ impl Lines {
         Ok(())
     }
 
-    /// The stream has ended: calls `on` with the last line, if it is not empty and has no line end.
+    /// Ends the stream: calls `on` with the last line if it is not empty and has no line end.
     pub fn finish(&mut self, mut on: impl FnMut(&[u8]) -> ControlFlow<()>) {
         if let Some(line) = self.last() {
             let _ = on(line);
         }
     }
 
-    /// The part of `bytes` to be read: excludes anything after the end, and a byte order mark.
+    /// The part of `bytes` to be read: without a byte order mark, and empty after the stream has ended.
     #[inline]
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = if self.closed { &[] } else { bytes };
@@ -211,7 +212,7 @@ pub struct Message<'a> {
     pub event: &'a [u8],
     /// Its data lines, joined with LF. Not checked to be UTF-8.
     pub data: &'a [u8],
-    /// The last event id: from this event, or from the last one before it that had one. `None`: there was
+    /// The last event id, from this event or from the last earlier event that had one. `None` if there was
     /// none.
     pub id: Option<&'a [u8]>,
 }
@@ -234,7 +235,7 @@ struct Block {
     /// Data lines that had to be copied, joined; meaningless without `has_data`.
     data: Vec<u8>,
     has_data: bool,
-    /// Kept after the event.
+    /// Kept for later events.
     id: Option<Vec<u8>>,
     /// Total bytes of the event's field lines.
     size: usize,
@@ -280,8 +281,8 @@ impl Frames {
         Ok(())
     }
 
-    /// The stream has ended: calls `on` with data that has no line end or blank line after it. The standard
-    /// drops such data; a reader that must not lose the end of an upstream's stream calls this.
+    /// Ends the stream: calls `on` with data that has no line end or blank line after it. The standard drops
+    /// such data; a reader that must not lose the end of an upstream's stream calls this.
     pub fn finish(&mut self, mut on: impl FnMut(Frame<'_>) -> ControlFlow<()>) {
         if self.lines.closed {
             return;
@@ -330,7 +331,7 @@ impl Block {
         ControlFlow::Continue(())
     }
 
-    /// Copies a data line, because its event continues after this input, or has a second line.
+    /// Copies a data line because its event continues after this input or has a second line.
     #[inline]
     fn keep(&mut self, data: Option<&[u8]>) {
         let Some(data) = data else { return };
@@ -341,7 +342,7 @@ impl Block {
         self.data.extend_from_slice(data);
     }
 
-    /// The event has ended.
+    /// Ends the event.
     fn dispatch(
         &mut self,
         whole: Option<&[u8]>,

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// The arguments of a past call. Whatever they are, they are written as an object: servers reject a request with anything
-/// else, and with it every later request of the dialogue.
+/// The arguments of a past call. They are always written as an object, since servers reject a request with
+/// anything else, and with it every later request of the dialogue.
 #[derive(Debug, Clone, Copy)]
 pub enum Arguments<'c> {
-    /// An object, in the text that it was read from.
+    /// An object, with the text from which it was read.
     Object {
         /// Its text.
         text: &'c str,
-        /// The same, read.
+        /// The parsed text.
         object: Json<'c>,
     },
     /// Nothing, or `null`.
@@ -22,7 +22,7 @@ pub enum Arguments<'c> {
 }
 
 impl<'c> Arguments<'c> {
-    /// What `text` is.
+    /// Classifies `text`.
     pub fn of(text: &'c str) -> Self {
         match Json::parse(text) {
             Ok(object) if object.kind() == Kind::Object => Self::Object { text, object },
@@ -32,12 +32,13 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// Whether they are one already.
+    /// Whether the arguments are already an object.
     pub fn is_object(self) -> bool {
         matches!(self, Self::Object { .. })
     }
 
-    /// Writes them as an object. Text that is not one becomes its member `key`, so that the model sees what it wrote.
+    /// Writes the arguments as an object. Text that is not an object becomes its member `key`, so that the
+    /// model sees what it wrote.
     pub fn put(self, body: &mut Encoder, key: &str) {
         match self {
             Self::Object { object, .. } => body.raw(object),
@@ -46,7 +47,7 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// The text of the same object; that of an object byte for byte.
+    /// The same object as text; the text of an object stays unchanged, byte for byte.
     pub fn into_text(self, key: &str) -> Cow<'c, str> {
         if let Self::Object { text, .. } = self {
             return Cow::Borrowed(text);

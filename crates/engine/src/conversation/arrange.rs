@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::HashMap, mem};
 
 use super::{CallOutput, Part, Role, Turn};
 
-/// Moves images and other media of tool results into a user's turn after them: most servers accept only text
-/// in a result. All results of a run come first, since calls and results must be adjacent.
+/// Moves images and other media of tool results into a user's turn after them, since most servers accept only
+/// text in a result. All results of a run come first, since calls and results must be adjacent.
 pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if !turns.iter().any(has_media) {
         return Cow::Borrowed(turns);
@@ -34,7 +34,7 @@ pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
 }
 
 /// Removes images and other media from a turn with a tool's result, and returns them after a text that says
-/// which result they belong to. `name` is the tool's name, if it is known.
+/// to which result they belong. `name` is the tool's name, if it is known.
 pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     if !has_media(turn) {
         return Vec::new();
@@ -71,13 +71,14 @@ impl<'t> CallsById<'t> {
         }
     }
 
-    /// The name of the tool whose result `output` is: its own name, or that of the call.
+    /// The name of the tool that gave `output`: the output's own name for it, or that of the call.
     pub fn tool_of(&self, output: &'t CallOutput) -> &'t str {
         let called = || self.0.get(output.id.as_str()).map(|(_, name)| *name).unwrap_or_default();
         if output.name.is_empty() { called() } else { &output.name }
     }
 
-    /// The place of the call that the first result in `turn` belongs to; after all others if there is no such call.
+    /// The place of the call to which the first result in `turn` belongs; after all other places if there is
+    /// no such call.
     fn place_of(&self, turn: &Turn) -> usize {
         let id = turn.parts.iter().find_map(|part| match part {
             Part::Result(output) => Some(output.id.as_str()),
@@ -106,8 +107,8 @@ pub fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
     arranged
 }
 
-/// Whether nothing of a turn is left to say to an upstream of `dialect`. Reasoning alone says something only where `reasoning_counts`,
-/// and if that upstream gave its state.
+/// Whether a turn contains nothing for an upstream of `dialect`. Reasoning counts as content only if
+/// `reasoning_counts` and that upstream gave its state.
 pub fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool {
     turn.parts.iter().all(|part| match part {
         Part::Text(text) => text.is_empty(),
@@ -136,8 +137,9 @@ pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(joined)
 }
 
-/// Joins system turns to one at the beginning, for chat templates that take no other: all of them if `all` says so, otherwise
-/// those at the beginning if `leading` is set. `all` is asked only if there are any to join.
+/// Joins system turns into one at the beginning, for chat templates that accept no others: all of them if
+/// `all` returns true, otherwise the leading ones if `leading` is set. `all` is called only if there are any
+/// to join.
 pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: bool) -> Cow<'_, [Turn]> {
     let leads = turns.iter().take_while(|turn| is_systems(turn)).count();
     let has_later = turns.iter().skip(leads.max(1)).any(is_systems);
@@ -157,7 +159,8 @@ pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: 
     Cow::Owned(first.into_iter().chain(others.map(|(_, turn)| turn.clone())).collect())
 }
 
-/// Whether some system turns, or adjacent turns of the user, could be joined. Media of results become turns of the user.
+/// Whether some system turns, or adjacent turns of the user, could be joined. Media of results become turns
+/// of the user.
 pub fn has_joinable_turns(turns: &[Turn]) -> bool {
     turns.iter().skip(1).any(|turn| is_systems(turn) || has_media(turn))
         || turns.windows(2).any(|pair| pair.iter().all(is_users))

@@ -1,11 +1,12 @@
 //! Headers that Anthropic's clients put into the text of `system`, for Anthropic's servers only.
 //!
-//! Claude Code begins its instructions with `x-anthropic-billing-header: …`, whose value changes from request to request. Other
-//! servers take it for instructions, and find no prompt whose beginning they have in their caches.
+//! Claude Code begins its instructions with `x-anthropic-billing-header: …`, whose value changes with every
+//! request. Other servers would take it for instructions, and would never find the beginning of the prompt in
+//! their caches.
 
 use super::{Conversation, Part, Role, Text, Turn};
 
-/// What the names of these headers begin with.
+/// Prefix of these headers' names.
 const PREFIX: &str = "x-anthropic-";
 
 impl Conversation {
@@ -14,7 +15,7 @@ impl Conversation {
         self.turns.iter().filter(|turn| is_system(turn)).flat_map(|turn| &turn.parts).any(begins_with_header)
     }
 
-    /// The same without them. A text of nothing else is left out, and so is a message.
+    /// The conversation without these headers. A text or message that contains nothing else is left out.
     pub fn without_client_headers(&self) -> Self {
         let mut sent = self.clone();
         sent.turns.retain_mut(|turn| {
@@ -51,7 +52,7 @@ fn is_left(text: &mut Text) -> bool {
     !text.is_empty()
 }
 
-/// What follows the header in the first line, without empty lines.
+/// The text after the header in the first line, without empty lines.
 fn behind_header(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let (line, behind) = text.split_once('\n').unwrap_or((text, ""));

@@ -1,8 +1,8 @@
-//! [`Constraint`]: what an upstream is asked to enforce while the model writes.
+//! [`Constraint`]: the constraint that an upstream is asked to enforce while the model writes.
 
 use serde_json::Value;
 
-/// A constraint on the response. How a server is asked for it is the business of its dialect.
+/// A constraint on the response. The upstream's dialect decides how to request it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Constraint {
     /// The whole response is JSON that fits this schema.
@@ -16,7 +16,7 @@ pub enum Constraint {
 }
 
 impl Constraint {
-    /// Whether it applies from the first token on, so that there can be no text and no reasoning before the call.
+    /// Whether it applies from the first token on, so that no text or reasoning can precede the call.
     #[must_use]
     pub fn applies_at_once(&self) -> bool {
         !matches!(self, Self::Tags(StructuralTags { at_least_one: false, .. }))
@@ -35,7 +35,7 @@ pub struct Prefill {
 /// Calls between fixed texts, as servers with xgrammar enforce them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructuralTags {
-    /// The texts with which a tag begins. Exactly one of them is the beginning of each [`Tag::begin`].
+    /// The texts with which a tag begins. Each [`Tag::begin`] begins with exactly one of them.
     pub triggers: Vec<String>,
     /// What may follow a trigger.
     pub tags: Vec<Tag>,

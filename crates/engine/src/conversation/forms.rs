@@ -1,9 +1,10 @@
 //! Names of tools and ids of calls, in the forms that an upstream accepts.
 //!
-//! Clients name their tools as they like, and their ids are those of other upstreams. An upstream that limits both gets a
-//! conversation in which every name and id that it would reject is replaced, everywhere in the same way. The replacement
-//! depends only on the conversation, so every request of a dialogue gets the same one. Ids in responses need no way back:
-//! they are the upstream's own. Names do, see [`DeclaredTools`](crate::tools::DeclaredTools).
+//! Clients name their tools as they like, and call ids may come from other upstreams. For an upstream that
+//! limits names and ids, the ones that it would reject are replaced, everywhere in the same way. The
+//! replacement depends only on the conversation, so every request of a dialogue gets the same one. Ids in
+//! responses need not be mapped back, since they are the upstream's own. Names must be mapped back, see
+//! [`DeclaredTools`](crate::tools::DeclaredTools).
 
 use std::{
     borrow::Cow,
@@ -21,10 +22,10 @@ use super::{
 pub enum NameForm {
     /// Any text.
     Any,
-    /// 1 to 64 ASCII letters, digits, `_` and `-`: the limit of OpenAI's APIs, which others keep to.
+    /// 1 to 64 ASCII letters, digits, `_` and `-`: the limit of OpenAI's APIs, which other APIs follow.
     #[default]
     Word,
-    /// The same, beginning with a letter or `_`.
+    /// Like `Word`, beginning with a letter or `_`.
     Identifier,
 }
 
@@ -34,15 +35,15 @@ pub enum IdForm {
     /// Any text.
     #[default]
     Any,
-    /// At most that many characters.
+    /// At most this many characters.
     AtMost(usize),
     /// ASCII letters, digits, `_` and `-`, at most 64 characters.
     Word,
-    /// Exactly that many ASCII letters and digits.
+    /// Exactly this many ASCII letters and digits.
     Alphanumeric(usize),
 }
 
-/// The most characters of a name, and of an id that is a word.
+/// Maximum number of characters of a name, and of an id that is a word.
 const LONGEST: usize = 64;
 
 impl NameForm {
@@ -54,7 +55,7 @@ impl NameForm {
         }
     }
 
-    /// The name in this form, as close to the original as it can be.
+    /// The name in this form, as close to the original as possible.
     fn readable(self, name: &str) -> String {
         let plain = |letter: char| if is_word_letter(letter) { letter } else { '_' };
         let mut readable: String = name.chars().map(plain).collect();
@@ -77,7 +78,7 @@ impl IdForm {
         }
     }
 
-    /// An id in this form, made of a hash of `id`. `attempt` gives another one.
+    /// An id in this form, made from a hash of `id`. Each `attempt` gives a different one.
     pub(super) fn hashed(self, id: &str, attempt: u64) -> String {
         match self {
             Self::Any => id.to_owned(),
@@ -108,7 +109,7 @@ fn is_word(text: &str) -> bool {
 /// `length` letters and digits that depend on `text` and `attempt`; the same in every process.
 fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    /// Letters that one hash gives; more would depend on its last bits only.
+    /// Number of letters taken from one hash; more would depend only on its last bits.
     const OF_ONE_HASH: usize = 10;
     let mut letters = String::with_capacity(length);
     for block in 0..length.div_ceil(OF_ONE_HASH) {
@@ -129,8 +130,8 @@ fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
 struct Replacements(HashMap<String, String>);
 
 impl Replacements {
-    /// Replacements for those of `texts` that are not accepted. They differ from each other, from all accepted texts and from
-    /// those that are `reserved`.
+    /// Replacements for those of `texts` that are not accepted. They differ from each other, from all
+    /// accepted texts and from the texts that are `reserved`.
     fn new<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
         reserved: impl Iterator<Item = &'a str>,
@@ -163,7 +164,7 @@ impl Replacements {
         self.0.is_empty()
     }
 
-    /// What stands for `text`, which may be itself.
+    /// The replacement of `text`, or `text` itself if it has none.
     fn of<'t>(&'t self, text: &'t str) -> &'t str {
         self.0.get(text).map_or(text, String::as_str)
     }
@@ -178,7 +179,7 @@ impl Replacements {
     }
 }
 
-/// The name in the form `form`; `attempt` gives another one.
+/// The name in the form `form`; each `attempt` gives a different one.
 fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
     let mut readable = form.readable(name);
     if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {
@@ -189,9 +190,9 @@ fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
     format!("{readable}_{suffix}")
 }
 
-/// Replacements for the names of declared tools. They do not depend on anything else, so that a response can be read by them.
-/// A name is an identifier in two steps, as the replacement of its word: so no identifier is the word of another tool, and a
-/// response is read right whichever of both its upstream got.
+/// Replacements for the names of declared tools. They depend on nothing else, so the names in a response can
+/// be mapped back. An identifier is derived from the replaced word, so it never equals another tool's word,
+/// and a response is read correctly whichever of the two forms its upstream received.
 fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
     if tools.iter().all(|tool| form.accepts(&tool.name)) {
         return Replacements::default();
@@ -212,7 +213,7 @@ fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
     Replacements(changed.map(|(name, new)| (name.to_owned(), new.to_owned())).collect())
 }
 
-/// The names that `tools` have at upstreams that accept only some names: the name there, and the tool.
+/// The names of `tools` at upstreams that accept only some names, each with its tool.
 pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
     let mut names = Vec::new();
     for form in [NameForm::Word, NameForm::Identifier] {
@@ -224,7 +225,8 @@ pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
 }
 
 impl Conversation {
-    /// The conversation with names and ids in the forms that an upstream accepts, and without ids that two calls share.
+    /// The conversation with names and ids in the forms that an upstream accepts, and without ids that two
+    /// calls share.
     pub fn in_forms(&self, names: NameForm, ids: IdForm) -> Cow<'_, Self> {
         let names = all_replacements(self, names);
         let accepts = |id: &str| id.is_empty() || ids.accepts(id);
@@ -242,8 +244,8 @@ impl Conversation {
     }
 }
 
-/// Replacements for declared names and those of past calls. A past name that is not declared gives way to those of the
-/// declared tools.
+/// Replacements for the names of declared tools and of past calls. The replacement of a past name that is not
+/// declared avoids the names of the declared tools.
 fn all_replacements(conversation: &Conversation, form: NameForm) -> Replacements {
     let mut all = declared_replacements(&conversation.tools, form);
     let new: HashSet<String> = all.0.values().cloned().collect();
@@ -295,7 +297,8 @@ fn replaced(mut conversation: Conversation, names: &Replacements, ids: &Replacem
             _ => {}
         }
     }
-    // A custom tool's declaration has the old name, so the tool is declared as the function that it is everywhere else.
+    // A renamed custom tool's own declaration still has the old name, so the tool is declared as a function,
+    // as everywhere else.
     conversation.custom_tools.retain(|name| !names.0.contains_key(name));
     for tool in &mut conversation.tools {
         if names.apply(&mut tool.name) {
@@ -370,7 +373,7 @@ mod tests {
         let different: HashSet<_> = sent[..5].iter().collect();
         assert_eq!((different.len(), sent[5]), (5, sent[0]));
         assert!(sent.iter().all(|name| is_word(name)), "{sent:?}");
-        // What the response's names are read by agrees with what the upstream got.
+        // Responses are read with the names that the upstream received.
         let known = names_at_upstreams(&odd.tools);
         for (place, name) in [(0, "a.b"), (1, "a b"), (3, "a:b")] {
             assert!(known.iter().any(|(new, tool)| new == sent[place] && tool.name == name), "{name}");

@@ -1,8 +1,9 @@
-//! Calls that toolwire ran and showed to the client, in a history that the client sends back.
+//! Calls that toolwire ran and showed to the client, found in a history that the client sends back.
 //!
-//! Upstreams know nothing of them under the ids and types that the client saw. So their ids have a mark, by which decoding
-//! recognises them; no upstream gives its own calls such ids. In a [`Conversation`] they are calls with results like any other,
-//! under the marked ids, until [`Conversation::settle_own_calls`] has decided which of them the model gets:
+//! Upstreams do not know these calls under the ids and types that the client saw. Their ids therefore have a
+//! mark by which decoding recognises them; no upstream gives its own calls such ids. In a [`Conversation`]
+//! they are calls with results like any other, under the marked ids, until [`Conversation::settle_own_calls`]
+//! has decided which of them the model gets:
 //!
 //! ```text
 //! Assistant [text, call, text]  ─▶  Assistant [text, call], Tool [result], Assistant [text]     its tool is offered
@@ -13,13 +14,13 @@ use std::{collections::HashSet, mem::take};
 
 use super::{Conversation, Part, Role, Turn};
 
-/// What dialects put before the mark.
+/// Prefixes that dialects put before the mark.
 const PREFIXES: [&str; 3] = ["srvtoolu", "mcptoolu", "call"];
 
-/// Stands before an id of letters, digits and `_`.
+/// Mark before an id of letters, digits and `_`.
 const PLAIN: &str = "toolwire_";
 
-/// Stands before the hexadecimal digits of any other id.
+/// Mark before the hexadecimal digits of any other id.
 const HEX: &str = "toolwirehex_";
 
 /// The marked form of `id`, the id of a call that toolwire ran. It consists of letters, digits and `_`.
@@ -34,7 +35,7 @@ pub fn own_id(prefix: &str, id: &str) -> String {
     }
 }
 
-/// The id of which `id` is the marked form. `None`: it has no mark.
+/// The id of which `id` is the marked form. `None` if it has no mark.
 fn unmarked(id: &str) -> Option<String> {
     let (prefix, rest) = id.split_once('_')?;
     if !PREFIXES.contains(&prefix) {
@@ -51,7 +52,7 @@ fn unmarked(id: &str) -> Option<String> {
     String::from_utf8(digits.chunks_exact(2).map(byte).collect::<Option<_>>()?).ok()
 }
 
-/// Whether `id` is that of a call that toolwire ran.
+/// Whether `id` belongs to a call that toolwire ran.
 pub fn is_own_id(id: &str) -> bool {
     unmarked(id).is_some()
 }
@@ -66,15 +67,16 @@ pub fn is_own(part: &Part) -> bool {
 }
 
 impl Turn {
-    /// Whether the turn has nothing but results of calls that toolwire ran.
+    /// Whether the turn contains only results of calls that toolwire ran.
     pub fn is_own_result(&self) -> bool {
         self.role == Role::Tool && !self.parts.is_empty() && self.parts.iter().all(is_own)
     }
 }
 
 impl Conversation {
-    /// Decides which of the calls that toolwire ran the model gets: those that have a result and whose tool it has, under the name
-    /// that `offered` gives for the tool's own. The others are left out; the text around them stays.
+    /// Decides which of the calls that toolwire ran the model gets: those that have a result and whose tool
+    /// the model has. `offered` maps a tool's own name to the name under which the model has it. Other calls
+    /// are left out; the text around them stays.
     pub fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
         let parts = || self.turns.iter().flat_map(|turn| &turn.parts);
         if !parts().any(is_own) {
@@ -103,7 +105,7 @@ impl Conversation {
                 continue;
             }
             match self.turns.last_mut() {
-                // They were one message.
+                // The two turns were one message.
                 Some(last) if is_cut && last.role == Role::Assistant && turn.role == Role::Assistant => {
                     last.parts.append(&mut turn.parts);
                     last.rest.merge(turn.rest);
@@ -115,7 +117,8 @@ impl Conversation {
     }
 }
 
-/// Gives a call that stays, or its result, the id and name under which the model gets it. Returns whether the part stays.
+/// Gives a call that stays, or its result, the id and name under which the model gets it. Returns whether the
+/// part stays.
 fn settle(part: &mut Part, kept: &HashSet<String>, offered: &impl Fn(&str) -> Option<String>) -> bool {
     let (id, name) = match part {
         Part::Call(call) => (&mut call.id, Some(&mut call.name)),

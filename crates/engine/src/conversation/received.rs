@@ -1,8 +1,9 @@
 //! Parts of a client's request that only its own dialect can express, kept as they were received.
 //!
 //! Each such value carries the name of its dialect, and can only be read under that name: an encoder gets the
-//! values of its own dialect and no others. Only `fit` of the dialects reads all of them: it translates them. Fields,
-//! declarations and content parts therefore never reach an upstream that would misinterpret them.
+//! values of its own dialect and no others. Fields, declarations and content parts therefore never reach an
+//! upstream that would misinterpret them. Only the dialects' `fit` module reads all of them, in order to
+//! translate them.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +25,7 @@ impl<T> Received<T> {
         (self.dialect == dialect).then_some(&self.value)
     }
 
-    /// The name of its dialect, and the value, for what translates it.
+    /// The name of the dialect and the value, for code that translates it.
     pub fn parts(&self) -> (&'static str, &T) {
         (self.dialect, &self.value)
     }
@@ -55,7 +56,7 @@ impl Rest {
         self.0.iter().flat_map(|received| received.value.keys())
     }
 
-    /// The names of the fields that came from another dialect than `dialect`.
+    /// The names of the fields that came from a dialect other than `dialect`.
     pub fn foreign_keys(&self, dialect: &str) -> impl Iterator<Item = &String> {
         let foreign = self.0.iter().filter(move |received| received.dialect != dialect);
         foreign.flat_map(|received| received.value.keys())
@@ -94,7 +95,7 @@ impl Rest {
         }
     }
 
-    /// Removes the field `key`; the others keep their order.
+    /// Removes the field `key`; the remaining fields keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let received = self.0.as_mut()?;
         let removed = received.value.shift_remove(key);

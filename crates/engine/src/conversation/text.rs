@@ -1,4 +1,4 @@
-//! [`Text`]: a text of a request, read only if somebody needs it.
+//! [`Text`]: a text of a request, decoded only when it is read.
 
 use std::{
     borrow::Cow,
@@ -13,13 +13,13 @@ use bytes::Bytes;
 
 use crate::wire::json::{Encoder, Json};
 
-/// A text. One that was received as a JSON string keeps that form: it is decoded when it is first read, and written again as it
-/// was received, escapes included.
+/// A text. One that was received as a JSON string keeps that form: it is decoded when it is first read, and
+/// is written as it was received, escapes included.
 ///
-/// Most of a long request is text that nobody reads on its way to the upstream. To decode it and to escape it again would take
-/// several times as long as everything else that happens to it.
+/// Most of a long request is text that is never read on its way to the upstream. Decoding and escaping it
+/// would take several times as long as everything else that is done with it.
 ///
-/// That form is a part of the request's body, which is kept as long as one of its texts.
+/// The received form is a slice of the request's body, so the body is kept as long as any of its texts.
 #[derive(Clone)]
 pub struct Text(Form);
 
@@ -27,7 +27,7 @@ pub struct Text(Form);
 enum Form {
     /// The text itself.
     Own(String),
-    /// The body of a JSON string, which is UTF-8, and the text once it was read.
+    /// The body of a JSON string, which is UTF-8, and the decoded text once it has been read.
     Received(Bytes, OnceLock<String>),
 }
 
@@ -52,13 +52,14 @@ impl Text {
         *self = text.into();
     }
 
-    /// Whether there is no character.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.size() == 0
     }
 
-    /// Whether it begins with `plain`, which JSON strings need not escape, behind white space and in either case. Text in which it is
-    /// escaped nevertheless is not recognised: nothing is decoded.
+    /// Whether it begins with `plain`, ignoring leading white space and case. `plain` must not need escapes
+    /// in JSON strings. A text in which it is escaped nevertheless is not recognised, since nothing is
+    /// decoded.
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
         let mut body: &[u8] = match &self.0 {
             Form::Own(text) => text.as_bytes(),
@@ -70,7 +71,7 @@ impl Text {
         body.get(..plain.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(plain.as_bytes()))
     }
 
-    /// The bytes of the form that is there without decoding: about as many as of the text.
+    /// Size in bytes of the form that exists without decoding: about the size of the text.
     pub fn size(&self) -> usize {
         match &self.0 {
             Form::Own(text) => text.len(),
@@ -149,7 +150,7 @@ impl From<Text> for String {
 }
 
 fn decoded(body: &[u8]) -> String {
-    // It was text when it was received.
+    // The body was checked to be UTF-8 when it was received.
     str::from_utf8(body).map(|body| Json::decoded(body).into_owned()).unwrap_or_default()
 }
 

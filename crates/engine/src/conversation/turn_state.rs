@@ -1,7 +1,8 @@
-//! [`TurnState`]: what an upstream wants back of a turn that it wrote, when a client replays that turn's calls.
+//! [`TurnState`]: the state of a turn that its upstream wants back when a client replays that turn's calls.
 //!
-//! Most clients replay calls without the state that came with them, because their API has no place for it. Some upstreams
-//! then reject the request, or lose the thread. So the state is kept by the ids of the calls, and put back from there.
+//! Most clients replay calls without the state that came with them, because their API has no place for it.
+//! Some upstreams then reject the request or lose the thread. The state is therefore kept by the ids of the
+//! calls, and put back from there.
 
 use std::{
     collections::HashSet,
@@ -27,9 +28,9 @@ pub enum WantsBack {
 /// The state of one turn of the model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnState {
-    /// Its reasoning: parts of that kind.
+    /// Its reasoning, as parts of that kind.
     pub reasoning: Vec<Part>,
-    /// The ids that the client got for its calls, and the state of each call.
+    /// The ids that the client received for its calls, and the state of each call.
     pub calls: Vec<(String, Option<Opaque<'static>>)>,
 }
 
@@ -40,7 +41,7 @@ impl TurnState {
             || (self.reasoning.is_empty() && self.calls.iter().all(|(_, signature)| signature.is_none()))
     }
 
-    /// Bytes that it takes in memory, about: short texts take more than their own.
+    /// Approximate memory in bytes: short texts take more than their own length.
     pub fn size(&self) -> usize {
         const ALLOCATIONS: usize = 32;
         let size = |opaque: &Option<Opaque<'_>>| opaque.as_ref().map_or(0, |opaque| opaque.text.len());
@@ -71,7 +72,7 @@ fn is_reasoning(part: &Part) -> bool {
 }
 
 impl Conversation {
-    /// A hash of the last turn that is not the model's: what the model answers.
+    /// A hash of the last turn that the model did not write, which is the turn that it answers.
     ///
     /// It tells apart turns of different conversations whose calls have the same ids, since some upstreams count their
     /// calls from 0 in every conversation.
@@ -79,9 +80,9 @@ impl Conversation {
         answered_turn(&self.turns)
     }
 
-    /// Puts back the state that `find` knows for the id of a call in an answer to the turn with this hash (see
-    /// [`Conversation::answered_turn`]). What the client sends itself is kept, unless the upstream signed its reasoning and
-    /// the client's copy has no signature.
+    /// Puts back the state that `find` returns for the id of a call in an answer to the turn with this hash
+    /// (see [`Conversation::answered_turn`]). State that the client sends itself is kept, unless the upstream
+    /// signed its reasoning and the client's copy has no signature.
     pub fn restore(&mut self, mut find: impl FnMut(&str, u64) -> Option<Arc<TurnState>>) {
         let (mut begin, mut restored) = (0, Restored::default());
         while let Some(run) = next_run(&self.turns, begin) {
@@ -120,8 +121,8 @@ fn next_run(turns: &[Turn], begin: usize) -> Option<std::ops::Range<usize>> {
     Some(start..start + length)
 }
 
-/// What has been put back in one request. Nothing is put back twice: a client that replays an id again and again must not make
-/// a request grow without limit.
+/// The state that has been put back in one request. Nothing is put back twice: a client that replays an id
+/// again and again must not make a request grow without limit.
 #[derive(Debug, Default)]
 struct Restored {
     reasoning: HashSet<*const TurnState>,
@@ -129,7 +130,8 @@ struct Restored {
 }
 
 impl Restored {
-    /// Puts back the state of consecutive turns of the model: one response, which some clients replay in pieces.
+    /// Puts back the state of consecutive turns of the model: one response, which some clients replay in
+    /// pieces.
     fn run(&mut self, turns: &mut [Turn], mut find: impl FnMut(&str) -> Option<Arc<TurnState>>) {
         let mut found: Vec<(usize, Arc<TurnState>)> = Vec::new();
         for (place, turn) in turns.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
-//! Ids of calls that differ from each other in the whole conversation.
+//! Makes the ids of calls unique within a conversation.
 //!
-//! Some models count their calls from 0 in every response, and some clients number them anew in every turn. Several upstreams
-//! reject a request in which two calls, or two results, have the same id.
+//! Some models count their calls from 0 in every response, and some clients renumber them in every turn.
+//! Several upstreams reject a request in which two calls, or two results, have the same id.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use std::{
 
 use super::{Conversation, IdForm, Part, Role, Turn};
 
-/// The longest id that is made by appending a number: the limit of OpenAI's APIs.
+/// Maximum length of an id made by appending a number: the limit of OpenAI's APIs.
 const LONGEST: usize = 40;
 
 /// Whether two calls or two results have the same id.
@@ -24,9 +24,9 @@ pub(super) fn has_repeated_ids(conversation: &Conversation) -> bool {
     })
 }
 
-/// Gives each call whose id an earlier one has another id of this form, and its result the same one. A new id depends only on
-/// what is before it, so that the next request of the dialogue gets the same ones. A result that follows another one of the
-/// same call becomes part of that.
+/// If an earlier call has the same id, gives a call and its result a new id of this form. A new id depends
+/// only on what precedes it, so the next request of the dialogue gets the same ids. A second result of the
+/// same call is merged into the first.
 pub(super) fn with_unique_ids(conversation: &mut Conversation, form: IdForm) {
     let mut ids = UniqueIds { form, ..UniqueIds::default() };
     let mut turns: Vec<Turn> = Vec::with_capacity(conversation.turns.len());
@@ -58,14 +58,14 @@ struct UniqueIds {
     results_begin: usize,
 }
 
-/// The calls whose id was the same.
+/// Calls that share an id.
 #[derive(Debug, Default)]
 struct SameId {
-    /// The number that another id was last made of.
+    /// The number from which a new id was last made.
     last: u64,
-    /// The response of the last of them.
+    /// The response that contains the last of these calls.
     run: usize,
-    /// The new ids of those in that response.
+    /// The new ids of the calls in that response.
     ids: Vec<String>,
     /// How many of these have a result.
     answered: usize,
@@ -74,7 +74,8 @@ struct SameId {
 }
 
 impl UniqueIds {
-    /// Replaces the ids in `turn`, which comes to this place. Returns the turn whose result this one repeats.
+    /// Replaces the ids in `turn`, which will be at index `place`. Returns the turn whose result this one
+    /// repeats.
     fn rename(&mut self, turn: &mut Turn, place: usize) -> Option<usize> {
         let is_result = turn.role == Role::Tool && matches!(turn.parts.first(), Some(Part::Result(_)));
         let mut repeated = None;
@@ -101,7 +102,7 @@ impl UniqueIds {
         same.ids.push(id.clone());
     }
 
-    /// The results of calls with the same id are in the order of these.
+    /// Results of calls with the same id come in the order of those calls.
     fn result(&mut self, id: &mut String, place: usize) -> Option<usize> {
         let same = self.calls.get_mut(id)?;
         let is_repeated = same.answered >= same.ids.len();
@@ -118,7 +119,7 @@ impl UniqueIds {
     }
 }
 
-/// An id that no earlier call has, as close to `id` as it can be. `last` is the number that was last tried.
+/// An id that no earlier call has, as close to `id` as possible. `last` is the number that was last tried.
 fn another(form: IdForm, id: &str, last: &mut u64, used: &HashSet<String>) -> String {
     let form = if form == IdForm::Any { IdForm::AtMost(LONGEST) } else { form };
     loop {
@@ -131,9 +132,9 @@ fn another(form: IdForm, id: &str, last: &mut u64, used: &HashSet<String>) -> St
     }
 }
 
-/// Adds the result in `repeated` to that in `first`. The same text is not added again.
+/// Adds the result in `repeated` to the result in `first`. The same text is not added again.
 fn join(first: &mut Turn, repeated: Turn) {
-    // It is the original form of one result only.
+    // The original form contains only one of the results.
     first.rest.remove("content");
     let mut parts = repeated.parts.into_iter();
     if let (Some(Part::Result(output)), Some(Part::Result(more))) = (first.parts.first_mut(), parts.next())
@@ -190,7 +191,7 @@ mod tests {
             ("a a, =a, =a", "a a_2, =a, =a_2"),
             ("a a, =a, =a, ., a, =a", "a a_2, =a, =a_2, ., a_3, =a_3"),
             ("a b, =b, =a, a, =a", "a b, =b, =a, a_2, =a_2"),
-            // No result of the first, one of the second.
+            // No result for the first call, one for the second.
             ("a, ., a, =a", "a, ., a_2, =a_2"),
             // An id that looks like another one's replacement.
             ("a, =a, a_2, =a_2, a, =a", "a, =a, a_2, =a_2, a_3, =a_3"),
@@ -200,7 +201,7 @@ mod tests {
             ("a, =a:x, =a:x", "a, =a:x"),
             ("a, =a:x, =a:y, =a:z", "a, =a:x\ny\nz"),
             ("a, =a:x, ., =a:y", "a, =a:x, ., =a:y"),
-            // Nothing is known of its call.
+            // The call of this result is unknown.
             ("., =z, =z", "., =z, =z"),
         ] {
             assert_eq!(unique(turns, IdForm::Any), expected, "{turns}");

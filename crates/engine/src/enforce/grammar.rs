@@ -16,15 +16,16 @@ use super::{
     schema::{Fitted, MAX_BOUND, required_of},
 };
 
-/// How many calls a response may have: a small model may never stop writing calls if its grammar does not.
+/// Maximum number of calls in a response: without a limit, a small model may never stop writing calls.
 const MAX_CALLS: usize = 4;
-/// How many rules a grammar may have.
+/// Maximum number of rules in a grammar.
 const MAX_RULES: usize = 4096;
 
-/// How often a further property may follow in an open object: small models invent them without end.
+/// How often a further property may follow in an open object: without a limit, small models never stop
+/// inventing them.
 const MORE: &str = "{0,15}";
 
-/// The rules that all grammars share: JSON of any shape, with at most one space behind `:` and `,`.
+/// The rules that all grammars share: JSON of any shape, with at most one space after `:` and `,`.
 const COMMON: &str = r#"any ::= any-object | any-array | string | number | boolean | null
 any-object ::= "{" (any-member (comma any-member){0,15})? "}"
 any-member ::= string colon any
@@ -39,8 +40,8 @@ comma ::= "," " "?
 colon ::= ":" " "?
 "#;
 
-/// The grammar of a response that is nothing but these calls: for each tool the texts around its arguments, and their
-/// schema. `None` if it would be too large.
+/// The grammar of a response that consists only of these calls: for each tool the texts around its arguments,
+/// and their schema. `None` if it would be too large.
 pub(super) fn of_calls(
     notation: &Notation,
     calls: &[((String, String), Fitted)],
@@ -82,7 +83,7 @@ impl Rules {
         self.named(&name, body)
     }
 
-    /// What JSON of this schema is; a name, a literal or a group.
+    /// The rule for JSON of this schema: a name, a literal or a group.
     fn of(&mut self, schema: &Value) -> String {
         let Some(members) = schema.as_object() else { return "any".to_owned() };
         if self.count > MAX_RULES {
@@ -111,7 +112,7 @@ impl Rules {
         }
     }
 
-    /// Properties in the order of their declaration, first the required ones.
+    /// Properties in the order of their declaration, required ones first.
     fn object(&mut self, members: &Map<String, Value>) -> String {
         let none = Map::new();
         let properties = members.get("properties").and_then(Value::as_object).unwrap_or(&none);
@@ -139,7 +140,7 @@ impl Rules {
         self.add(sequence(&["\"{\"".to_owned(), members, "\"}\"".to_owned()]))
     }
 
-    /// For each member the rule of it and all later ones, each of which may be missing.
+    /// For each member, a rule for it and all later ones, each of which may be missing.
     fn tails(&mut self, members: &[String], last_repeats: bool) -> Vec<String> {
         let mut tails: Vec<String> = Vec::new();
         for (at, member) in members.iter().enumerate().rev() {
@@ -184,7 +185,7 @@ impl Rules {
     }
 }
 
-/// How often a rule is repeated, by these bounds; `None`: any number of times.
+/// The repetition operator for these bounds; `None`: any number of times.
 fn repeated(members: &Map<String, Value>, [least, most]: [&str; 2]) -> Option<String> {
     let bound = |key: &str| members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND);
     match (bound(least), bound(most)) {

@@ -1,11 +1,11 @@
-//! [`constrain`]: makes an upstream that can constrain its model's output enforce well-formed calls.
+//! [`constrain`]: has an upstream that can constrain its model's output enforce well-formed calls.
 //!
 //! ```text
 //! tools, tool_choice ─▶ what must hold ─▶ the means that the server has ─▶ Constraint (schema, tags, grammar, prefill)
 //! ```
-//!
-//! A constraint does not tell the model what to write, so it is used together with tools that are taught in the
-//! prompt. Servers ignore constraints without saying so. Responses are therefore read as always, and nothing here
+//! A constraint does not tell the model what to write, so it is used together with tools that are taught in
+//! the prompt. Servers may ignore constraints silently. Responses are therefore read as always, and no
+//! constraint is relied on (docs/protocols/enforcement.md#servers-fail-open).
 //! counts as a promise (docs/protocols/enforcement.md#servers-fail-open).
 
 mod grammar;
@@ -25,20 +25,20 @@ use crate::{
     rules::Enforce,
 };
 
-/// What a server can enforce.
+/// The constraints that a server can enforce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Means {
-    /// The schemas for whole responses that it accepts; `None`: it has no such schemas.
+    /// The schemas for complete responses that it accepts; `None`: it accepts no such schemas.
     pub schema: Option<Subset>,
     /// Structural tags.
     pub tags: bool,
-    /// Grammars for whole responses.
+    /// Grammars for complete responses.
     pub grammar: bool,
     /// It continues an assistant turn that the request begins.
     pub prefill: bool,
 }
 
-/// What is enforced in one request.
+/// The constraint of one request.
 #[derive(Debug, Clone)]
 pub struct Enforced {
     /// The constraint.
@@ -90,7 +90,7 @@ pub fn constrain(
     }
 }
 
-/// What a request asks for, and what its server has.
+/// A request's demands, and its server's means.
 struct Request<'a> {
     /// At least one.
     tools: Vec<&'a Tool>,

@@ -11,12 +11,13 @@ pub(super) struct Notation {
     form: Form,
 }
 
-/// Stands for the arguments. It is JSON, so a form writes it unchanged; no tool has such a name.
+/// Placeholder for the arguments. It is JSON, so a form writes it unchanged; no tool has such a name.
 const ARGUMENTS: &str = r#""\u0001arguments\u0001""#;
 
 impl Notation {
-    /// `None` if the format is not taught, writes arguments in another way, or writes what differs from call to call (an
-    /// id, a number) into each. Nor if calls are messages with headers: the prompt ends inside the first header.
+    /// `None` if the format is not taught, writes arguments in another way, or writes something that differs
+    /// from call to call (an id, a number). Also `None` if calls are messages with headers, because the
+    /// prompt ends inside the first header.
     pub(super) fn of(format: &Format) -> Option<Self> {
         let form = format.teach?.form;
         let varies = ["{{id}}", "{{index}}", "{{number}}", "{{json_arguments}}"];
@@ -27,7 +28,7 @@ impl Notation {
         fits.then_some(Self { form })
     }
 
-    /// The texts before and after the arguments of a call of the tool `name`, as one of several.
+    /// The texts before and after the arguments of a call of the tool `name`, where it is one of several.
     pub(super) fn call(&self, name: &str) -> (String, String) {
         let form = Form { around: ("", "", ""), ..self.form };
         split(&form, name)
@@ -43,7 +44,7 @@ impl Notation {
         self.form.around
     }
 
-    /// The marker with which calls begin. `None` if there is none that ordinary text does not contain.
+    /// The marker with which calls begin. `None` if ordinary text may contain it.
     pub(super) fn trigger(&self) -> Option<String> {
         let (one, _) = self.alone("a");
         let (other, _) = self.alone("b");
@@ -58,7 +59,7 @@ fn split(form: &Form, name: &str) -> (String, String) {
     let written = form.calls(&[call]);
     match written.rsplit_once(ARGUMENTS) {
         Some((before, after)) => (before.to_owned(), after.to_owned()),
-        // Only a name that contains the placeholder itself leads here; the call is then its own constant.
+        // Reached only if the name itself contains the placeholder; the call is then its own constant.
         None => (written, String::new()),
     }
 }

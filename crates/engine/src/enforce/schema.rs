@@ -1,8 +1,9 @@
 //! [`Fitted`]: a tool's schema, reduced to what a server's constraints can express.
 //!
-//! Every server supports another part of JSON Schema, and refuses or ignores the rest
-//! (docs/protocols/enforcement.md#schema-features). What a [`Subset`] lacks is left out, which allows more than the tool
-//! does; it allows less only in that an object has no properties besides the declared ones, unless the schema says so.
+//! Each server supports a different part of JSON Schema, and rejects or ignores the rest
+//! (docs/protocols/enforcement.md#schema-features). Keywords that a [`Subset`] lacks are left out, so the
+//! result allows more than the tool does. It allows less in one point: an object has no properties besides
+//! the declared ones, unless the schema says so.
 
 use std::collections::HashSet;
 
@@ -28,7 +29,7 @@ pub struct Subset {
 }
 
 impl Subset {
-    /// What all servers understand.
+    /// The keywords that all servers understand.
     pub const PORTABLE: Self = Self {
         constants: false,
         optional: true,
@@ -39,23 +40,24 @@ impl Subset {
     };
     /// xgrammar: vLLM, SGLang, TensorRT-LLM.
     pub const XGRAMMAR: Self = Self { constants: true, lengths: true, ranges: true, ..Self::PORTABLE };
-    /// llama.cpp and what is built on it.
+    /// llama.cpp and the servers that are built on it.
     pub const LLAMA_CPP: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
     /// OpenAI's strict mode.
     pub const OPENAI: Self =
         Self { constants: true, optional: false, open_objects: false, any_branches: false, ..Self::PORTABLE };
     /// Anthropic's structured outputs.
     pub const ANTHROPIC: Self = Self { constants: true, open_objects: false, ..Self::PORTABLE };
-    /// What our own grammars express.
+    /// The keywords that our own grammars can express.
     pub(super) const GRAMMAR: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
 }
 
-/// The largest bound that is passed on: grammars repeat a rule that often, and llama.cpp refuses large numbers.
+/// The largest bound that is passed on: grammars repeat a rule that often, and llama.cpp rejects large
+/// numbers.
 pub(super) const MAX_BOUND: u64 = 256;
-/// How deep references and nested schemas are followed. Below, any value is allowed.
+/// Maximum depth to which references and nested schemas are followed. Below it, any value is allowed.
 const MAX_DEPTH: usize = 24;
-/// How much the schemas of a request's tools may take, about in bytes, once references are resolved: a small schema that refers
-/// to itself twice would double with each level. Beyond, any value is allowed.
+/// Approximate maximum size in bytes of the schemas of a request's tools with their references resolved: a
+/// small schema that refers to itself twice would double with each level. Beyond it, any value is allowed.
 pub(super) const MAX_SIZE: usize = 1 << 20;
 
 /// A schema that a server can enforce.
@@ -66,7 +68,7 @@ impl Fitted {
     /// The schema of the tool's arguments. `None` if the subset cannot express that they are an object with these
     /// properties.
     ///
-    /// `left` is what is left of [`MAX_SIZE`].
+    /// `left` is the rest of [`MAX_SIZE`].
     pub(super) fn arguments(tool: &Tool, subset: Subset, left: &mut usize) -> Option<Self> {
         let Some(parameters) = &tool.parameters else {
             return Some(Self(object(Map::new(), Vec::new(), None)));
@@ -112,7 +114,8 @@ pub(super) fn any_call(calls: &[(String, Fitted)], subset: Subset) -> Option<Val
             Some(json!({"anyOf": calls.iter().map(branch).collect::<Vec<_>>()}))
         }
         _ => {
-            // The name cannot choose the branch. It is one of all names, and the arguments fit one of the tools.
+            // The name cannot choose the branch: any of the names is combined with arguments that fit any of
+            // the tools.
             let mut first_keys: Vec<&str> = calls.iter().map(|(_, arguments)| first_key(arguments)).collect();
             first_keys.sort_unstable();
             if first_keys.windows(2).any(|pair| pair.first() == pair.last()) {
@@ -143,13 +146,13 @@ fn object(properties: Map<String, Value>, required: Vec<Value>, additional: Opti
     })
 }
 
-/// Reads a schema and writes what the subset has of it.
+/// Reads a schema and writes the part of it that the subset can express.
 struct Fitting<'a> {
     root: &'a Value,
     subset: Subset,
     /// How much more may be written.
     left: &'a mut usize,
-    /// Nothing that the subset needs was left open.
+    /// No keyword that the subset needs was left out.
     exact: bool,
 }
 
@@ -176,7 +179,7 @@ impl Fitting<'_> {
             return json!({"enum": values});
         }
         for key in ["anyOf", "oneOf"] {
-            // A branch that stands beside properties of its own only restricts them.
+            // A branch next to the schema's own properties only restricts them.
             if let Some(branches) = members.get(key).and_then(Value::as_array)
                 && !members.contains_key("properties")
             {
@@ -201,7 +204,7 @@ impl Fitting<'_> {
         }
     }
 
-    /// Whether that much may still be written. If not, nothing more is.
+    /// Whether `cost` may still be written. If not, nothing more is.
     fn affords(&mut self, cost: usize) -> bool {
         let left = self.left.checked_sub(cost);
         *self.left = left.unwrap_or(0);
@@ -223,7 +226,7 @@ impl Fitting<'_> {
         json!({"anyOf": branches})
     }
 
-    /// A schema and those that it must fit as well.
+    /// Merges a schema with the schemas that it must also fit.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
         let own = members.iter().filter(|(key, _)| *key != "allOf");
         if !self.affords(own.clone().map(|(_, value)| size(value)).sum()) {
@@ -295,7 +298,8 @@ impl Fitting<'_> {
         let additional = match members.get("additionalProperties") {
             Some(Value::Bool(allowed)) => allowed.then_some(Value::Bool(true)),
             Some(schema) => Some(self.fit(schema, depth)),
-            // A schema without `properties` means any object. One that has them lists all that the tool knows.
+            // A schema without `properties` means any object. One with `properties` lists all that the tool
+            // knows.
             None => declared.is_none().then_some(Value::Bool(true)),
         };
         let additional = additional.filter(|_| {
@@ -312,7 +316,7 @@ pub(super) fn required_of(members: &Map<String, Value>) -> HashSet<&str> {
     listed.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// About how many bytes are written for a schema itself, without the schemas in it.
+/// Approximate number of bytes written for a schema itself, without the schemas in it.
 fn cost(members: &Map<String, Value>) -> usize {
     const EACH: usize = 16;
     let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
@@ -322,7 +326,7 @@ fn cost(members: &Map<String, Value>) -> usize {
         }
         (_, Value::Array(values)) => EACH * values.len(),
         (_, Value::String(text)) => text.len(),
-        // Members that are not written are looked at all the same.
+        // Members that are not written are visited all the same.
         _ => 1,
     });
     own.fold(4 * EACH, usize::saturating_add)
@@ -333,7 +337,8 @@ fn size(value: &Value) -> usize {
     value.to_string().len()
 }
 
-/// Adds a keyword of another schema. Properties are merged, in order; of anything else the first counts.
+/// Adds a keyword of another schema. Properties are merged, in order; for any other keyword the first value
+/// counts.
 fn merge(whole: &mut Map<String, Value>, key: &str, value: &Value) {
     match (whole.get_mut(key), value) {
         (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {

@@ -1,16 +1,16 @@
-//! Texts of JSON compared by the values in them, not by how they are written.
+//! Compares JSON texts by their values, not by how they are written.
 
 use serde_json::{Number, Value};
 
-/// Whether two texts are JSON of the same value: white space, the order of members, escapes and the form of numbers do not
-/// count. Texts that are not JSON are the same only if they are equal.
+/// Whether two texts are JSON of the same value. White space, the order of members, escapes and the form of
+/// numbers do not count. Texts that are not JSON are the same only if they are equal.
 pub fn is_same(left: &str, right: &str) -> bool {
     let values = || Some((serde_json::from_str(left).ok()?, serde_json::from_str(right).ok()?));
     left == right || values().is_some_and(|(left, right): (Value, Value)| same(&left, &right))
 }
 
-/// Whether `longer` is a later state of the object `shorter` while that is written: each of its values is the same or longer, and
-/// there may be more of them. A `null` may become anything.
+/// Whether `longer` is a later state of the object `shorter`, which is still being written: each of its
+/// values is the same or longer, and there may be more values. A `null` may become anything.
 pub fn continues(shorter: &str, longer: &str) -> bool {
     let values = || Some((serde_json::from_str(shorter).ok()?, serde_json::from_str(longer).ok()?));
     shorter == longer || values().is_some_and(|(shorter, longer): (Value, Value)| grows(&shorter, &longer))

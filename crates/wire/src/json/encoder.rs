@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::{Json, escape_into, string_end};
 
-/// Writes a JSON text without building a tree. Values are written one after the other; commas are inserted
+/// Writes a JSON text without building a tree. Values are written one after another; commas are inserted
 /// automatically.
 ///
-/// The caller must write a key before each member of an object, and none in an array.
+/// The caller must write a key before each member of an object, and no key in an array.
 #[derive(Debug, Default)]
 pub struct Encoder {
     out: Vec<u8>,
@@ -113,8 +113,8 @@ impl Encoder {
         String::from_utf8(self.out).unwrap_or_default()
     }
 
-    /// A value or key begins: writes a comma if it follows another value. A string ends with its quote, so
-    /// the last byte shows this.
+    /// Begins a value or key: writes a comma if it follows another value. A string ends with its quote, so
+    /// the last byte shows whether it does.
     fn begin(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
             self.out.push(b',');

@@ -35,7 +35,7 @@ impl Unescaper {
     }
 
     /// Decodes the next piece of a valid string body. The result borrows from `body` if there is nothing to
-    /// decode, and otherwise from `scratch`. (In an invalid body an unknown escape stands for its letter.)
+    /// decode, and otherwise from `scratch`. In an invalid body, an unknown escape stands for its letter.
     pub fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let carried = self.high.is_some() || !matches!(self.escape, Escape::Outside);
         if !carried && has_no_escapes(body) {
@@ -49,7 +49,7 @@ impl Unescaper {
         scratch
     }
 
-    /// The string has ended: returns U+FFFD for an unpaired surrogate.
+    /// Ends the string: returns U+FFFD for an unpaired surrogate.
     pub fn finish(&mut self) -> Option<char> {
         self.escape = Escape::Outside;
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER)
@@ -135,7 +135,7 @@ pub fn escape_into(out: &mut impl BufMut, text: &str) {
     }
 }
 
-/// As [`escape_into`], but appends to a string.
+/// Like [`escape_into`], but appends to a string.
 pub fn escape_str(out: &mut String, text: &str) {
     let mut rest = text;
     while let Some((run, tail)) = rest.split_at_checked(plain_run(rest.as_bytes())) {

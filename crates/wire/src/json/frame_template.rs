@@ -1,17 +1,17 @@
-//! [`FrameTemplate`]: the fast path for a stream whose events differ only in one string and in values beside
-//! it.
+//! [`FrameTemplate`]: the fast path for a stream whose events differ only in one string and in a few values
+//! next to it.
 
 use std::ops::Range;
 
 use super::{Json, Kind, span, whole};
 
-/// The common parts of the frames of a stream, learnt from one of them.
+/// The common parts of a stream's frames, learnt from one of them.
 ///
 /// A model's response consists of hundreds of frames that are equal except for their token, and often a
 /// counter, or letters that hide the length of the token. To recognise such a frame, it is enough to compare
-/// the text before, between and after the two with text that a full parse has found to be JSON, and to check
-/// the two themselves. This costs about as much as reading the bytes once. If the comparison fails, the frame
-/// is parsed in full, so a template never decides what is valid; it only saves time.
+/// the text before, between and after these values with text that a full parse has found to be JSON, and to
+/// check the values themselves. This costs about as much as reading the bytes once. If the comparison fails,
+/// the frame is parsed in full, so a template never decides what is valid; it only saves time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameTemplate {
     /// The frame up to its first varying part.
@@ -21,13 +21,13 @@ pub struct FrameTemplate {
     tail: Box<[u8]>,
 }
 
-/// The position of the value that varies beside the string, and the text between the two.
+/// Position of the values that vary in addition to the string, and the text between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Beside {
     None,
     Before(Varying, Box<[u8]>),
     Behind(Box<[u8]>, Varying),
-    /// Several values behind the string.
+    /// Several values after the string.
     AllBehind(Box<[(Box<[u8]>, Varying)]>),
 }
 
@@ -52,7 +52,7 @@ impl Varying {
         }
     }
 
-    /// The bytes after it.
+    /// The bytes after the value.
     fn skip(self, bytes: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Digits => digits(bytes),
@@ -63,8 +63,8 @@ impl Varying {
 
 impl FrameTemplate {
     /// The template of `frame`, which has been parsed. `body` is the [`Json::string_body`] of a value in it,
-    /// and `beside` another value in it. `None` if they are not in it, or if `beside` is neither a string nor
-    /// a number that consists only of digits.
+    /// and `beside` is another value in it. `None` if they are not in it, or if `beside` is neither a string
+    /// nor a number that consists only of digits.
     pub fn learn(frame: &str, body: &str, beside: Option<Json<'_>>) -> Option<Self> {
         let body = span(frame, body)?;
         let boxed = |range: Range<usize>| frame.as_bytes().get(range).map(Box::from);
@@ -84,7 +84,7 @@ impl FrameTemplate {
         Some(Self { head: boxed(0..outer.start)?, beside, tail: boxed(outer.end..frame.len())? })
     }
 
-    /// As [`FrameTemplate::learn`], with any number of values that follow `body` in their order.
+    /// Like [`FrameTemplate::learn`], with any number of values that follow `body`, in order.
     pub fn learn_with(frame: &str, body: &str, behind: &[Json<'_>]) -> Option<Self> {
         if behind.is_empty() {
             return Self::learn(frame, body, None);
@@ -103,7 +103,7 @@ impl FrameTemplate {
     }
 
     /// The string body (escapes not decoded) of a frame that matches, which is then certain to be JSON.
-    /// `None` means only that the frame has to be parsed.
+    /// `None` only means that the frame must be parsed.
     pub fn body<'a>(&self, frame: &'a str) -> Option<&'a str> {
         let bytes = frame.as_bytes();
         let mut rest = bytes.strip_prefix(&*self.head)?;
@@ -195,7 +195,7 @@ mod tests {
         ]
     }
 
-    /// A frame with other text in two places.
+    /// A frame with two of its ranges replaced.
     fn with(frame: &str, first: Range<usize>, one: &str, last: Range<usize>, two: &str) -> String {
         let mut frame = frame.to_owned();
         frame.replace_range(last, two);
@@ -204,8 +204,8 @@ mod tests {
     }
 
     proptest! {
-        /// If the template finds a body in any input, a parse finds the same one; and it does find those that
-        /// it was learnt for.
+        /// If the template finds a body in any input, a parse finds the same one; and the template does find
+        /// the bodies of the frames for which it was learnt.
         #[test]
         fn frames_of_the_shape_take_the_fast_path_and_only_valid_ones(
             frame in prop::sample::select(&FRAMES[..]),

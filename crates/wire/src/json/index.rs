@@ -9,15 +9,15 @@ use super::{
     whole::{self, Marks},
 };
 
-/// Strings with more bytes than that behind their first quote are recorded. The end of a shorter one is found as quickly as its
-/// record would be.
+/// Strings with more bytes than this after their first quote are recorded. The end of a shorter string is
+/// found as quickly as its record.
 pub(super) const LONG: usize = 64;
 
-/// Allows a text to be walked without searching for the ends of its values again, which a view without an
-/// index does at each level. Worthwhile if most of a deep text is walked, as for a request.
+/// Allows a text to be walked without searching for the ends of its values again, as a view without an index
+/// does at each level. Worthwhile if most of a deep text is walked, as for a request.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// In the order in which they begin: the contents of a container follow it.
+    /// In the order in which they begin: a container is followed by its contents.
     extents: Vec<Extent>,
     /// The index of the innermost open container.
     innermost: usize,
@@ -29,15 +29,15 @@ pub struct Index {
 /// A container of a text, or a long string.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Its length in bytes, including brackets or quotes. While it is open: the number of bytes left in the text at its
-    /// beginning.
+    /// Length in bytes, including brackets or quotes. While the extent is open: the number of bytes left in
+    /// the text at its beginning.
     pub(super) bytes: u32,
-    /// The number of extents in it, at any depth. While it is open: the index of its parent.
+    /// Number of extents in it, at any depth. While the extent is open: the index of its parent.
     pub(super) inner: u32,
 }
 
 impl Index {
-    /// As [`Json::parse`]; the view knows where its containers end.
+    /// Like [`Json::parse`]; the view knows where its containers end.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -46,7 +46,7 @@ impl Index {
         Ok(self.view(text))
     }
 
-    /// Checks that `text` is one JSON value, and records it in place of any other text.
+    /// Checks that `text` is one JSON value, and records it instead of the previous text.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -63,19 +63,19 @@ impl Index {
         Ok(())
     }
 
-    /// As `view`. Strings of the view that are kept share `source`, of which `text` is a part.
+    /// Like `view`. Strings of the view that are kept share `source`, of which `text` is a part.
     pub fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
         Json { source: Some(source), ..self.view(text) }
     }
 
-    /// The value of `text`, which is the one that was read.
+    /// The value of `text`, which must be the text that was read.
     pub(crate) fn view<'a>(&'a self, text: &'a str) -> Json<'a> {
-        // The value itself is the first, unless it is neither a container nor a long string.
+        // The first extent is the value itself, unless the value is neither a container nor a long string.
         let inner = self.extents.get(1..).unwrap_or_default();
         Json { inner, ..Json::unindexed(text.get(self.value.clone()).unwrap_or_default()) }
     }
 
-    /// Whether a half of a surrogate pair may be escaped without the other in the text that was read.
+    /// Whether the text that was read may escape half of a surrogate pair without the other half.
     pub fn has_surrogates(&self) -> bool {
         self.has_surrogates
     }

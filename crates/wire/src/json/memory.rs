@@ -1,14 +1,15 @@
-//! The memory that a tree of values takes: for small values it is many times their text.
+//! The memory that a tree of values takes, which for small values is many times their text.
 
 use serde_json::{Map, Value};
 
-/// What an allocation takes beside its bytes.
+/// Memory that an allocation takes in addition to its bytes.
 pub const ALLOCATION: usize = 16;
 
-/// What a member of an object takes beside its name and its value: its hash, its place in the index, and room for more.
+/// Memory that a member of an object takes in addition to its name and value: its hash, its place in the
+/// index, and spare capacity.
 const MEMBER: usize = 64;
 
-/// Bytes of memory that `value` takes, by estimate.
+/// Estimate of the memory that `value` takes, in bytes.
 pub fn memory_of(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
@@ -19,7 +20,7 @@ pub fn memory_of(value: &Value) -> usize {
         }
 }
 
-/// The same for the members of an object.
+/// Like [`memory_of`], for the members of an object.
 pub fn memory_of_members(members: &Map<String, Value>) -> usize {
     let member = |(name, value): (&String, &Value)| {
         MEMBER + size_of::<String>() + ALLOCATION + name.len() + memory_of(value)

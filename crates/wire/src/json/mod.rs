@@ -1,7 +1,7 @@
-//! JSON read in place: [`Json`] views a whole text, `Scanner` reads a text as it arrives, `Unescaper` and
+//! JSON read in place: [`Json`] views a complete text, `Scanner` reads a text as it arrives, `Unescaper` and
 //! [`escape_into`] convert string bodies to text and back, [`FrameTemplate`] recognises similar frames of a
-//! stream. An `Index` saves a view of a deep text the search for ends, [`Raw`] keeps a value as it was
-//! written, an `Encoder` writes one.
+//! stream. With an `Index`, a view of a deep text need not search for ends. [`Raw`] keeps a value as it was
+//! written, and an `Encoder` writes one.
 //!
 //! No tree is built. A reader of a stream needs two or three members of each event, and must preserve the
 //! numbers and key order of everything that it passes on. A tree costs one allocation per member and loses
@@ -79,7 +79,7 @@ pub struct Json<'a> {
     text: &'a str,
     /// The containers and long strings in it, if known.
     inner: &'a [Extent],
-    /// What `text` is a part of, if that can be shared.
+    /// The bytes of which `text` is a part, if they can be shared.
     source: Option<&'a Bytes>,
 }
 
@@ -93,8 +93,8 @@ impl<'a> Json<'a> {
         Self::checked(text, |begin| whole::value(begin, &mut ()))
     }
 
-    /// [`Json::parse`] and [`Json::members`] in one: the members of an object are passed to `on` while the
-    /// text is checked. If the text turns out to be invalid, discard them.
+    /// Combines [`Json::parse`] and [`Json::members`]: passes the members of an object to `on` while the text
+    /// is checked. If the text turns out to be invalid, discard them.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -109,7 +109,7 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// A valid value of which no more is known.
+    /// A valid value without a record of its containers and strings.
     fn unindexed(text: &'a str) -> Self {
         Self { text, inner: &[], source: None }
     }
@@ -127,7 +127,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// As [`Json::parse`], for bytes, which must be UTF-8.
+    /// Like [`Json::parse`], for bytes, which must be UTF-8.
     ///
     /// # Errors
     /// The bytes are not UTF-8 or not JSON.
@@ -159,12 +159,12 @@ impl<'a> Json<'a> {
         self.kind() == Kind::Null
     }
 
-    /// The value of `true` and `false`.
+    /// The value if it is `true` or `false`.
     pub fn as_bool(&self) -> Option<bool> {
         self.raw().parse().ok()
     }
 
-    /// The value of a number that is written as an integer, is not negative and fits.
+    /// The value of a number that is written as an integer, is not negative and fits into a `u64`.
     pub fn as_u64(&self) -> Option<u64> {
         self.raw().parse().ok()
     }
@@ -174,14 +174,15 @@ impl<'a> Json<'a> {
         self.text.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// As [`Json::string_body`], to be kept: a part of what the value was read from if that can be shared, a copy otherwise.
+    /// Like [`Json::string_body`], in a form that can be kept: a slice of the shared source if there is one,
+    /// otherwise a copy.
     pub fn kept_body(&self) -> Option<Bytes> {
         let body = self.string_body()?.as_bytes();
         let shared = self.source.and_then(|source| Some(source.slice(place_in(source, body)?)));
         Some(shared.unwrap_or_else(|| Bytes::copy_from_slice(body)))
     }
 
-    /// The text of a string. An unpaired surrogate becomes U+FFFD.
+    /// The decoded text of a string. An unpaired surrogate becomes U+FFFD.
     pub fn as_str(&self) -> Option<Cow<'a, str>> {
         self.string_body().map(decoded)
     }
@@ -242,7 +243,7 @@ impl fmt::Debug for Json<'_> {
     }
 }
 
-/// The range of `inner` in `outer`; `None` if it is not a slice of it.
+/// The range of `inner` in `outer`; `None` if `inner` is not a slice of `outer`.
 pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
     place_in(outer.as_bytes(), inner.as_bytes())
 }
@@ -274,7 +275,7 @@ struct Values<'a> {
     text: &'a str,
     /// Offset after the last value returned.
     at: usize,
-    /// The containers and long strings from there on, if known.
+    /// The containers and long strings from `at` on, if known.
     inner: &'a [Extent],
     source: Option<&'a Bytes>,
 }
@@ -293,7 +294,7 @@ impl<'a> Values<'a> {
         Some(if is_plain { Cow::Borrowed(key) } else { decoded(key) })
     }
 
-    /// The length of the next container or long string, and what is in it.
+    /// The length of the next container or long string, and the extents inside it.
     fn known(&mut self) -> Option<(usize, &'a [Extent])> {
         let (next, behind) = self.inner.split_first()?;
         let (inner, behind) = behind.split_at_checked(next.inner as usize)?;
@@ -315,8 +316,7 @@ impl<'a> Values<'a> {
 impl<'a> Iterator for Values<'a> {
     type Item = Json<'a>;
 
-    /// The end of a value is searched for once, here: the caller either reads the value or continues after
-    /// it.
+    /// The end of a value is found once, here: the caller either reads the value or continues after it.
     fn next(&mut self) -> Option<Json<'a>> {
         let mut inner: &[Extent] = &[];
         let length = match self.ahead() {
@@ -367,7 +367,7 @@ fn string_end(bytes: &[u8]) -> usize {
     quote(bytes).unwrap_or(bytes.len())
 }
 
-/// As [`string_end`]; `None` if the string does not end in `bytes`.
+/// Like [`string_end`]; `None` if the string does not end in `bytes`.
 fn quote(bytes: &[u8]) -> Option<usize> {
     let behind = search::body(bytes, |escaped| escaped.get(1..).ok_or(escaped)).ok()?;
     Some(bytes.len() - behind.len())

@@ -8,8 +8,8 @@ use super::Json;
 
 /// A JSON value as it was written, including key order, digits and white space.
 ///
-/// A value that is only passed on does not need a tree: a tree costs one allocation per member to build, and
-/// again to copy. Copies share the text.
+/// A value that is only passed on does not need a tree, which costs one allocation per member to build and to
+/// copy. Copies of a `Raw` share the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Raw(Arc<str>);
 

@@ -10,8 +10,8 @@ pub const MAX_DEPTH: usize = 128;
 pub enum Progress {
     /// All bytes were taken; the value continues.
     More,
-    /// The value is complete. The byte that closes it has been taken. If only the next byte shows the end
-    /// (for a number), that byte has not.
+    /// The value is complete, and the byte that closes it has been taken. If only the next byte shows the end
+    /// (as for a number), that next byte has not been taken.
     End,
     /// The next byte cannot continue JSON, or nests too deeply. It has not been taken.
     Invalid,
@@ -29,16 +29,16 @@ pub struct Scanner {
     arrays: u128,
     /// The string being read is a key.
     in_key: bool,
-    /// The state before it was broken.
+    /// The state before the invalid byte.
     failed: State,
 }
 
-/// What at the end of the bytes that a [`Scanner`] has taken changes if the next ones are not JSON and are repaired.
+/// The end of the taken bytes that would change if the next bytes are not JSON and the text is repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
-    /// Nothing does.
+    /// Nothing would change.
     Nothing,
-    /// A comma with the white space behind it.
+    /// A comma with the white space after it.
     Comma,
     /// This many bytes of an escape.
     Escape(usize),
@@ -49,17 +49,17 @@ pub enum Unsettled {
 pub enum ScannerPlace {
     /// Before a value; `first` in an array that has just begun.
     Value {
-        /// Whether it is an array's first.
+        /// Whether the value is an array's first.
         first: bool,
     },
     /// Before a key; `first` in an object that has just begun.
     Key {
-        /// Whether it is an object's first.
+        /// Whether the key is an object's first.
         first: bool,
     },
-    /// Before the colon behind a key.
+    /// Before the colon after a key.
     Colon,
-    /// Behind a value.
+    /// After a value.
     Behind,
     /// In a string.
     Text {
@@ -71,7 +71,7 @@ pub enum ScannerPlace {
         /// Whether the string is a key.
         key: bool,
     },
-    /// In a number or literal, or behind the value.
+    /// In a number or literal, or after the complete value.
     Other,
 }
 
@@ -96,7 +96,7 @@ enum State {
     /// In `\u`: the number of digits missing.
     Hex(u8),
     Number(Number),
-    /// In `true`, `false` or `null`: the part that is missing.
+    /// In `true`, `false` or `null`: the missing part.
     Literal(&'static [u8]),
     Done,
     Broken,
@@ -137,7 +137,7 @@ impl Number {
     }
 }
 
-/// The result of one step: how many bytes it took, and the reason to stop, if any.
+/// The result of one step: the number of bytes taken, and the reason to stop, if any.
 type Step = (usize, Option<Progress>);
 
 impl Scanner {
@@ -154,8 +154,8 @@ impl Scanner {
         }
     }
 
-    /// Reads the next bytes. Returns how many of `bytes` were taken and why it stopped; continue with those
-    /// that were not taken.
+    /// Reads the next bytes. Returns how many of `bytes` were taken and why it stopped. The next call must
+    /// begin with the bytes that were not taken.
     pub fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
         match self.state {
             State::Done => return (0, Progress::End),
@@ -174,8 +174,7 @@ impl Scanner {
         (taken, Progress::More)
     }
 
-    /// The input has ended. Returns whether the value is complete; only for a number is this not known
-    /// before.
+    /// Ends the input. Returns whether the value is complete, which only a number leaves open until here.
     pub fn finish(&self) -> bool {
         match self.state {
             State::Done => true,
@@ -189,7 +188,7 @@ impl Scanner {
         self.depth
     }
 
-    /// What may still change if the text is repaired from here on.
+    /// The end of the taken bytes that may still change if the text is repaired from here on.
     pub fn unsettled(&self) -> Unsettled {
         match self.last_state() {
             State::Key => Unsettled::Comma,
@@ -200,7 +199,7 @@ impl Scanner {
         }
     }
 
-    /// Where it is, or was before the byte that is not JSON.
+    /// The current place, or the place before the byte that is not JSON.
     pub fn place(&self) -> ScannerPlace {
         match self.last_state() {
             State::Value => ScannerPlace::Value { first: false },
@@ -215,7 +214,7 @@ impl Scanner {
         }
     }
 
-    /// The brackets that opened the containers it is in.
+    /// The opening brackets of the containers that are still open.
     pub fn containers(&self) -> Vec<u8> {
         let bracket = |level: usize| if self.arrays >> level & 1 == 1 { b'[' } else { b'{' };
         (0..self.depth).rev().map(bracket).collect()
@@ -245,7 +244,7 @@ impl Scanner {
         }
     }
 
-    /// Takes one byte and changes to `state`.
+    /// Takes one byte and enters `state`.
     fn go(&mut self, state: State) -> Step {
         self.state = state;
         (1, None)
@@ -298,7 +297,7 @@ impl Scanner {
         }
     }
 
-    /// The value is complete with the `taken` bytes of this step.
+    /// Ends the value with the `taken` bytes of this step.
     fn complete(&mut self, taken: usize) -> Step {
         if self.depth == 0 {
             self.state = State::Done;
@@ -308,7 +307,8 @@ impl Scanner {
         (taken, None)
     }
 
-    /// A string begins with the first byte of `rest`. Most end in the same input and take a single step.
+    /// Begins a string with the first byte of `rest`. Most strings end in the same input and take a single
+    /// step.
     fn open_text(&mut self, rest: &[u8]) -> Step {
         self.state = State::Text;
         let (taken, stop) = self.text(rest.get(1..).unwrap_or_default());

@@ -1,7 +1,9 @@
-//! Where a string's body has a quote, a backslash or a control character. Most of a text is read by these functions.
+//! Searches a string's body for quotes, backslashes and control characters. Most of a text is read by these
+//! functions.
 //!
-//! Keys and tokens are short: most end within eight bytes, which cost less in one register than a block does. Behind those,
-//! [`specials`] looks at 64 bytes at once, with the widest instructions that the processor has.
+//! Keys and tokens are short: most end within eight bytes, which are cheaper to check in one register than in
+//! a block. After those, [`specials`] checks 64 bytes at once, with the widest instructions that the
+//! processor has.
 
 use std::sync::LazyLock;
 
@@ -12,7 +14,7 @@ use super::whole::Rest;
 const WORD: usize = 8;
 const BLOCK: usize = 64;
 
-/// What the processor can do.
+/// The instruction set of this processor.
 static LEVEL: LazyLock<Level> = LazyLock::new(Level::new);
 
 /// Whether a string body contains nothing to decode.
@@ -28,7 +30,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     if first != 0 { place(first) } else { longer_run(bytes) }
 }
 
-/// [`plain_run`] for more than one word, the first of which is known to be plain.
+/// Like [`plain_run`], for more than one word, the first of which is known to be plain.
 fn longer_run(bytes: &[u8]) -> usize {
     if bytes.len() < BLOCK {
         return run_by_words(bytes);
@@ -59,10 +61,11 @@ fn run_by_words(bytes: &[u8]) -> usize {
     words.len() * WORD + rest.iter().take_while(|byte| !is_special(**byte)).count()
 }
 
-/// Reads the rest of a string's body. `escape` reads what follows a backslash, unless that is an escape of one letter.
+/// Reads the rest of a string's body. `escape` reads the text after a backslash, unless the escape has only
+/// one letter.
 ///
 /// # Errors
-/// As those of [`Rest`], or those of `escape`.
+/// Those of [`Rest`] and of `escape`.
 #[inline]
 pub(super) fn body<'a>(text: &'a [u8], escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let first = text.first_chunk().map_or(0, special);
@@ -87,17 +90,17 @@ fn body_by_blocks<'a, S: Simd>(
 ) -> Rest<'a> {
     let escapes = Escapes::new(simd);
     let mut rest = text;
-    // Whether a backslash is before `rest`.
+    // Whether `rest` follows a backslash.
     let mut is_escaped = false;
     while let Some(block) = rest.first_chunk::<BLOCK>() {
         let block = u8x64::from_slice(simd, block);
         let escaped = escaped_bytes(block.simd_eq(b'\\').to_bitmask(), &mut is_escaped);
-        // Most escapes are of one letter. All of those in a block are passed at once, and whether it has one is not asked: to branch
-        // at escapes is what takes time.
+        // Most escapes have one letter. All of those in a block are passed at once, without testing whether
+        // there are any, because a branch per escape is what takes time.
         let invalid = escaped & !escapes.among(block);
         let mut ends = quotes_and_controls(block) & !escaped | invalid;
         if ends == 0 {
-            // Said apart: where the next block begins must not wait for what is in this one.
+            // A separate statement: the start of the next block must not wait for the contents of this one.
             rest = rest.get(BLOCK..).unwrap_or_default();
             continue;
         }
@@ -107,7 +110,7 @@ fn body_by_blocks<'a, S: Simd>(
             match tail {
                 _ if at >= BLOCK => break tail,
                 _ if invalid >> at & 1 == 1 => {
-                    // An escape of more bytes ends with a digit, so that what was found behind it is right.
+                    // A longer escape ends with a digit, so what was found after it is right.
                     let behind = escape(tail)?;
                     let read = rest.len() - behind.len();
                     if read >= BLOCK {
@@ -124,7 +127,7 @@ fn body_by_blocks<'a, S: Simd>(
     body_end(rest, is_escaped, escape)
 }
 
-/// Reads the end of a string's body, which is shorter than a block if the string is. `is_escaped`: a backslash is before it.
+/// Reads the end of a string's body: less than a block. `is_escaped`: whether a backslash precedes it.
 fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let mut rest = text;
     if is_escaped {
@@ -139,11 +142,12 @@ fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8
     }
 }
 
-/// The bytes of a block that a backslash escapes. `is_escaped`: whether a backslash is before the block; then, whether one is before the
-/// next.
+/// One bit for each byte of a block that a backslash escapes. `is_escaped`: whether a backslash precedes the
+/// block; afterwards, whether one precedes the next block.
 ///
-/// A backslash escapes the next byte, unless it is escaped itself. So in a run of them every second one is escaped, and the byte behind
-/// the run if their number is odd. An addition carries through each run that begins at an odd place, which turns the bits of those runs.
+/// A backslash escapes the next byte, unless it is escaped itself. In a run of backslashes, every second one
+/// is therefore escaped, and so is the byte after the run if the run's length is odd. An addition carries
+/// through each run that begins at an odd index, which flips the bits of those runs.
 fn escaped_bytes(backslashes: u64, is_escaped: &mut bool) -> u64 {
     const EVEN: u64 = u64::MAX / 3;
     let backslashes = backslashes & !u64::from(*is_escaped);
@@ -154,7 +158,7 @@ fn escaped_bytes(backslashes: u64, is_escaped: &mut bool) -> u64 {
     (EVEN ^ carried << 1) & behind
 }
 
-/// The text after a backslash, and after what it escapes.
+/// The text after a backslash and the escape that it begins.
 fn escaped<'a>(rest: &'a [u8], escape: impl FnOnce(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     match rest {
         [letter, tail @ ..] if is_escape(*letter) => Ok(tail),
@@ -162,12 +166,12 @@ fn escaped<'a>(rest: &'a [u8], escape: impl FnOnce(&'a [u8]) -> Rest<'a>) -> Res
     }
 }
 
-/// Whether a backslash and this letter are an escape.
+/// Whether a backslash followed by this letter is an escape.
 const fn is_escape(letter: u8) -> bool {
     matches!(letter, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
 }
 
-/// See [`Escapes`]. Every sixteen bytes have a table of their own.
+/// The tables of [`Escapes`], repeated for every sixteen bytes.
 #[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 const TABLES: ([u8; BLOCK], [u8; BLOCK]) = {
     let (mut low, mut high) = ([0; BLOCK], [0; BLOCK]);
@@ -189,8 +193,9 @@ const TABLES: ([u8; BLOCK], [u8; BLOCK]) = {
     (low, high)
 };
 
-/// The letters that follow a backslash, as tables: bit `h` of entry `l` in the first one says whether the byte `hl` (in hexadecimal) is
-/// such a letter, and entry `h` of the second one is that bit. None of the letters is above `7f`.
+/// The letters that may follow a backslash, as tables: bit `h` of entry `l` in the first table says whether
+/// the byte `hl` (in hexadecimal) is such a letter, and entry `h` of the second table is that bit. None of
+/// the letters is above `7f`.
 struct Escapes<S: Simd> {
     low: u8x64<S>,
     high: u8x64<S>,
@@ -256,7 +261,7 @@ mod tests {
             40 => 0x21..0xff_u8,
         ];
         let plain = (0..300_usize).prop_map(|length| vec![b'a'; length]);
-        // Runs of backslashes of all lengths, across the ends of blocks too.
+        // Runs of backslashes of all lengths, also across the ends of blocks.
         let run = (0..70_usize, prop::sample::select(&b"n\"u\0"[..]));
         let run = run.prop_map(|(length, last)| [vec![b'\\'; length], vec![last]].concat());
         let runs = prop::collection::vec(run, 0..8).prop_map(|runs| runs.concat());
@@ -264,7 +269,7 @@ mod tests {
             .prop_map(|(plain, runs, bytes)| [plain, runs, bytes].concat())
     }
 
-    /// Byte by byte, where every letter may follow a backslash.
+    /// The same byte by byte, where any letter may follow a backslash.
     fn plainly(text: &[u8]) -> Result<usize, usize> {
         let mut at = 0;
         loop {
@@ -278,7 +283,7 @@ mod tests {
         }
     }
 
-    /// With what every processor of this kind has, and with what this one has.
+    /// The instructions that every processor of this kind has, and those that this one has.
     fn levels() -> [Level; 2] {
         [Level::baseline(), *LEVEL]
     }

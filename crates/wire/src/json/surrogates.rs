@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// The JSON `text` with U+FFFD in place of every escaped surrogate without its other half.
+/// The JSON `text` with U+FFFD instead of every escaped surrogate without its other half.
 ///
-/// JSON's grammar allows them, UTF-8 cannot represent them, and clients that cut a text in the middle of a
-/// character write them.
+/// JSON's grammar allows such surrogates, but UTF-8 cannot represent them. Clients write them when they cut a
+/// text in the middle of a character.
 pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut mended = String::new();

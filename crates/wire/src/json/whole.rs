@@ -1,5 +1,5 @@
-//! The grammar for a whole text: the same checks as [`Scanner`](super::Scanner) for text in pieces, but
-//! several times faster, since no state has to be kept between pieces.
+//! The grammar for a complete text: the same checks as in [`Scanner`](super::Scanner), which reads text in
+//! pieces, but several times faster, since no state has to be kept between pieces.
 //!
 //! Each function reads from the beginning of a text. `Ok`: the text after it. `Err`: the text after the last
 //! byte that could belong to JSON; empty if the text ends too early.
@@ -33,15 +33,16 @@ impl Open {
     }
 }
 
-/// Receives where containers begin and end, as the number of bytes that follow, and what else is seen on the way.
+/// Receives where containers begin and end, as the number of bytes that follow, and other facts about the
+/// text.
 pub(super) trait Marks {
     /// The next byte opens a container.
     fn open(&mut self, left: usize);
     /// The innermost container has ended.
     fn close(&mut self, left: usize);
-    /// A value that is a string has ended. It takes this many bytes, quotes included.
+    /// A string value has ended. It takes this many bytes, including its quotes.
     fn string(&mut self, bytes: usize);
-    /// Half of a surrogate pair is escaped here without the other.
+    /// Half of a surrogate pair is escaped here without the other half.
     fn surrogate(&mut self);
 }
 
@@ -53,13 +54,13 @@ impl Marks for () {
     fn surrogate(&mut self) {}
 }
 
-/// A value, nested at most [`MAX_DEPTH`] deep.
+/// Reads a value that is nested at most [`MAX_DEPTH`] deep.
 pub(super) fn value<'a>(text: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     nested(text, MAX_DEPTH, marks)
 }
 
-/// As [`value`]. For an object, each member is passed to `on`: the text from its key on, from its value on,
-/// and from after it.
+/// Like [`value`]. For an object, passes each member to `on`: the text from its key on, from its value on,
+/// and from its end on.
 pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8])) -> Rest<'a> {
     let [b'{', tail @ ..] = text else { return value(text, &mut ()) };
     let mut rest = space(tail);
@@ -78,7 +79,7 @@ pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8]
     }
 }
 
-/// A value, nested at most `max_depth` deep.
+/// Reads a value that is nested at most `max_depth` deep.
 fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<'a> {
     let mut open = Open::default();
     let mut rest = text;
@@ -120,8 +121,8 @@ fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<
     }
 }
 
-/// After a value: reads the ends of all containers that end there, and the comma before the next value or
-/// key.
+/// Reads what follows a value: the ends of all containers that end there, and the comma before the next value
+/// or key.
 fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Rest<'a> {
     while open.depth > 0 {
         rest = match space(rest) {
@@ -136,7 +137,7 @@ fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Re
     Ok(rest)
 }
 
-/// A key, its colon, and the white space before the value.
+/// Reads a key, its colon, and the white space before the value.
 fn key<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'"', tail @ ..] = rest else { return Err(rest) };
     match space(string(tail, marks)?) {
@@ -156,13 +157,13 @@ pub(super) fn space(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// A string, starting after its first quote.
+/// Reads a string, starting after its first quote.
 #[inline]
 pub(super) fn string<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     search::body(rest, |tail| numbered(tail, marks))
 }
 
-/// The text after a backslash, and after the number of a character, or the numbers of both halves of a surrogate pair.
+/// Reads the escape of a character after its backslash, or the escapes of both halves of a surrogate pair.
 fn numbered<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'u', tail @ ..] = rest else { return Err(rest) };
     let behind = four_digits(tail)?;
@@ -210,7 +211,7 @@ fn number(rest: &[u8]) -> Rest<'_> {
     Ok(rest)
 }
 
-/// At least one digit.
+/// Reads at least one digit.
 fn digits(rest: &[u8]) -> Rest<'_> {
     let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     match rest.get(end..) {
@@ -232,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// The last ones are none.
+    /// The last ones are not valid escapes.
     const ESCAPES: [&str; 16] = [
         "",
         r#"\""#,
