@@ -3,7 +3,7 @@
 //! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into
 //! call events, `pipeline` applies the request's rules to calls, and a dialect's writer
 //! encodes the `Event`s for the client. Every stage pushes into the next through [`Sink`], so an event
-//! borrows from the bytes it was read from, and a plain token is neither collected nor copied on its way.
+//! borrows from the bytes from which it was read, and a plain token is neither collected nor copied on its way.
 //!
 //! A successful response is a sequence of events with exactly one [`Event::Finish`]. A failed one ends with a
 //! [`Failure`](crate::failure::Failure) from the stage that detected it, and has no finish.
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-/// Receives events one after the other. Every stage except the first is a sink.
+/// Receives events one after another. Every stage except the first is a sink.
 pub trait Sink {
     /// Handles the next event of the response.
     fn event(&mut self, event: Event<'_>);
@@ -33,11 +33,11 @@ impl Sink for Vec<Event<'static>> {
 
 /// One piece of a response.
 ///
-/// Text pieces are UTF-8 and never split inside a character. They may be empty; readers omit empty pieces, so
-/// that an upstream's padding does not become a delta for the client.
+/// Text pieces are UTF-8 and never split inside a character. A piece may be empty, but readers omit empty
+/// pieces, so that an upstream's padding does not become a delta for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
-    /// What the upstream reported about the response as a whole. At most one, before everything else.
+    /// The upstream's report about the response as a whole. At most one, before everything else.
     Start(Start<'a>),
     /// A piece of the response's text.
     Text(Cow<'a, str>),
@@ -70,8 +70,8 @@ pub enum Event<'a> {
     Annotation(Annotation<'a>),
     /// An image or file made by the upstream or by a hosted call.
     Media(Media<'a>),
-    /// The phase of the turn that a message of the response belongs to, for clients of Responses. The message begins with it, or is the
-    /// one whose text came last.
+    /// The phase of the turn to which a message of the response belongs, for clients of Responses. The
+    /// message is the one that begins here, or the one whose text came last.
     Phase {
         /// The upstream's word for it; empty if it has none.
         phase: Cow<'a, str>,
@@ -86,12 +86,12 @@ pub enum Event<'a> {
     Finish(Finish),
     /// The upstream is alive but sent no content: `:queued`, a keep-alive comment.
     Ping(Cow<'a, str>),
-    /// A frame of the client's own dialect that may be forwarded unchanged, provided its meaning is not
+    /// A frame of the client's own dialect that may be forwarded unchanged, as long as its meaning is not
     /// changed.
     Verbatim {
         /// The frame's data: one JSON object on one line, as the upstream wrote it.
         frame: &'a str,
-        /// The frame's meaning, which is never a `Verbatim`. `None`: no stage handles it.
+        /// The frame's meaning, which is never a `Verbatim`. `None` if no stage handles it.
         means: Option<&'a Event<'a>>,
     },
 }
@@ -113,8 +113,8 @@ pub struct Start<'a> {
 pub struct Reasoning<'a> {
     /// Readable text; may be empty if there is only a signature.
     pub text: Cow<'a, str>,
-    /// State that the upstream wants back with the next request. It is that of all reasoning since the last signature,
-    /// and ends it: text that follows is reasoning of its own.
+    /// State that the upstream wants back with the next request. It belongs to all reasoning since the last
+    /// signature and ends it: text that follows is separate reasoning.
     pub signature: Option<Opaque<'a>>,
     /// There is no text because the upstream does not show it.
     pub redacted: bool,
@@ -126,20 +126,20 @@ impl<'a> Reasoning<'a> {
         Self { text: text.into(), signature: None, redacted: false }
     }
 
-    /// The end of what belongs together: what follows is not of the same author, and no signature is that of both. `between` stands
-    /// between the two where the client gets all reasoning as one text.
+    /// The end of a run of reasoning: what follows is by a different author, and no signature covers both.
+    /// `between` separates the two where the client gets all reasoning as one text.
     pub fn end(between: &'a str) -> Self {
         Self { signature: Some(Opaque::new("", "")), ..Self::text(between) }
     }
 
-    /// Whether it is such an end.
+    /// Whether this is such an end.
     pub fn is_end(&self) -> bool {
         self.signature.as_ref().is_some_and(|state| state.dialect.is_empty()) && !self.redacted
     }
 }
 
-/// State that only its author understands: a signature, encrypted reasoning. It goes back to an upstream of the dialect
-/// from which it came, and to no other.
+/// State that only its author understands: a signature, or encrypted reasoning. It goes back only to an
+/// upstream of the dialect from which it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opaque<'a> {
     /// The name of the dialect in which the upstream sent it.
@@ -239,7 +239,7 @@ pub struct ServerCall<'a> {
     pub name: Cow<'a, str>,
     /// Who ran it.
     pub runner: Runner,
-    /// The name of the server that has the tool; empty if it has none.
+    /// The name of the server that has the tool; empty if there is none.
     pub server: Cow<'a, str>,
     /// The arguments as the model wrote them; `None` if they were reported before.
     pub arguments: Option<Cow<'a, str>>,
@@ -315,7 +315,7 @@ pub struct Usage {
     pub output: Option<u64>,
     /// Tokens of the reasoning.
     pub reasoning: Option<u64>,
-    /// The sum of both.
+    /// The sum of input and output.
     pub total: Option<u64>,
     /// Tokens of the request that came from the upstream's cache; they are part of `input`.
     pub cached: Option<u64>,
@@ -328,7 +328,7 @@ pub struct Usage {
 /// A usage object as the upstream sent it.
 #[derive(Debug, Clone)]
 pub struct RawUsage {
-    /// The name of the dialect whose fields it has.
+    /// The name of the dialect that defines its fields.
     pub dialect: &'static str,
     /// The object.
     pub object: Box<RawValue>,
@@ -359,7 +359,8 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// The finish of a response that has calls for the client, or has none, whichever of the two words the upstream used.
+    /// The finish of a response with or without calls for the client, whichever of the two words the upstream
+    /// used.
     #[must_use]
     pub fn of_calls(self, has_calls: bool) -> Self {
         match self {

@@ -30,11 +30,11 @@ pub enum Kind {
     ContextLength,
     /// The upstream's rate limit was reached, or toolwire's own queue is full: 429.
     RateLimit,
-    /// The client's key has used up what it may use in a month: 429, or 402 in APIs that have that status.
+    /// The client's key has used up its monthly budget: 429, or 402 in APIs that have that status.
     Budget,
     /// The upstream currently has no capacity: 503.
     Overloaded,
-    /// The store that instances share is away: 503, code `store_unavailable`.
+    /// The store that instances share is unreachable: 503, code `store_unavailable`.
     StoreAway,
     /// The upstream was too slow, or reported a timeout: 504.
     Timeout,
@@ -115,21 +115,23 @@ impl Failure {
         self
     }
 
-    /// Names the member of the request that cannot be served at all, for APIs whose errors say so to programs.
+    /// Names the member of the request that can never be served, for APIs whose errors report it in
+    /// machine-readable form.
     #[must_use]
     pub fn with_unsupported(mut self, member: &'static str) -> Self {
         self.0.unsupported = Some(member);
         self
     }
 
-    /// Says that toolwire itself did not ask the upstream, so that the failure says nothing of that.
+    /// Marks a failure that occurred before toolwire asked the upstream, so it says nothing about the
+    /// upstream.
     #[must_use]
     pub fn unasked(mut self) -> Self {
         self.0.is_unasked = true;
         self
     }
 
-    /// Keeps the model's text, in which the upstream found the error.
+    /// Keeps the model's text in which the upstream found the error.
     #[must_use]
     pub fn with_generation(mut self, text: impl Into<String>) -> Self {
         self.0.generation = Some(text.into());
@@ -177,7 +179,7 @@ impl Failure {
         self.0.retry_after.as_deref()
     }
 
-    /// The member of the request that cannot be served at all, if there is one.
+    /// The member of the request that can never be served, if there is one.
     pub fn unsupported(&self) -> Option<&'static str> {
         self.0.unsupported
     }

@@ -1,5 +1,5 @@
-//! What requests and responses of LLM APIs have in common, whatever API they came from: bytes are read and written by the
-//! crates above this one.
+//! The common ground of requests and responses of all LLM APIs, whichever API they came from. The crates
+//! above this one read and write the bytes.
 
 pub mod conversation;
 pub mod enforce;

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Kind};
 /// How the responses of one model are read and forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Which text formats are looked for.
+    /// The text formats to look for.
     pub detect: Detect,
     /// Whether reasoning markers are recognised, independently of `detect`, and how reasoning is passed on.
     pub reasoning: Reasoning,
@@ -15,7 +15,7 @@ pub struct Rules {
     pub server_calls: ServerCalls,
     /// What happens to calls of a client tool that arrive on the upstream's server-tool channel.
     pub misroute: Misroute,
-    /// Whether arguments are streamed or sent whole.
+    /// Whether arguments are streamed or sent in one piece.
     pub arguments: ArgumentDelivery,
     /// What happens to a call to an undeclared name in a format with markers.
     pub unknown_calls: UnknownCalls,
@@ -23,7 +23,8 @@ pub struct Rules {
     pub enforce: Enforce,
     /// What happens to a call whose arguments break their schema.
     pub invalid_arguments: InvalidArguments,
-    /// The model's chat template opens the reasoning, so the text starts inside it and only the closing marker appears.
+    /// The model's chat template opens the reasoning, so the text starts inside it and contains only the
+    /// closing marker.
     pub starts_in_reasoning: bool,
     /// Repair arguments that are not valid JSON. Each repair is local and happens after the call has started.
     pub repair: bool,
@@ -35,7 +36,7 @@ pub struct Rules {
     pub server_tools: Vec<String>,
     /// Accept a response whose body ends without an end mark as complete. Off: it is reported as truncated.
     pub tolerate_truncation: bool,
-    /// How the text format that the model is taught is shown in its instructions.
+    /// How the instructions present the text format that the model is taught.
     pub showing: Showing,
     /// Limits of one response.
     pub limits: Limits,
@@ -74,16 +75,16 @@ impl Default for Rules {
     }
 }
 
-/// How a text format is shown in the instructions.
+/// How the instructions present a text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Showing {
-    /// `examples`: how many example calls.
+    /// `examples`: number of example calls.
     pub examples: usize,
     /// `examples_as`: where they are.
     pub examples_as: ExamplesAs,
     /// `tool_list`: how tools are described.
     pub tool_list: ToolList,
-    /// `max_instructions`: the most tokens of the instructions, by estimate. `None`: no limit.
+    /// `max_instructions`: maximum estimated tokens of the instructions. `None`: no limit.
     pub max_instructions: Option<usize>,
 }
 
@@ -116,13 +117,13 @@ pub enum ToolList {
     Signatures,
 }
 
-/// `detect`: which text formats are looked for. Formats are named; what a name stands for is looked up in the
-/// formats that are known when a detector is built.
+/// `detect`: which text formats are looked for. Formats are given by name; names are looked up among the
+/// known formats when a detector is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detect {
     /// All formats that are safe to look for at once.
     Auto,
-    /// As `Auto`, with the formats of these names first, whether or not `Auto` includes them.
+    /// Like `Auto`, with the formats of these names first, whether or not `Auto` includes them.
     AutoAnd(Vec<&'static str>),
     /// No calls are looked for.
     Off,
@@ -130,27 +131,28 @@ pub enum Detect {
     Formats(Vec<&'static str>),
 }
 
-/// `reasoning`: how reasoning is passed on to the client, and whether reasoning markers in text are recognised. They are
-/// unless it is [`Reasoning::Off`]: those that are safe in any text, and those of the formats that are looked for.
+/// `reasoning`: how reasoning is passed on to the client, and whether reasoning markers in text are
+/// recognised. Unless it is [`Reasoning::Off`], these markers are recognised: those that are safe in any
+/// text, and those of the formats that are looked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reasoning {
     /// In the field that the client's dialect has for it.
     #[default]
     Auto,
-    /// As `Auto`, and to clients of Chat Completions always as `reasoning_content`.
+    /// Like `Auto`, but always as `reasoning_content` to clients of Chat Completions.
     ReasoningContent,
-    /// As `Auto`, and to clients of Chat Completions always as `reasoning`.
+    /// Like `Auto`, but always as `reasoning` to clients of Chat Completions.
     Reasoning,
     /// In the text, between `<think>` and `</think>`.
     Inline,
     /// Not at all.
     Drop,
-    /// As `Auto`, but markers are not recognised: reasoning in text is text.
+    /// Like `Auto`, but markers are not recognised: reasoning in text is text.
     Off,
 }
 
 impl Reasoning {
-    /// The values by the words that configurations and requests use.
+    /// The values with the words that configurations and requests use for them.
     pub const WORDS: [(&str, Self); 6] = [
         ("auto", Self::Auto),
         ("reasoning_content", Self::ReasoningContent),
@@ -165,7 +167,7 @@ impl Reasoning {
         self != Self::Off
     }
 
-    /// Whether the client gets reasoning in a field of its own.
+    /// Whether the client gets reasoning in a separate field.
     pub fn has_field(self) -> bool {
         !matches!(self, Self::Inline | Self::Drop)
     }
@@ -249,13 +251,13 @@ pub enum Enforce {
     Prefill,
     /// By asking once more.
     Retry,
-    /// Not at all: what the model is told is all.
+    /// Not at all: only the instructions ask for it.
     #[default]
     Off,
 }
 
 impl Enforce {
-    /// Whether it depends on what the upstream's server can enforce.
+    /// Whether it depends on the constraints that the upstream's server can enforce.
     pub fn uses_means(self) -> bool {
         !matches!(self, Self::Retry | Self::Off)
     }
@@ -264,9 +266,9 @@ impl Enforce {
 /// How the calls of hosted tools are handled in one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedRules {
-    /// What happens when a hop calls hosted tools and the client's.
+    /// What happens when a hop calls both hosted tools and client tools.
     pub mixed_turns: MixedTurns,
-    /// The text between those of two hops.
+    /// The text between the texts of two hops.
     pub separator: String,
 }
 
@@ -276,13 +278,13 @@ impl Default for HostedRules {
     }
 }
 
-/// `mixed_turns`: what happens when a hop calls hosted tools and the client's.
+/// `mixed_turns`: what happens when a hop calls both hosted tools and client tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MixedTurns {
-    /// The client gets its calls; the results of the others are added when it sends its own.
+    /// The client gets its calls; the results of the hosted calls are added when it sends its own results.
     #[default]
     Defer,
-    /// The hosted calls run; the model is told to repeat the others.
+    /// The hosted calls run; the model is asked to repeat the client's calls.
     ServerFirst,
     /// The hosted calls are dropped.
     ClientOnly,
@@ -291,25 +293,26 @@ pub enum MixedTurns {
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one upstream frame. Beyond that the response fails.
+    /// Maximum bytes of one upstream frame. Beyond it the response fails.
     pub max_frame: usize,
-    /// Bytes of one call's arguments. Beyond that the response fails.
+    /// Maximum bytes of one call's arguments. Beyond it the response fails.
     pub max_arguments: usize,
-    /// Calls in one response. Beyond that the response fails.
+    /// Maximum number of calls in one response. Beyond it the response fails.
     pub max_calls: usize,
-    /// Bytes of text held back while they may be the start of a call. Beyond that they are released as text.
+    /// Maximum bytes of text held back while they may be the start of a call. Beyond it they are released as
+    /// text.
     pub max_hold: usize,
-    /// Nesting depth of values in calls. A deeper candidate is text, or the call is cut off.
+    /// Maximum nesting depth of values in calls. A deeper candidate is text, or the call is cut off.
     pub max_depth: usize,
-    /// Bytes of an undeclared tool name. A candidate with a longer name is text.
+    /// Maximum bytes of an undeclared tool name. A candidate with a longer name is text.
     pub max_name: usize,
-    /// Bytes of one piece of markup in calls: a header, an opening tag, a name, a key. Beyond that the candidate is text, or
-    /// the call is cut off.
+    /// Maximum bytes of one piece of markup in calls: a header, an opening tag, a name, a key. Beyond it the
+    /// candidate is text, or the call is cut off.
     pub max_markup: usize,
-    /// Bytes of a response that is not streamed and therefore buffered. Beyond that it fails.
+    /// Maximum bytes of a response that is not streamed and therefore buffered. Beyond it the response fails.
     pub max_answer: usize,
-    /// Upstream requests for one response, the first included, if the model is asked again. Beyond that the response ends
-    /// with what the last one gave.
+    /// Maximum number of upstream requests for one response, including the first, if the model is asked
+    /// again. Beyond it the response ends with what the last request gave.
     pub max_hops: usize,
 }
 
@@ -331,20 +334,20 @@ impl Default for Limits {
 
 /// The failures of responses that reach a limit.
 impl Limits {
-    /// More calls than `max_calls`.
+    /// The response has more than `max_calls` calls.
     pub fn too_many_calls(&self) -> Failure {
         let limit = self.max_calls;
         Failure::new(Kind::Limit, format!("the response has more than {limit} tool calls (limits.max_calls)"))
     }
 
-    /// A call with arguments of more than `max_arguments` bytes.
+    /// The arguments of a call take more than `max_arguments` bytes.
     pub fn arguments_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         let message = format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)");
         Failure::new(Kind::Limit, message)
     }
 
-    /// Calls of hosted tools with more than may be kept until they run.
+    /// The calls of hosted tools take more than may be kept until they run.
     pub fn hosted_calls_too_long(&self) -> Failure {
         let limit = self.max_hold.max(self.max_arguments);
         let message = format!(
@@ -353,14 +356,14 @@ impl Limits {
         Failure::new(Kind::Limit, message)
     }
 
-    /// A call with a name of more than `max_name` bytes that is not declared.
+    /// The name of a call takes more than `max_name` bytes and is not declared.
     pub fn name_too_long(&self) -> Failure {
         let limit = self.max_name;
         let message = format!("a tool call's name is longer than {limit} bytes (limits.max_name)");
         Failure::new(Kind::Limit, message)
     }
 
-    /// An answer of more than `max_answer` bytes that is not streamed.
+    /// A response that is not streamed takes more than `max_answer` bytes.
     pub fn answer_too_long(&self) -> Failure {
         let limit = self.max_answer;
         let message =
@@ -368,7 +371,7 @@ impl Limits {
         Failure::new(Kind::Limit, message)
     }
 
-    /// A call with an id of more than `max_arguments` bytes.
+    /// The id of a call takes more than `max_arguments` bytes.
     pub fn id_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         Failure::new(

@@ -1,19 +1,20 @@
 //! Settings: the keys of configuration tables, each declared in one place.
 //!
-//! A declaration is a function that shows a visitor ([`Settings`]) every key with the field that holds its value. One
-//! visitor reads a table into the fields, one shows what the fields hold, one writes the documentation. So the key, its
-//! default, what it accepts, how it is shown and what is said about it cannot disagree.
+//! A declaration is a function that shows a visitor ([`Settings`]) every key with the field that holds its
+//! value. One visitor reads a table into the fields, one shows the fields' values, one writes the
+//! documentation. The key, its default, its accepted values, its display and its documentation therefore
+//! cannot disagree.
 
 use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
 
-/// A key, and what the documentation says about it.
+/// A key, and its documentation.
 #[derive(Debug, Clone)]
 pub struct Key {
     /// The key.
     pub name: &'static str,
-    /// What the documentation gives as its default; `None`: the value that the field holds by default.
+    /// The default as documented; `None`: the value that the field holds by default.
     pub default: Option<&'static str>,
-    /// What it does, in Markdown.
+    /// Description of its effect, in Markdown.
     pub about: Cow<'static, str>,
     /// Only the configuration file may set it, not the admin API: its value can make toolwire run programs, use files, or connect to
     /// other addresses.
@@ -21,7 +22,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The default of keys that must be given.
+    /// The default of keys that must be set.
     pub const REQUIRED: &'static str = "required";
 
     /// A key whose default is the value that its field holds by default.
@@ -29,13 +30,13 @@ impl Key {
         Self { name, default: None, about: about.into(), is_file_only: false }
     }
 
-    /// The same with a default in words, for one that depends on something else.
+    /// The same key with a default in words, for a default that depends on something else.
     #[must_use]
     pub fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// The same, but not settable over the admin API.
+    /// The same key, but not settable over the admin API.
     #[must_use]
     pub fn file_only(self) -> Self {
         Self { is_file_only: true, ..self }
@@ -46,11 +47,11 @@ impl Key {
 pub enum Field<'v> {
     /// `true` or `false`.
     Switch(&'v mut bool),
-    /// `true` or `false`, or not given.
+    /// `true` or `false`, or not set.
     OptionalSwitch(&'v mut Option<bool>),
-    /// A string that is not empty, or not given.
+    /// A string that is not empty, or not set.
     OptionalText(&'v mut Option<String>),
-    /// A string that is not empty if given.
+    /// A string that is not empty if it is set.
     Text(&'v mut String),
     /// A string that may be empty.
     AnyText(&'v mut String),
@@ -58,30 +59,30 @@ pub enum Field<'v> {
     Texts(&'v mut Vec<String>),
     /// A size in bytes, never 0.
     Size(&'v mut usize),
-    /// A whole number, and the least that it may be.
+    /// An integer and its minimum.
     Count(&'v mut usize, usize),
-    /// A whole number, and what it may be.
+    /// An integer and its allowed range.
     CountIn(&'v mut usize, RangeInclusive<usize>),
-    /// A length of time, and what it may be.
+    /// A duration and its allowed range.
     DurationIn(&'v mut Duration, RangeInclusive<Duration>),
-    /// A length of time, never 0.
+    /// A duration, never 0.
     Duration(&'v mut Duration),
-    /// A length of time, or `"off"`.
+    /// A duration, or `"off"`.
     DurationOrOff(&'v mut Option<Duration>),
     /// One of several words.
     Word(&'v mut dyn Choice),
-    /// A table, as JSON, or not given.
+    /// A table, as JSON, or not set.
     Json(&'v mut Option<serde_json::Value>),
-    /// A secret: the text itself, `"env:NAME"` or `"file:PATH"`; or not given. It is never shown.
+    /// A secret: the text itself, `"env:NAME"` or `"file:PATH"`; or not set. It is never shown.
     Secret(&'v mut Option<secrecy::SecretString>),
     /// Secrets, in the same forms.
     SecretList(&'v mut Vec<secrecy::SecretString>),
-    /// A table of texts by names, each in the forms of `Secret`. The function says of a name whether a text that stands in the file
-    /// itself is secret.
+    /// A table of named texts, each in the forms of `Secret`. Given a name, the function returns whether a
+    /// text that is in the file itself is secret.
     TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
-    /// A path, relative to the folder of the configuration file, or not given. Only the file may set it.
+    /// A path, relative to the folder of the configuration file, or not set. Only the file may set it.
     Path(&'v mut Option<std::path::PathBuf>),
-    /// The base URL of an API, or not given.
+    /// The base URL of an API, or not set.
     Address(&'v mut Option<http::Uri>),
 }
 
@@ -93,12 +94,12 @@ pub struct TableText {
 }
 
 impl TableText {
-    /// A text that may be seen.
+    /// A text that may be shown.
     pub fn plain(text: impl Into<secrecy::SecretString>) -> Self {
         Self { text: text.into(), is_secret: false }
     }
 
-    /// A text that must not be seen.
+    /// A text that must not be shown.
     pub fn secret(text: impl Into<secrecy::SecretString>) -> Self {
         Self { text: text.into(), is_secret: true }
     }
@@ -115,7 +116,7 @@ impl secrecy::ExposeSecret<str> for TableText {
     }
 }
 
-/// Parts of the names of headers and variables with secret values.
+/// Parts of the names of headers and variables that have secret values.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
@@ -133,11 +134,11 @@ pub trait Choice {
     /// The word for the value.
     fn word(&self) -> &'static str;
 
-    /// Sets the value to what `word` stands for; nothing if it is not one of the words.
+    /// Sets the value to the one that `word` stands for; does nothing if it is not one of the words.
     fn choose(&mut self, word: &str);
 }
 
-/// A field whose values have words.
+/// A field that takes one of several values, each with its word.
 #[derive(Debug)]
 pub struct OneOf<'v, T: 'static>(pub &'v mut T, pub &'static [(&'static str, T)]);
 
@@ -159,6 +160,6 @@ impl<T: Clone + PartialEq> Choice for OneOf<'_, T> {
 
 /// Visits the keys of a table.
 pub trait Settings {
-    /// One key, and the field that holds its value.
+    /// Visits one key, with the field that holds its value.
     fn key(&mut self, key: Key, field: Field<'_>);
 }

@@ -3,10 +3,10 @@
 //! ```text
 //! tools, tool_choice ─▶ what must hold ─▶ the means that the server has ─▶ Constraint (schema, tags, grammar, prefill)
 //! ```
+//!
 //! A constraint does not tell the model what to write, so it is used together with tools that are taught in
 //! the prompt. Servers may ignore constraints silently. Responses are therefore read as always, and no
 //! constraint is relied on (docs/protocols/enforcement.md#servers-fail-open).
-//! counts as a promise (docs/protocols/enforcement.md#servers-fail-open).
 
 mod grammar;
 mod notation;

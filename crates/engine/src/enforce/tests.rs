@@ -114,7 +114,7 @@ fn formats_without_json_arguments_are_replaced_by_plain_json() {
     );
 }
 
-/// The arguments' schema as this subset has it.
+/// The arguments' schema, reduced to this subset.
 fn fitted(schema: Value, subset: Subset) -> Option<Value> {
     Fitted::arguments(&tool("f", schema, None), subset, &mut { MAX_SIZE }).map(Fitted::into_value)
 }
@@ -183,7 +183,7 @@ fn bounds_that_grammars_cannot_repeat_are_left_out() {
     assert_eq!(fitted["properties"]["b"], json!({"type": "string"}));
 }
 
-/// What a client declares decides how much is written, and never multiplies it.
+/// A client's declarations decide how much is written, but never multiply it.
 #[test]
 fn many_hostile_schemas_are_written_within_one_limit() {
     let word = "w".repeat(10_000);

@@ -7,7 +7,7 @@ use super::{elements::Elements, params::Params, place::Place};
 pub struct Calls {
     /// Openers and closers of the section around calls. An empty closer means that the section has none.
     pub sections: &'static [(&'static str, &'static str)],
-    /// What a call begins with. If empty: its first character, inside a section.
+    /// The text with which a call begins. If empty: its first character, inside a section.
     pub open: &'static [&'static str],
     /// A call may occur outside a section.
     pub naked: bool,
@@ -50,8 +50,8 @@ pub struct Python {
 }
 
 impl Calls {
-    /// Whether a call outside a section counts only if its name is declared, because other text has its
-    /// opener too.
+    /// Whether a call outside a section counts only if its name is declared, because other text also contains
+    /// its opener.
     pub fn naked_must_be_declared(&self) -> bool {
         match &self.body {
             CallBody::Params(params) => params.common,
@@ -67,7 +67,7 @@ pub struct Header {
     /// What ends the header.
     pub end: HeaderEnd,
     /// Returns the id and name in a header, with surrounding blanks trimmed; `None` if it is not a header of
-    /// this format. The id is empty if none is written.
+    /// this format. The id is empty if the header has none.
     pub read: fn(&str) -> Option<(&str, &str)>,
     /// Characters that a header may contain in addition to those of names and blanks.
     pub legal: &'static str,

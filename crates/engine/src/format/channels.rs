@@ -8,19 +8,19 @@ use super::{
 /// Messages with headers.
 #[derive(Debug)]
 pub struct Channels {
-    /// What a header begins with, and where that counts.
+    /// The text with which a header begins, and where it counts.
     pub open: &'static [(&'static str, Place)],
-    /// The text may begin inside a header whose opener is in the prompt. Only if the format is chosen by
-    /// name.
+    /// The text may begin inside a header whose opener is in the prompt. This applies only if the format is
+    /// chosen by name.
     pub begins_in_header: bool,
     /// Markers inside headers.
     pub inner: &'static [&'static str],
-    /// What ends a header and begins a message's body.
+    /// The markers that end a header and begin a message's body.
     pub body: &'static [&'static str],
-    /// What ends a body, other than the next header.
+    /// The markers that end a body, other than the next header.
     pub end: &'static [&'static str],
-    /// Returns where the body goes, given this header with its opener and this body marker; `None` if it is
-    /// not a header of this format.
+    /// Returns where the body goes, given its header with its opener and its body marker; `None` if the
+    /// header does not belong to this format.
     pub route: for<'a> fn(&'a str, &str) -> Option<Route<'a>>,
     /// Openers occur in ordinary text: only calls to declared names count, and everything else stays text.
     pub common: bool,
@@ -35,21 +35,21 @@ pub enum Voice {
     Reasoning,
 }
 
-/// Where a message's body goes.
+/// The destination of a message's body.
 #[derive(Debug, Clone, Copy)]
 pub enum Route<'a> {
-    /// It is text or reasoning.
+    /// Text or reasoning.
     Said(Voice),
-    /// It is the JSON arguments of a call. If it does not begin with a brace, it goes to this voice; with
+    /// The JSON arguments of a call. If the body does not begin with a brace, it goes to this voice; with
     /// `None` it is not a message.
     Call(&'a str, Option<Voice>),
-    /// It is the single argument of a call, unchanged: code for a tool that runs it.
+    /// The single argument of a call, unchanged: code for a tool that runs it.
     Raw(&'a str),
-    /// It is the arguments of a call, each in a tag.
+    /// The arguments of a call, each in a tag.
     Params(&'a str, &'static Calls),
-    /// It is a JSON object with a name and arguments.
+    /// A JSON object with a name and arguments.
     Envelope,
-    /// There is no body: other messages follow.
+    /// No body: other messages follow.
     Nothing,
 }
 
@@ -105,7 +105,7 @@ fn harmony(header: &str) -> Option<Route<'_>> {
     let voice = match words.channel {
         Some("analysis") => Voice::Reasoning,
         Some("commentary" | "final") => Voice::Text,
-        // Without a channel it is the response's text; with a recipient it belongs to another format.
+        // Without a channel, the body is the response's text; with a recipient, it belongs to another format.
         None if words.recipient.is_none() && !header.contains(CHANNEL) => Voice::Text,
         _ => return None,
     };

@@ -5,18 +5,19 @@ use std::{cmp::Reverse, sync::LazyLock};
 
 use super::{ALL, CustomFormat, Format, Grammar, all_and};
 
-/// The formats that a configuration knows, both its own and the built-in ones, indexed by models' names.
+/// The formats that a configuration knows, its own and the built-in ones, indexed by models' names.
 #[derive(Debug)]
 pub struct KnownFormats {
     own: Vec<CustomFormat>,
-    /// The configuration's own formats first, then the others; each group sorted by length, longest first.
+    /// The configuration's own formats first, then the built-in ones; each group sorted by length, longest
+    /// first.
     writers: Globs<&'static Format>,
     /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of all formats.
     reasoners: Globs<()>,
 }
 
 impl KnownFormats {
-    /// Knows the built-in formats and `own`.
+    /// Creates the index of the built-in formats and `own`.
     pub fn new(own: Vec<CustomFormat>) -> Self {
         let formats =
             own.iter().map(|own| (false, own.format)).chain(ALL.iter().map(|format| (true, *format)));
@@ -33,7 +34,7 @@ impl KnownFormats {
         }
     }
 
-    /// Knows the built-in formats only.
+    /// The index of the built-in formats only.
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<KnownFormats> = LazyLock::new(KnownFormats::default);
         &BUILT_IN
@@ -54,9 +55,9 @@ impl KnownFormats {
         all_and(&self.own)
     }
 
-    /// The formats that the model called `name` is known to write: first the configuration's own, then the
-    /// built-in ones, each group with the longest matching glob first. Names may have a vendor before a
-    /// slash, and are matched in any case.
+    /// The formats that the model `name` is known to write: first the configuration's own, then the built-in
+    /// ones, each group with the longest matching glob first. Names may begin with a vendor and a slash, and
+    /// are matched ignoring case.
     pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
         let mut formats = Vec::new();
         for format in self.writers.fitting(name) {
@@ -67,12 +68,12 @@ impl KnownFormats {
         formats
     }
 
-    /// Whether the prompt of the model called `name` is known to open its reasoning.
+    /// Whether the prompt of the model `name` is known to open its reasoning.
     pub fn prompt_opens_reasoning(&self, name: &str) -> bool {
         self.reasoners.fitting(name).next().is_some()
     }
 
-    /// Whether `prompt`, the whole text that a model continues, ends with a marker that opens reasoning.
+    /// Whether `prompt`, the complete text that a model continues, ends with a marker that opens reasoning.
     pub fn opens_reasoning(&self, prompt: &str) -> bool {
         let end = prompt.trim_end();
         let thoughts = self.all().flat_map(|format| format.grammars).filter_map(|grammar| match grammar {
@@ -83,8 +84,8 @@ impl KnownFormats {
     }
 }
 
-/// Whether `text` ends with `marker`, in any case. A `*` in the marker stands for a suffix with its colon, or
-/// for nothing.
+/// Whether `text` ends with `marker`, ignoring case. A `*` in the marker stands for a suffix with its colon,
+/// or for nothing.
 fn ends_with_marker(text: &str, marker: &str) -> bool {
     let cut = |text: &str, end: &str| {
         let (before, last) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
@@ -160,11 +161,12 @@ fn fits(glob: &str, name: &str) -> bool {
     matches(glob, name) || name.rsplit_once('/').is_some_and(|(_, plain)| matches(glob, plain))
 }
 
-/// Whether `text` matches `glob`, in which `*` stands for any characters. ASCII letters match in any case.
+/// Whether `text` matches `glob`, in which `*` stands for any characters. The case of ASCII letters is
+/// ignored.
 pub fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut at, mut in_glob) = (0, 0);
-    // For the last `*`: where its text ends if it takes one byte more, and where the glob continues.
+    // For the last `*`: where its text ends if it takes one more byte, and where the glob continues.
     let mut again = None;
     while let Some(byte) = text.get(at) {
         match glob.get(in_glob) {
@@ -208,7 +210,7 @@ mod tests {
         own.chain(surest_first(&mut ALL.iter().copied())).collect()
     }
 
-    /// Parts of globs, so that names made of them match some globs.
+    /// Parts of globs, so that names made from them match some globs.
     fn pieces() -> Vec<&'static str> {
         let globs = ALL.iter().flat_map(|format| format.models);
         let pieces = globs.flat_map(|glob| glob.split('*'));

@@ -2,9 +2,9 @@
 //! imported template.
 //!
 //! Three families can be defined: JSON calls between markers; calls whose name precedes their arguments
-//! (`name_end`); and calls with a tag for each argument (`parameter`). The engine refers to formats for as
-//! long as a response lasts and compares them by reference, which costs nothing for the built-in tables. A
-//! format built from a definition is therefore leaked and lives as long as the program. Configurations and
+//! (`name_end`); and calls with a tag for each argument (`parameter`). The engine holds references to formats
+//! for the length of a response and compares them by reference, which costs nothing for the built-in tables.
+//! A format built from a definition is therefore leaked and lives as long as the program. Configurations and
 //! manifests are read once, and leak a few hundred bytes.
 
 use serde::{Deserialize, Serialize};
@@ -30,9 +30,9 @@ pub struct Definition {
     /// Globs over the names of models that write this format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// What a call begins with; with `name_end`, the text before its name.
+    /// The text with which a call begins; with `name_end`, the text before its name.
     pub open: String,
-    /// What a call ends with.
+    /// The text with which a call ends.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub close: String,
     /// The opener counts only at the beginning of a line.
@@ -62,7 +62,7 @@ pub struct Definition {
     /// One line end on each side of a value is framing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trim: bool,
-    /// What reasoning begins with, followed by what it may end with.
+    /// The text with which reasoning begins, followed by those with which it may end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<String>,
     /// Markers without meaning around the response.
@@ -175,7 +175,7 @@ impl Definition {
         wrong
     }
 
-    /// All markers, with the names of their settings. In built-in tables some characters are wildcards.
+    /// All markers, with the names of their settings. In built-in tables, some characters are wildcards.
     fn markers(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let one = [("open", &self.open), ("close", &self.close), ("name_end", &self.name_end)];
         let lists = [
@@ -269,7 +269,7 @@ impl Definition {
     }
 }
 
-/// Why this opener cannot be distinguished from another one, or from fences and white space.
+/// Why this opener cannot be distinguished from another opener, or from fences and white space.
 fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<DefinitionError> {
     if open.starts_with(|first: char| first.is_whitespace() || matches!(first, '`' | '~')) {
         let message = "an opener cannot begin with white space, a backtick or a tilde";

@@ -17,8 +17,8 @@ const FORM: Form = Form::each(
     Values::Text,
 );
 
-/// DeepSeek's markup with these markers: sections, a call's opener, a parameter's opener and closer, a call's
-/// closer.
+/// DeepSeek's markup with these markers: sections, the opener of a call, the opener and closer of a
+/// parameter, and the closer of a call.
 const fn dsml(
     sections: &'static [(&'static str, &'static str)],
     open: &'static [&'static str],
@@ -30,7 +30,8 @@ const fn dsml(
     calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
 }
 
-/// V3.2 and V4, whose sections differ only in name, also with ASCII or doubled bars, which have been seen.
+/// V3.2 and V4, whose sections differ only in name, also with ASCII or doubled bars, which models have been
+/// seen to write.
 const DSML: &[Grammar] = &[
     dsml(
         &[
@@ -95,7 +96,7 @@ pub static DEEPSEEK_V4: Format = Format {
     models: &["deepseek-v4*"],
     example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     grammars: DSML,
-    // Another format reads the same text.
+    // Another format already reads the same text.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),

@@ -8,13 +8,14 @@ use super::{
 /// A call whose arguments are elements.
 #[derive(Debug)]
 pub struct Elements {
-    /// Where the call's name is.
+    /// Position of the call's name.
     pub name: ElementsName,
     /// The sign before every tag.
     pub sign: &'static str,
     /// Opener and closer of the id, which may precede the name; empty if there is none.
     pub id: (&'static str, &'static str),
-    /// Openers and closers of elements that may surround the arguments, or occur between the name and them.
+    /// Openers and closers of elements that may surround the arguments, or occur between the name and the
+    /// arguments.
     pub around: &'static [(&'static str, &'static str)],
     /// Openers and closers of elements that contain all arguments as JSON.
     pub json: &'static [(&'static str, &'static str)],
@@ -30,14 +31,14 @@ pub struct Elements {
     pub entities: bool,
 }
 
-/// Where a call's name is.
+/// Position of a call's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementsName {
-    /// It is the opening tag.
+    /// In the opening tag, as its name.
     Opener,
-    /// It is this attribute of the tag that begins with the opener and ends with the second string.
+    /// In this attribute of the tag that begins with the opener and ends with the second string.
     Attribute(&'static str, &'static str),
-    /// It is the content of the first element, which is one of these.
+    /// In the first element, as its content. The element is one of these.
     Element(&'static [(&'static str, &'static str)]),
 }
 
@@ -54,7 +55,7 @@ const TAGS: Elements = Elements {
     entities: false,
 };
 
-/// Anthropic's format of 2023, which the one of 2024 includes.
+/// Anthropic's format of 2023, which is part of its format of 2024.
 pub(super) const ANTHROPIC_2023: Elements = Elements {
     name: ElementsName::Element(&[("<tool_name>", "</tool_name>")]),
     around: &[("<parameters>", "</parameters>")],

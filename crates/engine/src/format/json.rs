@@ -88,7 +88,8 @@ pub static LONGCAT: Format = Format {
     ),
 };
 
-/// Granite 3: 3.0 has its own token, 3.1 to 3.3 write it as text; no closer.
+/// Granite 3. Version 3.0 has its own token, versions 3.1 to 3.3 write the marker as text. There is no
+/// closer.
 pub static GRANITE3: Format = Format {
     name: "granite3",
     summary: "a JSON array after <|tool_call|> or <tool_call>, without a closer",
@@ -103,7 +104,7 @@ pub static GRANITE3: Format = Format {
     ),
 };
 
-/// Granite 20B function calling: the marker before each call, no closer.
+/// Granite 20B function calling: a marker before each call, no closer.
 pub static GRANITE20B_FC: Format = Format {
     name: "granite20b_fc",
     summary: "JSON objects, <function_call> before each",

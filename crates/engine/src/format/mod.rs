@@ -1,8 +1,8 @@
 //! The formats in which models write tool calls as text. Each is a table that is read by the engine in
 //! `detect`.
 //!
-//! A [`Format`] defines how a call is marked ([`Grammar`]), which models write it, and an example. How a
-//! model is taught a format, and how past calls are shown to it, is in `teach`.
+//! A [`Format`] defines how a call is marked ([`Grammar`]), which models write it, and an example. The module
+//! `teach` describes formats to models and shows them past calls.
 
 mod calls;
 mod channels;
@@ -65,16 +65,17 @@ pub struct Format {
     pub summary: &'static str,
     /// Globs over the names of models that write it without being asked to.
     pub models: &'static [&'static str],
-    /// Whether `detect = "auto"` searches for it: its openers do not occur in ordinary text, or its guards
-    /// make it safe. Other formats are searched for if they are named, or if the model's name implies them.
+    /// Whether `detect = "auto"` searches for it, because its openers do not occur in ordinary text or its
+    /// guards make it safe. Other formats are searched for if they are named, or if the model's name implies
+    /// them.
     pub auto: bool,
-    /// How the models that write it reason.
+    /// How models that write this format reason.
     pub reasoning: ReasoningHabits,
     /// A call as a model writes it.
     pub example: &'static str,
     /// How it is recognised: by any of these grammars.
     pub grammars: &'static [Grammar],
-    /// How it is taught; `None` if it is not a way of writing calls.
+    /// How the format is taught; `None` if it is not a way of writing calls.
     pub teach: Option<Teach>,
 }
 
@@ -109,28 +110,28 @@ pub enum Grammar {
     Frame(&'static [&'static str]),
 }
 
-/// A pair of markers. No opener is a prefix of another one: the engine's holding rule depends on it, and a
-/// test checks it.
+/// A pair of markers. No opener is a prefix of another opener: the engine's holding rule depends on this, and
+/// a test checks it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The opening marker. For HTML elements it excludes the closing `>`, since attributes may follow.
     pub open: &'static str,
     /// The closing marker. If empty, there is none, and the calls end with their JSON.
     pub close: &'static str,
-    /// How strictly it is read.
+    /// How strictly the calls between the markers are read.
     pub kind: TagKind,
 }
 
-/// How strictly a marker is read.
+/// How strictly the calls between markers are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagKind {
-    /// A marker specific to tool calls: calls to undeclared names are calls too, and Python-like JSON is
+    /// A marker specific to tool calls: calls to undeclared names are accepted, and Python-like JSON is
     /// repaired.
     Marked,
-    /// As `Marked`, with these exceptions.
+    /// Like `Marked`, with these exceptions.
     Special(Special),
-    /// An HTML element: matched in any case, with attributes, and possibly a `<code>` element inside.
-    /// Ordinary text contains it too, so only declared names in strict JSON are calls.
+    /// An HTML element: matched ignoring case, with attributes, and possibly with a `<code>` element inside.
+    /// Ordinary text contains such elements too, so only declared names in strict JSON are calls.
     Html,
 }
 
@@ -144,7 +145,7 @@ pub struct Special {
     pub common: bool,
     /// Markers without meaning that may occur before, between and after the calls.
     pub inner: &'static [&'static str],
-    /// Names that call no tool: such a call is dropped, unless a tool of that name is declared.
+    /// Names that do not call a tool: such a call is dropped unless a tool of that name is declared.
     pub no_tool: &'static [&'static str],
 }
 
@@ -154,7 +155,7 @@ impl Special {
 }
 
 impl Format {
-    /// The markers that its calls begin with.
+    /// The markers with which the format's calls begin.
     pub fn openers(&self) -> Vec<&'static str> {
         let openers = self.grammars.iter().flat_map(|grammar| match grammar {
             Grammar::Tagged(tags) => tags.iter().map(|tag| tag.open).collect(),
@@ -189,7 +190,7 @@ impl Tag {
     }
 }
 
-/// `<pre>{…}</pre>`: Lumo, due to its HTML-like rendering.
+/// `<pre>{…}</pre>`: written by Lumo because of its HTML-like rendering.
 pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, optionally with <code> inside",

@@ -10,11 +10,11 @@ use super::{
 /// for any namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
 #[derive(Debug)]
 pub struct Params {
-    /// Where the call's name is, after the opener.
+    /// Position of the call's name after the opener.
     pub name: ParamsName,
     /// How a parameter begins.
     pub key: Key,
-    /// What closes a parameter's value.
+    /// The text that closes a parameter's value.
     pub close: &'static str,
     /// Closers of the call.
     pub end: &'static [&'static str],
@@ -31,28 +31,28 @@ pub struct Params {
     pub common: bool,
 }
 
-/// Where a call's name is, after its opener.
+/// Position of a call's name after its opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamsName {
-    /// It is the text before the first parameter or the call's closer.
+    /// The text before the first parameter or the call's closer.
     Text,
-    /// It is the text before this marker.
+    /// The text before this marker.
     Before(&'static str),
-    /// It is the attribute named first, in a tag that ends with the second string.
+    /// The attribute named first, in a tag that ends with the second string.
     Attribute(&'static str, &'static str),
 }
 
 /// How a parameter begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// A marker, the key, an end.
+    /// A marker, the key, and an end.
     Tag(&'static str, &'static str),
-    /// A tag with this beginning and end, which has the key in one attribute and possibly the type in
-    /// another.
+    /// A tag with this beginning and end, which has the key in one attribute and possibly the type in another
+    /// attribute.
     Attribute {
-        /// What the tag begins with.
+        /// The beginning of the tag.
         open: &'static str,
-        /// What ends it.
+        /// The end of the tag.
         end: &'static str,
         /// The key's attribute.
         key: &'static str,
@@ -73,7 +73,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The marker that every parameter begins with.
+    /// The marker with which every parameter begins.
     pub fn open(&self) -> &'static str {
         match *self {
             Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
@@ -81,7 +81,7 @@ impl Key {
     }
 }
 
-/// Qwen3-Coder's parameters, the basis of others.
+/// Qwen3-Coder's parameters, the basis for other formats.
 const QWEN: Params = Params {
     name: ParamsName::Before(">"),
     key: Key::Tag("<parameter=", ">"),
@@ -196,7 +196,7 @@ pub static MIMO: Format = Format {
     models: &["mimo-v2*"],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
-    // Another format reads the same text.
+    // Another format already reads the same text.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
@@ -258,7 +258,7 @@ pub static GLM47: Format = Format {
     models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
-    // Another format reads the same text.
+    // Another format already reads the same text.
     auto: false,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(

@@ -8,7 +8,7 @@ pub enum Place {
     Anywhere,
     /// At the beginning of a line, ignoring blanks.
     LineStart,
-    /// The format has no opener: wherever a bracket may begin a list of calls.
+    /// Wherever a bracket may begin a list of calls, since the format has no opener.
     Bracket,
     /// At the beginning of the message, ignoring blanks and reasoning.
     MessageStart,

@@ -7,7 +7,7 @@ use super::{
 
 const CALLS: Python = Python { prints: false, method: "" };
 
-/// Sections of Python calls: a list of them, or one after the other.
+/// Sections of Python calls: a list of calls, or one call after another.
 const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar {
     Grammar::Calls(Calls {
         sections,

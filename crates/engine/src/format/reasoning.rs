@@ -2,8 +2,8 @@
 
 use super::{Format, Grammar, Place};
 
-/// A pair of markers with reasoning between them. They are matched in any case; `*` stands for a checkpoint's
-/// suffix with its colon, or for nothing.
+/// A pair of markers with reasoning between them. They are matched ignoring case; `*` stands for a
+/// checkpoint's suffix with its colon, or for nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Thought {
     /// The opening marker.
@@ -12,7 +12,8 @@ pub struct Thought {
     pub close: &'static [&'static str],
     /// Where the opener counts.
     pub place: Place,
-    /// Whether a closer may occur without its opener at the beginning of the message. It is dropped there.
+    /// Whether a closer may occur at the beginning of the message without its opener. Such a closer is
+    /// dropped.
     pub bare: bool,
     /// The markers also occur in prose: they count only if the format is chosen by name.
     pub chosen: bool,
@@ -21,12 +22,12 @@ pub struct Thought {
 /// How the models that write a format reason, if different from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningHabits {
-    /// A call's opener inside reasoning ends the reasoning if a call follows it. This applies only if the
-    /// format is chosen by name. Otherwise reasoning is opaque: calls in it are quoted or planned.
+    /// A call's opener inside reasoning ends the reasoning if a call follows the opener. This applies only if
+    /// the format is chosen by name. Otherwise reasoning is opaque: calls in it are quotes or plans.
     pub ended_by_calls: bool,
     /// Globs over the names of models whose chat template opens the reasoning, so that a response starts
-    /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: if it
-    /// depends on the request, the configuration must specify it.
+    /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: if
+    /// reasoning depends on the request, the configuration must specify it.
     pub opened_by_prompt: &'static [&'static str],
 }
 

@@ -45,8 +45,8 @@ pub static MISTRAL: Format = Format {
     ),
 };
 
-// DeepSeek's markers have a full-width bar, and a block in place of a blank; ASCII look-alikes have been seen
-// too.
+// DeepSeek's markers have a full-width bar, and a block character instead of a blank; models have been seen
+// to write ASCII look-alikes too.
 const DEEPSEEK_SECTIONS: &[(&str, &str)] = &[
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ("<|tool▁calls▁begin|>", "<|tool▁calls▁end|>"),

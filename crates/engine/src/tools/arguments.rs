@@ -1,9 +1,9 @@
 //! Checks a call's arguments against the schema of its tool.
 //!
-//! It reports only what certainly breaks the schema. Keywords that tools rarely use (`not`, `if`,
+//! Only certain violations of the schema are reported. Keywords that tools rarely use (`not`, `if`,
 //! `patternProperties`, …), formats and regular expressions are not checked, and neither are references to
-//! other documents. Clients choose the schema and models the arguments, so the work is limited: when
-//! [`FUEL`] is used up, the arguments count as valid.
+//! other documents. Clients choose the schema and models the arguments, so the work is limited: when [`FUEL`]
+//! is used up, the arguments count as valid.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::wire::{
     text::{boundary_upto, head},
 };
 
-/// How many schemas and values are looked at.
+/// Maximum number of schemas and values that are visited.
 const FUEL: usize = 200_000;
 
-/// Bytes of a value or a key that are quoted.
+/// Maximum bytes of a value or key that are quoted.
 const QUOTED: usize = 60;
 
-/// The most allowed values that a message lists.
+/// Maximum number of allowed values that a message lists.
 const LISTED: usize = 8;
 
 /// Why `arguments` cannot be the arguments of a tool with this `schema`, in a few words; `None` if nothing is
@@ -30,7 +30,7 @@ pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
     if !view.raw().trim_start().starts_with('{') {
         return Some("they are not a JSON object".to_owned());
     }
-    // Values that are nested too deeply for either are not checked.
+    // A schema or value that is nested too deeply to be parsed is not checked.
     let schema: Value = serde_json::from_str(schema?).ok()?;
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     Check::new(&schema).value(&schema, &arguments, &Place::Root).err().flatten()
@@ -39,7 +39,7 @@ pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
 /// `Err(Some(message))`: invalid. `Err(None)`: the fuel is used up.
 type Checked = Result<(), Option<String>>;
 
-/// Where a value is.
+/// The place of a value.
 enum Place<'p> {
     Root,
     Member(&'p Place<'p>, &'p str),
@@ -78,16 +78,16 @@ impl Place<'_> {
 
 struct Check<'s> {
     root: &'s Value,
-    /// References within the document can be followed.
+    /// Whether references within the document can be followed.
     refers: bool,
     fuel: usize,
-    /// References and branches that are being followed.
+    /// Number of references and branches that are being followed.
     nesting: usize,
 }
 
 impl<'s> Check<'s> {
     fn new(root: &'s Value) -> Self {
-        // With identifiers, references may mean something else than places in this document.
+        // In a schema with identifiers, references may mean something other than places in this document.
         Self { root, refers: root.get("$id").is_none() && root.get("id").is_none(), fuel: FUEL, nesting: 0 }
     }
 
@@ -133,7 +133,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Checks `value` itself by another schema. A reference may lead back to itself without going deeper into the
+    /// Checks `value` itself against another schema. A reference may lead back to itself without going deeper into the
     /// value, so the depth is limited.
     fn nested(&mut self, schema: &'s Value, value: &Value, place: &Place<'_>) -> Checked {
         if self.nesting == MAX_NESTING {
@@ -149,7 +149,8 @@ impl<'s> Check<'s> {
         for branch in list(schema, "allOf") {
             self.nested(branch, value, place)?;
         }
-        // Several matches of `oneOf` are not counted: what is not checked may be what tells them apart.
+        // More than one match of `oneOf` is not reported: the branches may differ in something that is not
+        // checked.
         for branches in ["anyOf", "oneOf"].map(|key| list(schema, key)) {
             let mut first = None;
             let mut is_match = branches.is_empty();
@@ -191,7 +192,7 @@ impl<'s> Check<'s> {
         Ok(())
     }
 
-    /// Whether two values are equal; numbers by their value, not by how they are written.
+    /// Whether two values are equal. Numbers are compared by value, not by notation.
     fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, Option<String>> {
         self.burn(1)?;
         Ok(match (left, right) {
@@ -264,7 +265,7 @@ impl<'s> Check<'s> {
     }
 }
 
-/// How many references and branches may be open at once.
+/// Maximum number of references and branches that may be open at once.
 const MAX_NESTING: usize = 128;
 
 fn wrong(message: String) -> Checked {
@@ -305,7 +306,7 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a number is whole, however it is written. One that is too large to tell counts as whole.
+/// Whether a number is an integer, however it is written. One that is too large to tell counts as an integer.
 fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_none_or(|number| number.fract() == 0.0)
 }

@@ -23,8 +23,8 @@ pub use types::{Schema, Types};
 /// Prefixes that models add to a tool's name: the namespaces in which OpenAI's prompts declare tools.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
 
-/// The tools that may be called in one request, by name. All stages of a response share them while it lasts,
-/// so only what they need is kept: names and schemas.
+/// The tools that may be called in one request, by name. All stages of a response share them until it ends,
+/// so only names and schemas are kept.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredTools {
     declared: Arc<Table>,
@@ -33,18 +33,19 @@ pub struct DeclaredTools {
 #[derive(Debug, Default)]
 struct Table {
     prefix: Box<str>,
-    /// Sorted by name, without duplicates. A tool whose name some upstreams do not accept is here under the names that it
-    /// has there, too.
+    /// Sorted by name, without duplicates. A tool whose name some upstreams do not accept is listed under its
+    /// names there as well.
     tools: Box<[(Box<str>, Signature)]>,
 }
 
 /// What is known about a tool's arguments.
 #[derive(Debug, Default)]
 struct Signature {
-    /// The name that the client declared, if this is the tool under another one.
+    /// The name that the client declared, if this entry has another name for the tool.
     declared: Option<Box<str>>,
     schema: Option<Raw>,
-    /// What the schema says, once anybody asked: most tools of a request are not called, and many calls need none of it.
+    /// The parsed schema, once it has been needed: most tools of a request are not called, and many calls
+    /// need none of it.
     parameters: OnceLock<Parameters>,
 }
 
@@ -85,7 +86,7 @@ impl DeclaredTools {
     /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the
     /// prompt; it may be empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
-        // A hosted tool that the client chose is called first. What follows is the model's choice.
+        // A hosted tool that the client chose is called first. After that, the model chooses.
         let chooses_hosted = match &conversation.tool_choice {
             ToolChoice::Named(name) => conversation.hosted_tools.contains(name),
             _ => false,
@@ -127,7 +128,8 @@ impl DeclaredTools {
         declared.map(|(name, _)| name.as_ref())
     }
 
-    /// The name that the client declared for the tool `name`, which may be the name that the tool has at an upstream.
+    /// The name that the client declared for the tool `name`, which may be the name that the tool has at an
+    /// upstream.
     pub fn declared<'a>(&'a self, name: &'a str) -> &'a str {
         self.tool(name).and_then(|tool| tool.declared.as_deref()).unwrap_or(name)
     }
@@ -137,8 +139,8 @@ impl DeclaredTools {
         format!("{}{name}", self.declared.prefix)
     }
 
-    /// The name of the table that `written` refers to: the name itself, the name without the prefix (removed
-    /// once), or the name without a namespace of OpenAI's prompts before either.
+    /// The declared name that `written` refers to: `written` itself, or without the prefix (removed once), or
+    /// either of these without a namespace of OpenAI's prompts.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {
             let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;
@@ -146,8 +148,8 @@ impl DeclaredTools {
         })
     }
 
-    /// The declared name in `written`, a native call's name that is not declared but is exactly one declared name and
-    /// decoration: markup of the model's format, white space, a namespace, a number.
+    /// The declared name in `written`, a native call's name that is not declared but consists of exactly one
+    /// declared name and decoration: markup of the model's format, white space, a namespace, a number.
     pub fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
         if self.is_empty() {
             return None;

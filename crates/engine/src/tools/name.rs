@@ -2,14 +2,15 @@
 
 use crate::digest::Digest;
 
-/// The longest name that models are given, in bytes.
+/// Maximum length of the names that models are given, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Namespaces that models put before a tool's name, as the prompts that they were trained with do.
+/// Namespaces that models put before a tool's name, as in the prompts with which they were trained.
 const NAMESPACES: [&str; 3] = ["functions", "tools", "default_api"];
 
-/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes. Names that would lose
-/// more than the case and separators end with a hash, so that different names remain different.
+/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes.
+/// Names that would lose more than their case and separators end with a hash, so that different names remain
+/// different.
 pub fn normalized(name: &str) -> String {
     let legal = |character: char| match character.to_ascii_lowercase() {
         legal @ ('a'..='z' | '0'..='9' | '_' | '-') => legal,
@@ -25,20 +26,21 @@ pub fn normalized(name: &str) -> String {
     kept + &hash
 }
 
-/// Whether a model means the tool `own` by `written`: case, spaces around it, separators and a namespace do not count.
+/// Whether a model means the tool `own` by `written`: case, surrounding spaces, separators and a namespace do
+/// not count.
 pub fn is_spelling_of(written: &str, own: &str) -> bool {
     let is_same = |written: &str| normalized(written) == normalized(own);
     is_same(written) || inner(written).is_some_and(is_same)
 }
 
-/// The name behind its namespace.
+/// The name after its namespace.
 fn inner(written: &str) -> Option<&str> {
     let (namespace, name) = written.trim().split_once(['.', ':'])?;
     NAMESPACES.iter().any(|known| namespace.eq_ignore_ascii_case(known)).then_some(name)
 }
 
-/// The name in `written` that is declared, if there is exactly one and nothing else but decoration: `<…>` and words behind it,
-/// quotes, white space, namespaces, `:` with a number.
+/// The declared name in `written`, if there is exactly one and everything else is decoration: `<…>` and the
+/// words after it, quotes, white space, namespaces, `:` with a number.
 pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> Option<&str> {
     let is_space = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -46,7 +48,7 @@ pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> 
         let mut words = text.split(|c| !is_letter(c)).flat_map(|word| word.split('.').chain([word]));
         words.any(|word| !word.is_empty() && is_declared(word))
     };
-    // The recipient in a header of Harmony.
+    // The recipient in a Harmony header.
     let (before, written) = written.rsplit_once("to=").unwrap_or(("", written));
     if has_declared(before) {
         return None;
@@ -82,10 +84,10 @@ pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> 
     None
 }
 
-/// How many namespaces may stand before a name: `multi_tool_use.functions.f`.
+/// Maximum number of namespaces before a name: `multi_tool_use.functions.f`.
 const MAX_NAMESPACES: usize = 4;
 
-/// The namespace of a model's own format, and the name behind it.
+/// The namespace of a model's own format, and the name after it.
 fn split_namespace(name: &str) -> Option<(&str, &str)> {
     if let Some((namespace, inner)) = name.split_once("::") {
         return Some((namespace, inner.trim_start()));

@@ -16,7 +16,7 @@ impl Types {
     pub const STRING: Self = Self(1);
     /// `null`.
     pub const NULL: Self = Self(2);
-    /// A number, whole or not.
+    /// A number, an integer or not.
     pub const NUMBER: Self = Self(4);
     /// `true` or `false`.
     pub const BOOLEAN: Self = Self(8);
@@ -96,8 +96,8 @@ impl Types {
 /// The outermost level of a JSON schema, read in one pass.
 #[derive(Debug, Default)]
 pub struct Schema<'a> {
-    /// The allowed types; empty if not specified. They come from, in this order: its `type` and branches, its
-    /// `enum` and `const`, keywords that only containers have.
+    /// The allowed types; empty if not specified. They come, in this order, from its `type` and branches, its
+    /// `enum` and `const`, or keywords that only containers have.
     pub types: Types,
     properties: Option<Json<'a>>,
     items: Option<Json<'a>>,
@@ -105,7 +105,7 @@ pub struct Schema<'a> {
 }
 
 impl<'a> Schema<'a> {
-    /// What `schema` says of a value's type and members.
+    /// Reads the type and members of a value from `schema`.
     pub fn read(schema: Json<'a>) -> Self {
         Self::within(schema, 8)
     }

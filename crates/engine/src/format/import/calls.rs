@@ -1,11 +1,11 @@
 //! A template's `tool_calls`: how its calls are opened, what they consist of, and how a call is built from
-//! that.
+//! its parts.
 
 use serde_json::Value;
 
 use super::{Anchor, Definition, Field, Part, Refused, only};
 
-/// Where a call's name comes from.
+/// The part that contains a call's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     /// The content.
@@ -54,7 +54,7 @@ impl Field<'_> {
         self.transform(name)
     }
 
-    /// Reads what calls begin with. Returns where their name comes from.
+    /// Reads the text with which calls begin. Returns which part contains their name.
     fn opener(&self, definition: &mut Definition) -> Result<Name, Refused> {
         let Some(Anchor(parts)) = self.pattern("open_pattern")? else {
             let open = self.literals("open")?;
@@ -100,7 +100,7 @@ impl Field<'_> {
         }
     }
 
-    /// Bare keys are repaired in any case.
+    /// Checks how arguments are written as JSON. Bare keys are repaired in any case.
     fn json_arguments(&self) -> Result<(), Refused> {
         let Some(Value::Object(arguments)) = self.get("content_args") else { return Ok(()) };
         only(arguments, &self.path("content_args."), &["unquoted_keys"])
@@ -112,7 +112,7 @@ impl Field<'_> {
         let Some(Value::Object(arguments)) = self.get("content_args") else {
             return self.refused("content_args", "it is missing");
         };
-        // The tool's schema gives a value's type; how the template parses it does not matter.
+        // The tool's schema determines a value's type; how the template parses it does not matter.
         only(arguments, &self.path("content_args."), &["tag_pattern", "value_parser"])?;
         let pattern = arguments.get("tag_pattern").and_then(Value::as_str).unwrap_or_default();
         let parts = Anchor::read(pattern).or_else(|why| self.refused(KEY, why))?.0;
@@ -134,7 +134,7 @@ impl Field<'_> {
         }
         definition.parameter = Some([before.clone(), behind.clone(), end.clone()]);
         definition.trim = pattern.contains(r"\s*(?P<value>") || pattern.contains(r"\n(?P<value>");
-        // The template skips the closer of the call's own tag, so it does not contain it.
+        // The template skips the closer of the call's own tag, so the template does not contain that closer.
         if definition.section.is_some() {
             let tag: String = definition
                 .open

@@ -2,11 +2,11 @@
 //! literal.
 //!
 //! A checkpoint may describe under `response_template` in its `tokenizer_config.json` how its output is
-//! parsed: a table of `fields` (`thinking`, `content`, `tool_calls`), each with what opens and closes it (a
-//! literal, or a regular expression), the notation of its content, and how a call is built from that. The
+//! parsed: a table of `fields` (`thinking`, `content`, `tool_calls`), each with the literals or regular
+//! expressions that open and close it, the notation of its content, and how a call is built from it. The
 //! engine works on literal markers, so only literals can be imported, and the few expressions that are
-//! literals except for a name and blanks ([`anchor`]). Everything else is refused with its place in the
-//! template: a format that reads half of what its model writes is not useful.
+//! literals except for a name and blanks ([`anchor`]). Everything else is rejected with its place in the
+//! template: a format that reads only half of what its model writes is useless.
 
 mod anchor;
 mod calls;
@@ -140,7 +140,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// What opens or closes the field, as literals. A pattern that is a literal is accepted.
+    /// The markers that open or close the field, as literals. A pattern that is a literal is accepted.
     fn anchors(&self, key: &'static str, pattern: &'static str) -> Result<Vec<String>, Refused> {
         let mut literals = self.literals(key)?;
         if let Some(anchor) = self.pattern(pattern)? {

@@ -7,8 +7,8 @@ use crate::conversation::Conversation;
 /// Removes the fields that constrain the response's form from the request and returns them in words; `None`
 /// if there are none.
 ///
-/// Besides `response_format` these are fields that servers add to OpenAI's API: vLLM's `structured_outputs`
-/// and the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
+/// In addition to `response_format`, these are fields that servers add to OpenAI's API: vLLM's
+/// `structured_outputs` and the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
 pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     let format = conversation.sampling.response_format.as_ref().and_then(of_response_format);
     if format.is_some() {

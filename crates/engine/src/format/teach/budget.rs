@@ -1,29 +1,30 @@
-//! Fewer tokens for tools: [`estimated_tokens`] without a tokenizer, and schemas in less [`Detail`].
+//! Saves tokens of tool descriptions: [`estimated_tokens`] without a tokenizer, and schemas in less
+//! [`Detail`].
 
 use std::borrow::Cow;
 
 use super::{guess::words, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// How deeply a schema is described when it is shortened. What is deeper becomes `{}`.
+/// Maximum depth to which a shortened schema is described. Deeper schemas become `{}`.
 const MAX_DEPTH: usize = 24;
 
-/// References that are replaced by their targets, for each tool.
+/// Maximum number of references per tool that are replaced by their targets.
 const MAX_REFERENCES: usize = 64;
 
-/// Characters of a description that has been shortened.
+/// Maximum number of characters of a shortened description.
 const SHORT: usize = 80;
 
-/// How much of a tool is described, from everything to the least.
+/// How much of a tool is described, in descending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Detail {
     /// The tool as declared.
     Whole,
     /// Without titles, identifiers and descriptions that repeat the name. References are resolved.
     Compact,
-    /// As `Compact`, with descriptions cut to their first sentence.
+    /// Like `Compact`, with descriptions cut to their first sentence.
     Short,
-    /// As `Compact`, with a short description of the tool and none of its arguments.
+    /// Like `Compact`, with a short description of the tool and none of its arguments.
     Names,
 }
 
@@ -53,7 +54,7 @@ pub fn estimated_tokens(text: &str) -> usize {
     tokens_upto(text, usize::MAX)
 }
 
-/// As [`estimated_tokens`]. It stops counting when there are more than `most`.
+/// Like [`estimated_tokens`], but stops counting when there are more than `most`.
 pub(super) fn tokens_upto(text: &str, most: usize) -> usize {
     let (mut tokens, mut run, mut kind) = (0, 0, CharKind::Space);
     for character in text.chars() {
@@ -93,7 +94,7 @@ impl CharKind {
     /// The tokens of a run of this many characters.
     fn tokens(self, run: usize) -> usize {
         match self {
-            // One blank belongs to the word behind it.
+            // One blank belongs to the word after it.
             Self::Space => usize::from(run > 1),
             Self::Letter => run.div_ceil(9),
             Self::Digit => run.div_ceil(3),

@@ -1,4 +1,4 @@
-//! [`Described`]: a tool that is described, with what is worked out of its schema only once.
+//! [`Described`]: a tool to be described, which derives facts from its schema only once.
 
 use std::cell::{Cell, OnceCell};
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::conversation::Tool;
 
-/// Examples with different values that a tool may have.
+/// Maximum number of examples with different values for one tool.
 pub(super) const VARIANTS: usize = 2;
 
-/// A tool, and what has been worked out of its schema.
+/// A tool, and the facts that have been derived from its schema.
 #[derive(Debug)]
 pub(super) struct Described<'a> {
     pub(super) tool: &'a Tool,
-    /// What is left of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), for all tools.
+    /// The rest of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), for all tools.
     left: &'a Cell<usize>,
     references: OnceCell<References<'a>>,
     /// Example arguments, by variant.
@@ -47,7 +47,7 @@ impl<'a> Described<'a> {
         self.arguments.get(variant)?.get_or_init(made).as_deref()
     }
 
-    /// The shortest description, which `write` writes the first time.
+    /// The shortest description, which is written by `write` on first use.
     pub(super) fn shortest(&self, is_signature: bool, write: impl FnOnce() -> String) -> String {
         let [signature, declaration] = &self.shortest;
         let kept = if is_signature { signature } else { declaration };

@@ -13,23 +13,23 @@ use crate::{
     wire::json::Json,
 };
 
-/// Tools that are considered for examples.
+/// Maximum number of tools that are considered for examples.
 const MAX_TOOLS: usize = 24;
 
-/// Estimated tokens of all examples, for each of them. Verbose formats show fewer examples.
+/// Budget of estimated tokens per example; all examples share the sum. Verbose formats show fewer examples.
 const TOKENS: usize = 50;
 
-/// Characters of a tool's description in a request.
+/// Maximum number of characters of a tool's description in a request.
 const MAX_REQUEST: usize = 120;
 
-/// Bytes of arguments beyond which another tool makes a better example.
+/// Length of arguments in bytes beyond which another tool makes a better example.
 const LONG: usize = 80;
 
 /// A message with example calls.
 pub(super) struct Example {
-    /// What a user might have asked for.
+    /// A request that a user might have written.
     request: String,
-    /// The calls, as the model is to write them.
+    /// The calls, in the form that the model should write.
     pub(super) calls: String,
 }
 
@@ -45,12 +45,12 @@ impl Example {
     }
 }
 
-/// `count` messages with example calls, as the model is to write them: different tools where there are several,
-/// otherwise different arguments. If `parallel`, the last one of several contains two calls in formats that put the
-/// calls of a message in one container.
+/// `count` messages with example calls, in the form that the model should write: different tools if there are
+/// several, otherwise different arguments. If `parallel`, the last of several messages contains two calls in
+/// formats that put the calls of a message into one container.
 ///
-/// The examples depend on nothing but the tools. If no tool has arguments that every notation can show, they are
-/// placeholders.
+/// The examples depend only on the tools. If no tool has arguments that every notation can show, the
+/// arguments are placeholders.
 pub(super) fn examples(
     form: &Form,
     tools: &[&Described<'_>],
@@ -119,7 +119,8 @@ fn chosen(form: &Form, tools: &[&Described<'_>], prefix: &str, count: usize) -> 
         }
     }
     if calls.is_empty() && count > 0 {
-        // The names are right at least. A name that the notation cannot write is a placeholder, too.
+        // At least the names are right. A name that the notation cannot write is also replaced by a
+        // placeholder.
         let tool = tools.iter().find(|described| is_plain(described)).map(|described| described.tool);
         let schema = tool.and_then(|tool| tool.parameters.as_ref()).map(|schema| schema.view());
         let name = tool.map_or("tool_name", |tool| tool.name.as_str());
@@ -131,17 +132,17 @@ fn chosen(form: &Form, tools: &[&Described<'_>], prefix: &str, count: usize) -> 
     calls
 }
 
-/// Whether the format can write a tool's name: any in a JSON string, otherwise a plain one.
+/// Whether the format can write a tool's name: any name in a JSON string, otherwise only a plain name.
 fn is_writable(form: &Form, name: &str) -> bool {
     let quoted = !form.call.contains("{{name}}");
     is_plain_name(name) || quoted && !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control)
 }
 
-/// A request that leads to `call`: the tool's description, and each value behind the name of its argument.
+/// A request that leads to `call`: the tool's description, and each value after the name of its argument.
 ///
 /// `Start a timer. Minutes: 10.`
 fn requested(description: &str, call: &Call) -> String {
-    // The description is the client's text: what could be markup is left out.
+    // The description is the client's text: characters that could be markup are left out.
     let plain = |character: &char| character.is_alphanumeric() || " -_,'/()".contains(*character);
     let line = description.trim().lines().next().unwrap_or_default();
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');

@@ -27,8 +27,9 @@ pub struct Form {
     /// How the arguments are written.
     pub arguments: ArgumentForm,
     /// A result. Placeholders: `{{json_name}}`, `{{content}}` and `{{json_content}}` are the tool's name and
-    /// its output, `{{named_content}}` is the output behind the name, if that is known. It must not look like a call in any format, and not begin like a call in this one: small models
-    /// copy what they are shown.
+    /// its output, `{{named_content}}` is the output after the name, if the name is known. A result must not
+    /// look like a call in any format, and must not begin like a call in this format, since small models copy
+    /// what they are shown.
     pub result: &'static str,
 }
 
@@ -37,10 +38,10 @@ pub struct Form {
 pub enum ArgumentForm {
     /// As a JSON object.
     Json,
-    /// One after the other, each with this template.
+    /// One after another, each with this template.
     Each {
         /// One argument. Placeholders: `{{key}}` and `{{value}}` are its name and value, `{{type}}` is the
-        /// value's JSON type, `{{is_string}}` whether that is a string: `true` or `false`.
+        /// value's JSON type, and `{{is_string}}` says whether that type is a string: `true` or `false`.
         one: &'static str,
         /// The text between two arguments.
         between: &'static str,
@@ -49,7 +50,7 @@ pub enum ArgumentForm {
     },
 }
 
-/// How a value is written if arguments are written one after the other.
+/// How a value is written if arguments are written one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
     /// Strings unchanged, everything else as JSON.
@@ -62,8 +63,9 @@ pub enum Values {
     Elements,
 }
 
-/// A result. It must not begin like a call: a small model that was shown `<tool_response>` beside `<tool_call>`, or
-/// `[TOOL_RESULTS]` beside `[TOOL_CALLS]`, answered half of the requests with a made-up result.
+/// A result. It must not begin like a call: small models that were shown `<tool_response>` next to
+/// `<tool_call>`, or `[TOOL_RESULTS]` next to `[TOOL_CALLS]`, answered half of the requests with a made-up
+/// result.
 const RESULT: &str = "<result>\n{{named_content}}\n</result>";
 
 /// A result in the tags that many models were trained on, for formats whose calls do not begin with a similar tag.
@@ -78,7 +80,7 @@ impl Form {
         Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESULT }
     }
 
-    /// Calls, one per line, with their arguments one after the other.
+    /// Calls, one per line, with their arguments one after another.
     pub const fn each(call: &'static str, one: &'static str, between: &'static str, values: Values) -> Self {
         Self { arguments: ArgumentForm::Each { one, between, values }, ..Self::json(call) }
     }
@@ -93,7 +95,7 @@ impl Form {
         Self { result, ..self }
     }
 
-    /// The beginning and end of a result, if they are its own markup and not a call's.
+    /// The beginning and end of a result, if they are markup that only results have.
     pub fn result_markers(&self) -> Option<(&'static str, &'static str)> {
         let (before, _) = self.result.split_once("{{")?;
         let (_, behind) = self.result.rsplit_once("}}")?;
@@ -133,8 +135,8 @@ impl Form {
 
     /// A result in the form shown to the model.
     ///
-    /// What closes a result in this form is written with a backslash in the result's own text, so that the text behind it does
-    /// not read as that of the user.
+    /// Text in the result that would close it is written with a backslash, so that the text after it does not
+    /// read as the user's.
     pub fn result(&self, result: &CallOutput) -> String {
         let content = self.enclosed(&result.content);
         render(self.result, |hole| match hole {
@@ -149,7 +151,7 @@ impl Form {
 }
 
 impl Form {
-    /// The text of a result in which nothing closes the result.
+    /// The text of a result, with everything escaped that would close the result.
     fn enclosed<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let behind = self.result.rsplit_once("}}").map_or("", |(_, behind)| behind);
         let is_marker =
@@ -163,7 +165,7 @@ impl Form {
     }
 }
 
-/// The text with a backslash behind the first letter of each `marker`; `None`: it has no marker.
+/// The text with a backslash after the first letter of each `marker`; `None` if it has no marker.
 fn escaped(text: &str, marker: &str) -> Option<String> {
     let first = marker.chars().next()?;
     let (mut escaped, mut copied) = (String::new(), 0);
@@ -178,10 +180,11 @@ fn escaped(text: &str, marker: &str) -> Option<String> {
     (copied > 0).then(|| escaped + text.get(copied..).unwrap_or_default())
 }
 
-/// The most white space inside of a marker that a model may still take for it.
+/// Maximum white space inside a marker with which a model may still recognise it.
 const MAX_SPACE: usize = 16;
 
-/// Whether `text` begins with what a model may take for `marker`: case and white space do not count.
+/// Whether `text` begins with something that a model may take for `marker`: case and white space do not
+/// count.
 fn begins_with(text: &str, marker: &str) -> bool {
     let mut letters = text.chars();
     let mut spaces = 0;
@@ -209,7 +212,7 @@ fn as_json(arguments: &str) -> String {
     }
 }
 
-/// The members of an object in order, each as it is written; `None` if it is not an object.
+/// The members of an object in order, each as it is written; `None` if `json` is not an object.
 fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 
@@ -233,7 +236,7 @@ fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde::de::Deserializer::deserialize_map(&mut json, Members).ok()
 }
 
-/// The arguments one after the other; anything other than a JSON object is shown unchanged.
+/// The arguments one after another; anything other than a JSON object is shown unchanged.
 fn each(arguments: &str, one: &str, between: &str, values: Values) -> String {
     let Some(members) = members(arguments) else { return arguments.trim().to_owned() };
     let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values));

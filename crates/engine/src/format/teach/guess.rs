@@ -1,8 +1,9 @@
-//! Realistic values for arguments whose schema names none: by `format`, by words in the argument's name, by type.
+//! Realistic values for arguments whose schema does not list any: by `format`, by words in the argument's
+//! name, by type.
 
 use crate::wire::json::Json;
 
-/// Words in an argument's name, or a `format`, and values that fit. The first entry that matches counts.
+/// Words in an argument's name, or a `format`, and values that fit. The first matching entry is used.
 const TEXTS: &[(&[&str], [&str; 2])] = &[
     (&["email", "mail", "recipient", "cc", "bcc"], ["ann@example.com", "bob@example.com"]),
     (&["date-time", "datetime", "timestamp"], ["2026-03-14T09:30:00Z", "2026-03-15T18:00:00Z"]),
@@ -99,7 +100,8 @@ pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -
     {
         return Some(text.to_owned());
     }
-    // The bounds themselves fit, unless they are excluded. A value that is not a whole multiple is not worth more.
+    // The bounds themselves fit, unless they are excluded. A schema with `multipleOf` is not worth more
+    // effort.
     let key = if least.is_some_and(|least| value < least) { "minimum" } else { "maximum" };
     let bound = schema.get(key).filter(|bound| {
         let raw = bound.raw();

@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::HashMap};
 use super::Teach;
 use crate::conversation::{Call, CallOutput, Part, Role, Turn, results_in_call_order, take_media};
 
-/// The calls and results of the history as text, in which only their order says which result belongs to which call. Media of
-/// results follow the results they belong to.
+/// The calls and results of the history as text. Only their order says which result belongs to which call.
+/// Media of results follow the results to which they belong.
 pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
     let ordered = match results_in_call_order(&turns) {
         Cow::Owned(ordered) => Some(ordered),

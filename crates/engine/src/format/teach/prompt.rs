@@ -37,7 +37,7 @@ To call a tool, write {{words}}.
 
 {{rules}}";
 
-/// The instructions with examples that are turns.
+/// The instructions with examples that are separate turns.
 const TEMPLATE_WITH_TURNS: &str = "\
 You can call these tools{{list_note}}
 
@@ -47,18 +47,18 @@ To call a tool, write {{words}}. The first messages are examples.
 
 {{rules}}";
 
-/// What is added to a conversation.
+/// The text that is added to a conversation.
 pub(super) struct Prompt {
     pub(super) instructions: String,
     pub(super) example_turns: Vec<Turn>,
-    /// Names of the tools that there was no room for.
+    /// Names of the tools for which there was no room.
     pub(super) left_out: Vec<String>,
 }
 
 /// The instructions; `None` if no tool may be called.
 ///
-/// All declared tools are described, also those that `tool_choice` does not allow in this request, so that the next
-/// request can have the same beginning.
+/// All declared tools are described, including those that `tool_choice` does not allow in this request, so
+/// that the next request can have the same beginning.
 pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<Prompt> {
     conversation.callable_tools().next()?;
     if let Some(text) = &teaching.text {
@@ -92,13 +92,13 @@ struct Parts<'a> {
     conversation: &'a Conversation,
     teach: &'a Teach,
     teaching: &'a Teaching,
-    /// What is left of [`MAX_FOLLOWED`].
+    /// The rest of [`MAX_FOLLOWED`].
     left: &'a Cell<usize>,
 }
 
 impl Parts<'_> {
-    /// The shortest descriptions of as many tools as there is room for: the named tool, then the others as declared.
-    /// At least one tool is described.
+    /// The shortest descriptions of as many tools as there is room for: the named tool, then the remaining
+    /// tools in the order of declaration. At least one tool is described.
     fn fewer_tools(&self, tools: &[&Described<'_>], limit: usize) -> Prompt {
         let named: HashSet<&str> = match &self.conversation.tool_choice {
             ToolChoice::Named(name) => HashSet::from([name.as_str()]),
@@ -132,7 +132,7 @@ impl Parts<'_> {
     fn prompt(&self, tools: &[&Described<'_>], detail: Detail, left_out: &[&Described<'_>]) -> Prompt {
         self.left.set(MAX_FOLLOWED);
         let Teaching { prefix, template, signatures, .. } = self.teaching;
-        // Templates of users may say that the tools are JSON.
+        // A user's template may say that the tools are JSON.
         let signatures = *signatures && template.is_empty();
         let form = &self.teach.form;
         let parallel = self.conversation.parallel_calls;
@@ -206,7 +206,8 @@ fn prefix_note(prefix: &str) -> String {
     )
 }
 
-/// A tool in one line. The shortest one is kept: it is needed for each number of tools that is tried.
+/// A tool in one line. The shortest form is kept, because it is needed for each number of tools that is
+/// tried.
 fn line(described: &Described<'_>, prefix: &str, detail: Detail, is_signature: bool) -> String {
     let write = || match is_signature {
         true => signature(described, prefix, detail),

@@ -1,8 +1,8 @@
 //! [`References`]: the targets of the references within a tool's schema.
 //!
-//! Clients choose the schemas, and a reference costs them a few bytes. So a place that references lead through is read
-//! once, however many references there are, and what the targets hold counts against what is left for the whole
-//! request: a target is read again by all who refer to it.
+//! Clients choose the schemas, and a reference costs them only a few bytes. A place that references lead
+//! through is therefore read only once, and the bytes of each target count against one budget for the whole
+//! request, because everything that refers to a target reads it again.
 
 use std::{
     borrow::Cow,
@@ -12,28 +12,28 @@ use std::{
 
 use crate::wire::json::Json;
 
-/// Bytes of targets that the references of a request's tools may lead to. Schemas behind further references are not
-/// known.
+/// Maximum total bytes of the targets of the references in a request's tools. Targets of further references
+/// count as unknown.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
-/// Names in the path of a reference.
+/// Maximum number of names in the path of a reference.
 const MAX_PATH: usize = 16;
 
 /// Follows the references within one schema.
 #[derive(Debug)]
 pub(super) struct References<'a> {
     root: Json<'a>,
-    /// The members of each object that a reference led through, by where it is. It is filled when the first reference
-    /// is met: most schemas have none.
+    /// The members of each object that a reference led through, by the object's address. It is filled when
+    /// the first reference is met, since most schemas have none.
     members: RefCell<HashMap<usize, Members<'a>>>,
-    /// Bytes of targets that are left.
+    /// Bytes of targets that may still be read.
     left: &'a Cell<usize>,
 }
 
 type Members<'a> = HashMap<Cow<'a, str>, Json<'a>>;
 
 impl<'a> References<'a> {
-    /// Those of the schema `root`. `left` is what is left of [`MAX_FOLLOWED`].
+    /// The references of the schema `root`. `left` is the rest of [`MAX_FOLLOWED`].
     pub(super) fn new(root: Json<'a>, left: &'a Cell<usize>) -> Self {
         Self { root, members: RefCell::default(), left }
     }
@@ -42,7 +42,8 @@ impl<'a> References<'a> {
         self.root
     }
 
-    /// The target of a reference such as `#/$defs/Place`. `None` if it does not exist, or too much was read.
+    /// The target of a reference such as `#/$defs/Place`. `None` if it does not exist, or if too much was
+    /// read.
     pub(super) fn target(&self, reference: &str) -> Option<Json<'a>> {
         let path = reference.strip_prefix('#')?;
         let mut found = self.root;
@@ -59,13 +60,13 @@ impl<'a> References<'a> {
         Some(found)
     }
 
-    /// The member of `object` with this name, as a reference has it.
+    /// The member of `object` with this name, which is written as in a reference.
     fn member(&self, object: Json<'a>, name: &str) -> Option<Json<'a>> {
         let mut known = self.members.borrow_mut();
         let members = known.entry(object.raw().as_ptr().addr()).or_insert_with(|| {
             let mut members = Members::new();
             for (key, value) in object.members() {
-                // Of several members with a key, the first counts.
+                // If several members have the same key, the first one counts.
                 members.entry(key).or_insert(value);
             }
             members

@@ -1,8 +1,8 @@
 //! [`arguments`]: example arguments of a tool, made from its schema.
 //!
-//! A value comes from the schema itself where it names one (`const`, `examples`, `default`, `enum`), and otherwise from
-//! the type, `format` and name. Values that some notation could not write unambiguously are not used: text with
-//! quotes, line ends or markup, and text that reads as a number.
+//! A value comes from the schema itself if the schema lists one (`const`, `examples`, `default`, `enum`), and
+//! otherwise from the type, `format` and name. Values that some notation could not write unambiguously are
+//! not used: text with quotes, line ends or markup, and text that reads as a number.
 
 use super::{guess, references::References};
 use crate::{
@@ -10,19 +10,19 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// How deeply the values of an example nest.
+/// Maximum nesting depth of the values of an example.
 const MAX_DEPTH: usize = 4;
 
-/// Schemas that are looked at for one example.
+/// Maximum number of schemas that are visited for one example.
 const MAX_STEPS: usize = 128;
 
-/// Required arguments of a tool that serves as an example.
+/// Maximum number of required arguments of a tool that serves as an example.
 const MAX_REQUIRED: usize = 8;
 
-/// Properties that are looked at in search of optional arguments.
+/// Maximum number of properties that are searched for optional arguments.
 const MAX_OPTIONAL: usize = 32;
 
-/// Characters of a text.
+/// Maximum number of characters of a text.
 const MAX_TEXT: usize = 60;
 
 /// How the values of a notation are read back.
@@ -32,13 +32,13 @@ pub(super) enum ReadBack {
     Typed,
     /// Everything is text; scalars get the type that the schema declares.
     Text,
-    /// As `Text`, and containers are elements, which need a declared type.
+    /// Like `Text`, but containers are elements, which need a declared type.
     Elements,
 }
 
-/// The arguments of an example of the tool with this schema, as a JSON object; `None` if an argument that is required
-/// has no value that can be shown. `variant` selects among values: different variants give different examples if the
-/// schema allows.
+/// The arguments of an example of the tool with this schema, as a JSON object; `None` if a required argument
+/// has no value that can be shown. `variant` selects among values: different variants give different examples
+/// if the schema allows.
 pub(super) fn arguments(
     schema: Option<&References<'_>>,
     read_back: ReadBack,
@@ -55,8 +55,8 @@ pub(super) fn arguments(
     Some(written(&members))
 }
 
-/// The required arguments whose names can be shown, or the first of all, with a text in place of each value: for tools
-/// that have no example arguments.
+/// The required arguments whose names can be shown, or else the first argument, with placeholder text for
+/// each value. Used for tools that have no example arguments.
 pub(super) fn placeholders(schema: Option<Json<'_>>) -> String {
     let schema = schema.unwrap_or_default();
     let required = schema.get("required").into_iter().flat_map(|required| required.elements());
@@ -87,7 +87,7 @@ struct Sampler<'r, 'a> {
     references: &'r References<'a>,
     read_back: ReadBack,
     variant: usize,
-    /// Schemas that may still be looked at.
+    /// Schemas that may still be visited.
     steps: usize,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Sampler<'_, 'a> {
         Some(members)
     }
 
-    /// A short optional argument: preferably one whose values the schema lists, otherwise the first.
+    /// A short optional argument: preferably one whose values the schema lists, otherwise the first one.
     fn optional(&mut self, object: Json<'a>, shown: &[Member]) -> Option<Member> {
         let properties = object.get("properties")?;
         let free =
@@ -166,7 +166,7 @@ impl<'a> Sampler<'_, 'a> {
         self.is_readable(&value, types).then_some(value)
     }
 
-    /// A value that the schema itself names.
+    /// A value that the schema itself lists.
     fn listed(&self, schema: Json<'a>, types: Types) -> Option<String> {
         let fits = |value: &Json<'a>| {
             let short = value.raw().len() <= MAX_TEXT && !value.is_null();
@@ -250,7 +250,7 @@ impl<'a> Sampler<'_, 'a> {
                 _ => guess::text(Json::default(), key, self.variant).map(|text| quoted(&text)),
             };
             self.variant = before;
-            // Lists of lists are not told apart in a notation that writes an element of a list as `<item>`, if the
+            // Lists of lists are ambiguous in a notation that writes an element of a list as `<item>`, if the
             // argument has that name as well.
             values.push(value.filter(|value| !value.starts_with('['))?);
         }
@@ -286,8 +286,8 @@ fn of_kind(kind: Kind) -> Types {
     }
 }
 
-/// Whether a value that the schema names can be written in every notation: a short text of ordinary characters, or
-/// another scalar.
+/// Whether a value that the schema lists can be written in every notation: a short text of ordinary
+/// characters, or another scalar.
 fn is_plain(value: Json<'_>) -> bool {
     match value.kind() {
         Kind::Bool => true,

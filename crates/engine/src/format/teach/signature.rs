@@ -3,13 +3,13 @@
 use super::{budget::Detail, described::Described, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// How deeply types nest before they are only named.
+/// Maximum nesting depth of types; deeper types are only named.
 const MAX_DEPTH: usize = 4;
 
-/// Listed values of an argument; of more, only the type is shown.
+/// Maximum number of listed values of an argument; if there are more, only the type is shown.
 const MAX_VALUES: usize = 12;
 
-/// Schemas that are looked at for one tool.
+/// Maximum number of schemas that are visited for one tool.
 const MAX_STEPS: usize = 1024;
 
 /// A tool in one line: `get_weather(city: string, unit?: "celsius" | "fahrenheit"): the current weather`.
@@ -25,7 +25,7 @@ pub(super) fn signature(described: &Described<'_>, prefix: &str, detail: Detail)
     if description.is_empty() { call } else { format!("{call}: {description}") }
 }
 
-/// What a signature shows of one schema, read in one pass.
+/// The parts of one schema that a signature shows, read in one pass.
 #[derive(Debug, Clone, Copy, Default)]
 struct Keywords<'a> {
     reference: Option<Json<'a>>,
@@ -42,7 +42,7 @@ struct Keywords<'a> {
     required: Option<Json<'a>>,
 }
 
-/// Bounds of an argument, and how they are said.
+/// Bounds of an argument, and their wording.
 const BOUNDS: [(&str, &str); 4] =
     [("format", "format"), ("pattern", "pattern"), ("minimum", "at least"), ("maximum", "at most")];
 
@@ -69,7 +69,7 @@ impl<'a> Keywords<'a> {
                     }
                 }
             };
-            // Of several members with a key, the first counts.
+            // If several members have the same key, the first one counts.
             place.get_or_insert(value);
         }
         read
@@ -79,7 +79,7 @@ impl<'a> Keywords<'a> {
 struct TypeWriter<'r, 'a> {
     references: &'r References<'a>,
     detail: Detail,
-    /// Schemas that may still be looked at.
+    /// Schemas that may still be visited.
     steps: usize,
 }
 
@@ -104,7 +104,7 @@ impl<'a> TypeWriter<'_, 'a> {
         members
     }
 
-    /// What else is said of an argument: its description and bounds, in brackets.
+    /// Notes on an argument: its description and bounds, in brackets.
     fn notes(&mut self, key: &str, own: &Keywords<'a>, resolved: &Keywords<'a>) -> String {
         let description = own.description.or(resolved.description).and_then(|said| said.as_str());
         let mut notes: Vec<String> =
@@ -124,7 +124,7 @@ impl<'a> TypeWriter<'_, 'a> {
         if notes.is_empty() { notes } else { format!(" ({notes})") }
     }
 
-    /// Follows references. `None` if there are too many, or a target does not exist.
+    /// Follows references. `None` if there are too many, or if a target does not exist.
     fn resolved(&mut self, mut schema: Keywords<'a>) -> Option<Keywords<'a>> {
         loop {
             self.steps = self.steps.checked_sub(1)?;
@@ -139,7 +139,7 @@ impl<'a> TypeWriter<'_, 'a> {
         self.named(resolved, depth)
     }
 
-    /// The type of a value whose schema is this, without references.
+    /// The type of a value with this schema, whose references are resolved.
     fn named(&mut self, schema: Option<Keywords<'a>>, depth: usize) -> String {
         let any = || "any".to_owned();
         let Some(schema) = schema.filter(|_| depth < MAX_DEPTH) else { return any() };
