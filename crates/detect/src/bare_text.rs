@@ -1,4 +1,4 @@
-//! [`BareText`]: plain text in place of a call's arguments.
+//! [`BareText`]: plain text instead of a call's arguments.
 //!
 //! Models write `<function=calculator>sqrt(144)</function>` where the grammar wants `<parameter=expression>`.
 //! The meaning is certain only if the tool has exactly one parameter, which is a string, and if the call is
@@ -23,7 +23,7 @@ pub(super) struct BareText {
 
 impl BareText {
     /// Starts the text of a call to the tool `name`; `None` unless the tool takes exactly one string.
-    /// `certain`: only a call can be here. Otherwise it may be prose, and less of it is held.
+    /// `certain`: only a call can be here. Otherwise the text may be prose, and less of it is held.
     pub(super) fn new(name: &str, certain: bool, rules: &CallRules<'_>) -> Option<Self> {
         let key = rules.tools.only_string(name)?.to_owned();
         let most = if certain { rules.max_hold } else { rules.max_markup };
@@ -77,7 +77,7 @@ impl BareText {
     }
 }
 
-/// Looks like a tag, not like an operator.
+/// Whether the text looks like a tag and not like an operator.
 fn is_markup(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next() == Some('<')

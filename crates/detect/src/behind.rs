@@ -1,8 +1,8 @@
 //! The text right after a call: closers without an opener, and results that the model invented.
 //!
-//! Small models close a call twice, or close something they never opened, and continue with the result that
-//! they expect. Both are framing if only blanks separate them from a call; anywhere else they are text. The
-//! closers and result markers come from the formats being read.
+//! Small models close a call twice, or close something that they never opened, and continue with the result
+//! that they expect. Both are framing if only blanks separate them from a call; anywhere else they are text.
+//! The closers and result markers come from the formats being read.
 
 use super::{
     Detector, State,
@@ -22,7 +22,8 @@ pub(super) struct Framing {
     results: Vec<(&'static str, &'static str)>,
 }
 
-/// How checkpoints write results that were trained on them. No form shows results like this, since they begin like calls.
+/// The markers of results in checkpoints' training data. No form shows results with these, since they begin
+/// like calls.
 const TRAINED_RESULTS: &[(&str, &str)] = &[
     ("<tool_response>", "</tool_response>"),
     ("<longcat_tool_response>", "</longcat_tool_response>"),
@@ -32,13 +33,13 @@ const TRAINED_RESULTS: &[(&str, &str)] = &[
     ("```tool_output", "\n```"),
 ];
 
-/// What was found right after a call.
+/// The kind of framing found right after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Text,
     Begins,
     Closer,
-    /// A result begins; it ends with this closer.
+    /// A result, which ends with this closer.
     Result(&'static str),
 }
 
@@ -86,7 +87,7 @@ impl Framing {
     }
 }
 
-/// Long and distinctive enough not to occur in ordinary text.
+/// Whether the closer is long and distinctive enough not to occur in ordinary text.
 fn is_markup(closer: &str) -> bool {
     let special = closer.starts_with("</") || closer.starts_with(['<', '[', ']']) && closer.len() > 6;
     special && !closer.contains('%')

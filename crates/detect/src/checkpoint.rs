@@ -11,14 +11,14 @@ pub struct Checkpoint {
 }
 
 impl Detector {
-    /// Reads what follows as the beginning of a message's text, outside of reasoning. Call it only between two messages,
-    /// where no text is held. [`Detector::restore`] undoes it.
+    /// Reads the text that follows as the beginning of a message, outside of reasoning. Call it only between
+    /// two messages, where no text is held. [`Detector::restore`] undoes it.
     pub fn checkpoint(&mut self) -> Checkpoint {
         let state = std::mem::replace(&mut self.state, State::Prose);
         Checkpoint { state, prose: self.prose.clone(), next: self.next }
     }
 
-    /// Forgets all text since `checkpoint`. Nothing of it may have been sent.
+    /// Forgets all text since `checkpoint`. None of it may have been sent.
     pub fn restore(&mut self, checkpoint: Checkpoint) {
         let Checkpoint { state, prose, next } = checkpoint;
         (self.state, self.prose, self.next) = (state, prose, next);

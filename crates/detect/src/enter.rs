@@ -1,4 +1,4 @@
-//! Transitions out of prose: where an opener may begin, whether it is one, and what is read after it.
+//! Transitions out of prose: where an opener may begin, whether it is one, and how the text after it is read.
 
 use super::{
     Detector, State,
@@ -105,7 +105,7 @@ impl Detector {
     }
 
     /// Reads the text from this byte on as calls without a marker, if possible. Formats before index `from`
-    /// have failed.
+    /// have failed already.
     pub(super) fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quoted: bool) -> bool {
         let may_begin = |unmarked: &Unmarked| match unmarked.list {
             Some(_) => byte == b'[' && !quoted,
@@ -181,8 +181,8 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// The held text is not a marker. It may be a bare value; otherwise its first character is text and the
-    /// rest is read again.
+    /// Handles held text that is not a marker. It may be a bare value; otherwise its first character is text
+    /// and the rest is read again.
     fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
         self.state = State::Prose;
         let byte = self.held.bytes().next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! [`Escape`]: one escape of a JSON string, read character by character.
 //!
 //! A surrogate pair is read as one escape, so the output is always valid text. Text that turns out not to be
-//! an escape is returned as written, and the character that showed this is read again.
+//! an escape is returned as written, and the character that revealed it is read again.
 
 use super::text::{head, tail};
 
@@ -21,9 +21,9 @@ pub(super) enum Read {
     More,
     /// The escape is complete and stands for this text. An unpaired surrogate stands for itself, as written.
     Whole(String),
-    /// An unpaired surrogate, as written, ended before the character, which is read again.
+    /// An unpaired surrogate, as written, ended before the character, which must be read again.
     Half(String),
-    /// Not an escape; contains the text before the character as written. The character is read again.
+    /// Not an escape; contains the text before the character as written. The character must be read again.
     None(String),
 }
 
@@ -67,8 +67,8 @@ impl Escape {
         Read::Whole(character.map_or(written, String::from))
     }
 
-    /// Two escapes that are not a pair: the first stands for itself, the second may be the high half of a
-    /// pair.
+    /// Handles two escapes that are not a pair: the first stands for itself, the second may be the high half
+    /// of a pair.
     fn two(&mut self) -> Read {
         let (first, second) = (head(&self.written, 6).to_owned(), tail(&self.written, 6).to_owned());
         match char::from_u32(self.unit(8).into()) {
@@ -89,8 +89,8 @@ impl Escape {
         u16::from_str_radix(digits, 16).unwrap_or_default()
     }
 
-    /// The last character was not part of the escape: returns the text before it, or the first half of a
-    /// pair.
+    /// Handles a last character that is not part of the escape: returns the text before it, or the first half
+    /// of a pair.
     fn broken(&mut self) -> Read {
         let written = std::mem::take(&mut self.written);
         if written.len() < 6 {
@@ -118,7 +118,7 @@ fn simple(letter: char) -> Option<char> {
 mod tests {
     use super::*;
 
-    /// Decodes the inside of a string; invalid escapes are in brackets.
+    /// Decodes the contents of a string; invalid escapes are in brackets.
     fn decoded(text: &str) -> String {
         let mut escape = Escape::default();
         let mut out = String::new();

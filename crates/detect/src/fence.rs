@@ -2,7 +2,7 @@
 
 use crate::format::Python;
 
-/// A fence's opener, while it is read and held.
+/// A fence's opener while it is read and held.
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
     tick: u8,
@@ -26,7 +26,7 @@ pub(super) enum Opening {
 }
 
 impl Opener {
-    /// Begins with the first tick.
+    /// Begins with the first backtick or tilde.
     pub(super) fn new(tick: u8) -> Self {
         Self { tick, count: 1, info: String::new(), info_ended: false }
     }
@@ -69,12 +69,12 @@ impl Opener {
     }
 }
 
-/// An open fence, with what is needed to recognise its closer.
+/// An open fence, with the facts needed to recognise its closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) tick: u8,
     pub(super) count: usize,
-    /// It may hold Python calls.
+    /// The Python syntax of the calls that the fence may contain.
     pub(super) code: Option<&'static Python>,
 }
 
@@ -85,12 +85,12 @@ enum Line {
     /// Only blanks so far.
     Indent,
     Ticks(usize),
-    /// Enough ticks, followed by blanks only.
+    /// After enough ticks, followed only by blanks.
     Closing,
     Other,
 }
 
-/// The inside of a fence that is not searched.
+/// The contents of a fence that is not searched.
 #[derive(Debug, Clone)]
 pub(super) struct Foreign {
     fence: Fence,
@@ -100,7 +100,7 @@ pub(super) struct Foreign {
 /// The extent of a foreign fence in a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// The whole piece is inside.
+    /// The complete piece is inside.
     More,
     /// The fence ends after this many bytes; ordinary text follows.
     Ends(usize),

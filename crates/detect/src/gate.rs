@@ -1,4 +1,4 @@
-//! [`Gate`]: passes the pieces of calls on, either at once or when the condition they wait for is met.
+//! [`Gate`]: passes on the pieces of calls, either at once or when the condition for which they wait is met.
 
 use super::{
     text::append,
@@ -44,8 +44,8 @@ pub(super) enum Wait {
     Nothing,
     /// Their own end: complete arguments in a format with a marker, where each call is independent.
     CallEnd,
-    /// The region's end: complete arguments where a container holds either only calls or none, and wherever a
-    /// backtick after the container may mean that it was quoted.
+    /// The end of the region: complete arguments where a container contains either only calls or none, and
+    /// wherever a backtick after the container may mean that the container was quoted.
     RegionEnd,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Gate {
     /// Waiting pieces, in order. Adjacent arguments are joined into one text: stored separately, one token
     /// each, they would need many times their size.
     waiting: Vec<Waiting>,
-    /// Names by which the format calls no tool.
+    /// Names with which the format says that no tool is called.
     no_tool: &'static [&'static str],
     /// The current call uses one of these names.
     drops: bool,
@@ -94,7 +94,7 @@ impl Gate {
         self.wait == Wait::RegionEnd
     }
 
-    /// As [`Gate::pass`], but drops calls to the format's no-tool names.
+    /// Like [`Gate::pass`], but drops calls to the format's no-tool names.
     pub(super) fn filter(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Piece::Start { name, .. } = piece {
             self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
@@ -115,8 +115,8 @@ impl Gate {
         }
     }
 
-    /// A call has ended with `end`, or `None` if none was open. Returns whether it may be sent: a waiting
-    /// call must be complete. It is sent now unless it waits for others.
+    /// Handles the end of a call, which ended with `end`, or `None` if no call was open. Returns whether it
+    /// may be sent: a waiting call must be complete. It is sent now unless it waits for other calls.
     pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         if !self.streams() && end == Some(CallEnd::Cut) {
             return false;

@@ -8,7 +8,7 @@ use super::{
     walker::{Parsed, Walker},
 };
 
-/// How far a feed got.
+/// The result of feeding a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
     /// Everything was taken; the container continues.
@@ -17,7 +17,7 @@ pub(super) enum Passed {
     Certain(usize),
     /// `taken` bytes were taken. The container with its calls has ended before the last `rescan` of them.
     Ended { taken: usize, rescan: usize },
-    /// The container has ended, and the rest of the message was invented by the model.
+    /// The container has ended, and the model invented the rest of the message.
     MessageEnded(usize),
     /// `taken` bytes were taken, and a call was cut before the last `rescan` of them, which are text.
     Cut { taken: usize, rescan: usize },
@@ -66,14 +66,14 @@ impl Gated {
         Passed::More
     }
 
-    /// The text stops here. Returns whether everything read since the last certain point belongs to calls.
+    /// Ends the text. Returns whether everything that was read since the last certain point belongs to calls.
     /// `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let gate = &mut self.gate;
         if !self.walker.stops_open() {
             return self.walker.ends_outside(&mut |piece| gate.filter(piece, rules, out));
         }
-        // A waiting call that is incomplete can become text instead.
+        // An incomplete call that waits can become text instead.
         let stopped = stopped && (gate.streams() || rules.repair || self.walker.ends_with_text());
         let end = self.walker.finish(stopped, &mut |piece| gate.filter(piece, rules, out));
         gate.settle(end, out)
@@ -104,8 +104,8 @@ impl Gated {
         if self.gate.streams() && !self.gate.drops() { self.walker.string() } else { None }
     }
 
-    /// The context of the text after this container, which has failed or has stopped in the middle of a `cut`
-    /// call.
+    /// The context of the text after this container, which has failed or, if `cut`, has ended in the middle
+    /// of a call.
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walker.surroundings(cut)
     }

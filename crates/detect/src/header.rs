@@ -1,8 +1,8 @@
 //! [`HeaderWalk`]: a call whose name precedes its arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|sep|>{…}`.
 //!
 //! The header is captured up to one of its end markers, and gives the name and the id; the arguments that
-//! follow are JSON. A format may define literals around them that carry no information (a fence, a constrain
-//! marker), and a closer.
+//! follow are JSON. A format may define literals around the arguments that carry no information (a fence, a
+//! constrain marker), and a closer.
 
 use super::{
     bare_text::BareText,
@@ -22,21 +22,21 @@ enum At {
     /// Before the arguments: blanks and the format's literals.
     Before,
     Arguments,
-    /// In plain text in place of the arguments.
+    /// In plain text instead of the arguments.
     Text(BareText),
     /// After the arguments: blanks, literals, the closer.
     After,
 }
 
-/// What was found before or after the arguments.
+/// The literal found before or after the arguments.
 enum Literal {
     /// A literal without meaning, of this many bytes.
     Framing(usize),
     /// The call's closer, of this many bytes.
     Closer(usize),
-    /// One of them may begin here.
+    /// The beginning of a literal or closer.
     Begins,
-    /// Not a literal, but it begins like one.
+    /// Not a literal, but text that begins like one.
     Broken,
     None,
 }
@@ -137,7 +137,7 @@ impl HeaderWalk {
     }
 
     /// Whether the captured text may be a header, possibly followed by the beginning of an end marker. The
-    /// place where the end may begin only moves forward as the header grows, so each character is checked
+    /// index at which the end may begin only moves forward as the header grows, so each character is checked
     /// once.
     fn may_go_on(&mut self, ends: &[&str], most: usize) -> bool {
         if self.captured.len() > most {
@@ -160,7 +160,8 @@ impl HeaderWalk {
         true
     }
 
-    /// Before the arguments: reads blanks and literals, and whatever ends or replaces the arguments.
+    /// Reads the text before the arguments: blanks and literals, and anything that ends or replaces the
+    /// arguments.
     fn before(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_ascii_start().len();
         if blank > 0 {
@@ -184,7 +185,7 @@ impl HeaderWalk {
         }
     }
 
-    /// Whether the text in place of the arguments may be a plain-text argument.
+    /// Whether the text instead of the arguments may be a plain-text argument.
     fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
         let call = called(self.header, &self.captured, rules).filter(|_| !self.header.close.is_empty());
         let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
@@ -193,7 +194,7 @@ impl HeaderWalk {
         true
     }
 
-    /// After the arguments. Blanks belong to the call if a literal or the closer follows them.
+    /// Reads the text after the arguments. Blanks belong to the call if a literal or the closer follows them.
     fn after(&mut self, text: &str) -> Step {
         let rest = tail(text, self.blank);
         self.blank = text.len() - rest.trim_ascii_start().len();
@@ -209,7 +210,7 @@ impl HeaderWalk {
         }
     }
 
-    /// What `text` begins with: one of `framing`, the closer, or neither.
+    /// Classifies the beginning of `text`: one of `framing`, the closer, or neither.
     fn literal(&self, text: &str, framing: &[&str]) -> Literal {
         let close = self.header.close;
         let literals = || framing.iter().chain(close);

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The [`Detector`] is one state machine over the text's bytes: its output depends only on them, never on
-//! where a piece ends (law 1). In prose only white space and the beginning of an opener are held; a byte that
-//! does not continue an opener releases it at once (law 2). Text that turns out not to be a call is sent
-//! unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4).
-//! Transitions out of prose are in `enter`, transitions back in `settle`.
+//! where a piece ends (law 1). In prose, only white space and the beginning of an opener are held; a byte
+//! that does not continue an opener releases it at once (law 2). Text that turns out not to be a call is sent
+//! unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4). The module
+//! `enter` has the transitions out of prose, and `settle` the transitions back to it.
 
 mod bare_text;
 mod behind;
@@ -92,9 +92,9 @@ pub const DETECTED: u32 = 1 << 31;
 #[derive(Debug)]
 enum State {
     Prose,
-    /// `held` begins an opener.
+    /// `held` is the beginning of an opener.
     Marker {
-        /// The index of the first opener that `held` begins; it does not begin any of the earlier ones.
+        /// Index of the first opener that begins with `held`.
         place: usize,
         starts_line: bool,
         quoted: bool,
@@ -116,7 +116,7 @@ enum State {
     Behind,
     /// In a result that the model invented, which ends with this marker; `held` begins that marker.
     Invented(&'static str),
-    /// The rest of the text is not part of the message: the model invented it.
+    /// The rest of the text is not part of the message, because the model invented it.
     Dropped,
 }
 
@@ -137,14 +137,14 @@ pub struct Detector {
     held_peak: usize,
     /// A buffer in which pieces are joined; empty between calls.
     joined: String,
-    /// Reasoning in which a call may have begun. It continues if there is no call.
+    /// Reasoning in which a call may have begun. The reasoning continues if there is no call.
     doubted: Option<Thinking>,
     next: u32,
 }
 
 impl Detector {
-    /// A detector of reasoning and of the calls that `tools` allow. `None` if there is nothing to detect, so
-    /// that text passes without being held. The formats that the rules name are looked up in `known`.
+    /// A detector of reasoning and of calls to `tools`. `None` if there is nothing to detect, so that text
+    /// passes without being held. The formats named in `settings` are looked up in `known`.
     pub fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let search = Search::new(tools, settings, known)?;
         Some(Self {
@@ -190,7 +190,7 @@ impl Detector {
         }))
     }
 
-    /// Bytes held back now.
+    /// Number of bytes currently held back.
     pub fn held(&self) -> usize {
         let kept = if let State::Calls(reading) = &self.state { reading.container.kept() } else { 0 };
         let thinking =
@@ -198,7 +198,7 @@ impl Detector {
         self.held.len() + kept + self.prose.held() + thinking.map_or(0, Thinking::held)
     }
 
-    /// The most bytes ever held back at once.
+    /// Maximum number of bytes that were ever held back at once.
     pub fn held_peak(&self) -> usize {
         self.held_peak
     }
@@ -241,9 +241,9 @@ impl Detector {
         }
     }
 
-    /// Handles a piece of text as the upstream wrote it, with its original `frame` if it had its own. Parts
-    /// that remain text are sent as one piece if nothing comes between them, and as the frame if they are all
-    /// of it (law 6).
+    /// Handles a piece of text as the upstream wrote it, with its original `frame` if it has a frame of its
+    /// own. Parts that remain text are sent as one piece if nothing comes between them, and as the frame if
+    /// they are all of it (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
         let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
@@ -257,7 +257,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// The text has ended. `stopped`: the model finished. Held text is resolved.
+    /// Ends the text and resolves the held text. `stopped`: the model finished.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
         let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);
@@ -265,7 +265,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// The upstream's response breaks off here, and the text of another response continues the message.
+    /// Ends the upstream's response here; the text of another response continues the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
         let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
         self.decide(false, &mut joined);
@@ -283,7 +283,7 @@ impl Detector {
         }
     }
 
-    /// As [`Self::passes_on`]; if so, the text has been taken.
+    /// Like [`Self::passes_on`]; if it returns true, the text has been taken.
     fn passes(&mut self, text: &str) -> bool {
         let passes = self.passes_on(text);
         if passes {
@@ -292,8 +292,8 @@ impl Detector {
         passes
     }
 
-    /// The common cases: the inside of an argument string, or prose in which nothing begins. Returns whether
-    /// the text was one of these and has been taken.
+    /// Handles the common cases: the inside of an argument string, or prose in which nothing begins. Returns
+    /// whether the text was one of these and has been taken.
     fn flows(&mut self, text: &str, out: &mut impl Sink) -> bool {
         if let Some(piece) = self.flow.and_then(|flow| flow.take(text, &mut self.escaped)) {
             let index = DETECTED | self.next.saturating_sub(1);

@@ -1,17 +1,17 @@
-//! [`Markers`]: the openers of all formats being searched for, and what begins at each.
+//! [`Markers`]: the openers of all formats that are searched for, and the entry that begins at each.
 //!
-//! Held text is matched by prefix. No opener is a proper prefix of another (a test over all formats checks
-//! this), so a full match is unambiguous, and a byte that continues no opener fails the match at once. The
-//! held text is then read again from its second character, since a real opener may begin inside a false start
-//! (`<<tool_call>`). Openers are short, so each byte is read a bounded number of times. Several formats may
-//! share an opener; they are tried in configured order.
+//! Held text is matched by prefix. No opener is a proper prefix of another opener (a test over all formats
+//! checks this), so a full match is unambiguous, and a byte that does not continue any opener fails the match
+//! at once. The held text is then read again from its second character, since a real opener may begin inside
+//! a false start (`<<tool_call>`). Openers are short, so each byte is read a bounded number of times. Several
+//! formats may share an opener; they are tried in configured order.
 
 use std::iter;
 
 use super::pattern::{Case, Fit, fit_cased};
 use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
-/// Which parts of formats are read.
+/// The parts of formats that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reads {
     /// Calls.
@@ -28,7 +28,7 @@ impl Reads {
     pub(super) fn grammar(self, grammar: &Grammar) -> bool {
         match grammar {
             Grammar::Reasoning(_) => self.reasoning,
-            // A format without an opener only has call messages.
+            // A format without an opener has only call messages.
             Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
             Grammar::Frame(_) => self.calls || self.reasoning,
             _ => self.calls,
@@ -36,7 +36,7 @@ impl Reads {
     }
 }
 
-/// What begins at an opener.
+/// The part of a format that begins at an opener.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
     /// A container of JSON calls.
@@ -67,7 +67,7 @@ impl Opener {
         if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
     }
 
-    /// Whether it begins a call, or a section of calls.
+    /// Whether the entry begins a call or a section of calls.
     fn is_call(&self) -> bool {
         match self.entry {
             Entry::Section(..) | Entry::Call(_) => true,
@@ -76,7 +76,7 @@ impl Opener {
         }
     }
 
-    /// Whether both are the same pair of markers.
+    /// Whether both entries are the same pair of markers.
     fn reads_as(&self, other: &Self) -> bool {
         match (self.entry, other.entry) {
             (Entry::Tag(one), Entry::Tag(other)) => one == other,
@@ -85,7 +85,7 @@ impl Opener {
         }
     }
 
-    /// The bytes that it may begin with.
+    /// The bytes with which the opener may begin.
     fn first_bytes(&self) -> impl Iterator<Item = u8> {
         let first = self.text.bytes().next();
         let other = first
@@ -94,7 +94,7 @@ impl Opener {
         first.into_iter().chain(other)
     }
 
-    /// The possible second bytes, in both cases. `None`: any byte that a name or a namespace may begin with.
+    /// The possible second bytes, in both cases. `None`: any byte with which a name or a namespace may begin.
     fn second_bytes(&self) -> Option<[u8; 2]> {
         match (self.text.as_bytes().get(1)?, self.case) {
             (b'*' | b'~' | b'%', _) => None,
@@ -112,14 +112,14 @@ impl Opener {
 }
 
 /// The openers that begin with the same byte. There are many openers, and most begin with `<`; in most text
-/// the byte after it rules out all of them at once.
+/// the next byte rules out all of them at once.
 #[derive(Debug)]
 struct Group {
-    /// The least restrictive place at which one of them counts.
+    /// The least restrictive place at which one of these openers counts.
     place: Place,
     /// For each byte: whether one of the openers may have it in second position.
     second: [bool; 256],
-    /// Their indexes in [`Openers::all`].
+    /// Indexes of these openers in [`Openers::all`].
     places: Vec<usize>,
 }
 
@@ -146,7 +146,7 @@ impl Group {
         }
     }
 
-    /// Whether one of the openers may begin like `text`, whose first byte matches.
+    /// Whether one of these openers may begin like `text`, whose first byte matches.
     fn may_be(&self, text: &str) -> bool {
         let second = text.as_bytes().get(1);
         second.is_none_or(|byte| self.second.get(usize::from(*byte)).copied().unwrap_or_default())
@@ -157,7 +157,7 @@ impl Group {
 #[derive(Debug)]
 struct Openers {
     all: Vec<Opener>,
-    /// By first byte.
+    /// Groups of openers, by first byte.
     groups: [Option<Box<Group>>; 256],
 }
 
@@ -193,7 +193,7 @@ impl Openers {
         self.groups.get(usize::from(byte)).and_then(Option::as_deref)
     }
 
-    /// The openers from index `from` on that may match `text`, judged by its first two bytes, with their
+    /// The openers from index `from` on that may match `text`, judging by its first two bytes, with their
     /// indexes.
     fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
@@ -230,7 +230,7 @@ impl Markers {
         }
     }
 
-    /// The bytes that the first openers may begin with, without those tried after them.
+    /// The bytes with which the first openers may begin, without those of the openers tried after them.
     pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
         self.first.all.iter().flat_map(Opener::first_bytes)
     }
@@ -257,7 +257,7 @@ impl Markers {
         groups.into_iter().flatten().map(|group| group.place).min()
     }
 
-    /// The openers from index `from` on that may match `text`, judged by its first two bytes, with their
+    /// The openers from index `from` on that may match `text`, judging by its first two bytes, with their
     /// indexes.
     fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let first = self.first.all.len();
@@ -268,12 +268,12 @@ impl Markers {
         self.first.candidates(text, from).chain(others)
     }
 
-    /// Whether `opener`, one of those tried later, is also one of the first.
+    /// Whether `opener`, which is tried later, is also one of the first openers.
     fn comes_first(&self, opener: &Opener) -> bool {
         self.is_named(opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
-    /// Whether an opener remains that may begin like `rest`, judged by its first two bytes.
+    /// Whether an opener remains that may begin like `rest`, judging by its first two bytes.
     pub(super) fn may_be(&self, rest: &str) -> bool {
         self.candidates(rest, 0).next().is_some()
     }
@@ -289,13 +289,13 @@ impl Markers {
         self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }
 
-    /// The index of the first opener from `from` on that begins with `held`, and whether `held` is the whole
-    /// opener.
+    /// The index of the first opener from `from` on that begins with `held`, and whether `held` is the
+    /// complete opener.
     pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
         self.find_of(held, here, from, |_| true)
     }
 
-    /// As [`Markers::find`], limited to openers of calls that end reasoning.
+    /// Like [`Markers::find`], limited to openers of calls that end reasoning.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         self.find_of(held, Place::MessageStart, 0, |opener| {
             opener.is_call() && self.ends_reasoning(opener.format)

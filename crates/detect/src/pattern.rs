@@ -13,13 +13,13 @@ use super::text::{head, tail};
 pub(super) enum Fit {
     /// The text cannot be the marker.
     No,
-    /// The whole text is a prefix of the marker.
+    /// The complete text is a prefix of the marker.
     Begins,
-    /// The first this many bytes are the marker.
+    /// The marker is this many bytes at the beginning of the text.
     Whole(usize),
 }
 
-/// Longest text a wildcard matches, in bytes.
+/// Maximum length of the text that a wildcard matches, in bytes.
 const MAX_WILD: usize = 32;
 
 /// Whether matching is case-sensitive for ASCII letters.
@@ -73,8 +73,8 @@ fn is_refuted(marker: &str, text: &str, case: Case) -> bool {
         .any(|(own, byte)| own != byte && (case == Case::Exact || !own.eq_ignore_ascii_case(&byte)))
 }
 
-/// Namespaces that tags have been seen with. Accepting any word would hold each `<` of prose until a
-/// character rules out a colon.
+/// Namespaces that models have been seen to write in tags. If any word were accepted, each `<` of prose would
+/// be held until a character rules out a colon.
 const NAMESPACES: [&str; 3] = ["antml:", "ns:", "tool:"];
 
 /// Matches the text after a tag's `<`, where a namespace may come first. `run`: the end of its first word.
@@ -109,8 +109,8 @@ fn literal(marker: &str, text: &str, case: Case) -> Fit {
     }
 }
 
-/// Matches `text` against several markers: the first one that it begins with, otherwise whether it may become
-/// one.
+/// Matches `text` against several markers: the first one with which it begins; otherwise whether it may
+/// become one of them.
 pub(super) fn fit_any<'m>(markers: impl IntoIterator<Item = &'m str>, text: &str) -> Fit {
     let mut best = Fit::No;
     for marker in markers {

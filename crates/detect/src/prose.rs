@@ -3,7 +3,7 @@
 //! White space next to a call is framing: it is held until something visible follows. It is dropped at the
 //! very start and the very end of a message in which calls were found, kept between texts, and never changed
 //! in a message without calls. A container that starts its line takes its indentation and its line end with
-//! it (docs/protocols/text-formats.md#white-space). All of this depends on the text alone, so it is the same
+//! it (docs/protocols/text-formats.md#white-space). All of this depends only on the text, so it is the same
 //! wherever pieces end, and it delays at most one run of blanks.
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ fn trim_end(text: &str) -> &str {
 pub(super) struct Prose {
     /// White space since the last visible character.
     blank: String,
-    /// Only white space since the last line end; containers are ignored.
+    /// Only white space since the last line end, not counting containers.
     line_blank: bool,
     /// The last byte; 0 after a container.
     last: u8,
@@ -37,13 +37,13 @@ pub(super) struct Prose {
     seen_call: bool,
     /// The last thing other than blanks was a call.
     behind_call: bool,
-    /// From this offset on, `blank` is the rest of a line that a container began. It is dropped if a line end
-    /// follows.
+    /// From this offset on, `blank` is the rest of a line that a container began. This rest is dropped if a
+    /// line end follows.
     line_rest: Option<usize>,
     /// Blanks beyond this number of bytes are sent.
     max_hold: usize,
     /// Calls are searched for, so blanks next to them are held. Otherwise only blanks before the first text
-    /// are.
+    /// are held.
     calls: bool,
 }
 
@@ -111,7 +111,7 @@ impl Prose {
         self.behind_call
     }
 
-    /// The text after the last call is not framing.
+    /// Treats the text after the last call as text and not as framing.
     pub(super) fn leave_call(&mut self) {
         self.behind_call = false;
     }
@@ -141,7 +141,7 @@ impl Prose {
         self.hold(blank, out);
     }
 
-    /// One more than the number of white space bytes that may still be held.
+    /// One more than the number of bytes of white space that may still be held.
     fn room(&self) -> usize {
         self.max_hold.saturating_sub(self.blank.len()) + 1
     }
@@ -159,7 +159,7 @@ impl Prose {
         }
     }
 
-    /// Sends text including its white space, where no call can be adjacent: inside code and other JSON.
+    /// Sends text including its white space, where a call cannot be adjacent: inside code and other JSON.
     pub(super) fn put_whole(&mut self, text: &str, out: &mut impl Sink) {
         if text.is_empty() {
             return;
@@ -169,14 +169,14 @@ impl Prose {
         self.show(text, out);
     }
 
-    /// Markup that is not text has begun: blanks before the first visible text are framing.
+    /// Handles the beginning of markup that is not text: blanks before the first visible text are framing.
     pub(super) fn framed(&mut self) {
         if !self.seen_text {
             self.blank.clear();
         }
     }
 
-    /// A call is certain. `starts_line`: its container began a line.
+    /// Handles the point at which a call is certain. `starts_line`: its container began a line.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
         self.behind_call = true;
@@ -186,20 +186,20 @@ impl Prose {
         }
     }
 
-    /// A container with calls in it has ended.
+    /// Handles the end of a container with calls in it.
     pub(super) fn container_ended(&mut self, starts_line: bool) {
         self.last = 0;
         self.line_rest = starts_line.then_some(self.blank.len());
     }
 
-    /// Something of another channel follows: blanks that are not next to a call are sent.
+    /// Handles content of another channel: blanks that are not next to a call are sent.
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         if !self.seen_call {
             self.release_blank(out);
         }
     }
 
-    /// The text has ended.
+    /// Ends the text.
     pub(super) fn finish(&mut self, out: &mut impl Sink) {
         if !self.seen_call {
             self.release_blank(out);
@@ -207,7 +207,7 @@ impl Prose {
         self.blank.clear();
     }
 
-    /// The text of another response follows. It begins a line, as the first one did.
+    /// Begins the text of another response. It begins a line, as the first one did.
     pub(super) fn next_answer(&mut self) {
         self.line_blank = true;
         self.last = 0;

@@ -14,7 +14,7 @@ use crate::format::Python;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// At the start: a list's bracket, or a call.
+    /// At the start: before a list's bracket or a call.
     Begin,
     /// Before a call of a list; `or_end`: the closing bracket may come instead.
     Item {
@@ -30,7 +30,7 @@ enum At {
     Value,
     /// After a value.
     After,
-    /// After what may be a call without arguments.
+    /// After text that may be a call without arguments.
     Doubtful,
     /// After a call in `print(…)`.
     Printed,
@@ -187,7 +187,7 @@ impl PythonWalk {
             return Step::Stop(0);
         }
         self.name.push(character);
-        // If only the name identifies a call, text must be released as soon as the name cannot match.
+        // If only the name identifies a call, text must be released as soon as the name can no longer match.
         let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
         if refused { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
@@ -247,7 +247,7 @@ impl PythonWalk {
         if self.word.len() > rules.max_markup { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
 
-    /// The word is not a keyword: it begins a positional value.
+    /// Handles a word that is not a keyword: it begins a positional value.
     fn word_is_value(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if !self.open && !matches!(self.word.as_str(), "" | "True" | "False" | "None") {
             return Step::Stop(0);

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `Action:` is ordinary text, so the name must be declared and `Action Input:` must follow. The input is
-//! either JSON or a text up to the observation, which becomes the tool's text parameter. The observation is
-//! invented by the model.
+//! either JSON or a text up to the observation; a text becomes the tool's text parameter. The model invented
+//! the observation.
 
 use super::{
     body::JsonBody,
@@ -78,7 +78,7 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// A text ends where the message does; JSON must be complete except for its brackets.
+    /// A text ends where the message ends; JSON must be complete except for its brackets.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {
@@ -113,7 +113,7 @@ impl ReactWalk {
         }
     }
 
-    /// Reads one character of the name or after it.
+    /// Reads one character of the name, or a character after it.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         if character == '\n' {
             self.name = rules.tools.resolve(self.name.trim())?.to_owned();
@@ -143,7 +143,7 @@ impl ReactWalk {
         INPUT.starts_with(self.held.as_str()).then_some(true)
     }
 
-    /// Before the input. Returns whether the character was taken.
+    /// Reads one character before the input. Returns whether it was taken.
     fn before(&mut self, character: char) -> bool {
         if character.is_ascii_whitespace() {
             self.hold_blank(character);
@@ -157,7 +157,8 @@ impl ReactWalk {
         self.quoted
     }
 
-    /// Reads one character of a text. Blanks, a quote that may be the last, and a possible label are held.
+    /// Reads one character of a text. Blanks, a quote that may be the last one, and a possible label are
+    /// held.
     fn text(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let taken = character.len_utf8();
         let line = self.label_at.map(|at| tail(&self.held, at));
@@ -226,7 +227,7 @@ impl ReactWalk {
         out(Piece::Arguments(if self.begun { "\"}" } else { "{}" }));
     }
 
-    /// After JSON: reads blanks and the observation's label, or stops at text that is not part of the call.
+    /// Reads blanks and the observation's label after JSON, or ends at text that is not part of the call.
     fn after(&self, text: &str) -> Step {
         let label = text.trim_ascii_start();
         let blank = text.len() - label.len();

@@ -1,4 +1,4 @@
-//! [`Reading`]: a stretch of text read as calls of one format, until it is certain whether it is that.
+//! [`Reading`]: reads a stretch of text as calls of one format until it is certain whether it contains any.
 
 use super::{
     gate::Waiting,
@@ -19,15 +19,16 @@ pub(super) struct Reading {
     pub(super) format: &'static Format,
     pub(super) starts_line: bool,
     pub(super) quoted: bool,
-    /// The marker is specific to calls: calls to undeclared names are calls too.
+    /// Whether the marker is specific to calls, so that calls to undeclared names are accepted.
     pub(super) marked: bool,
-    /// Whether the container takes its indentation and its line end with it. Around a marker specific to calls
-    /// all blanks stay, as if it were inside a line (docs/protocols/text-formats.md#white-space).
+    /// Whether the container takes its indentation and its line end with it. Around a marker specific to
+    /// calls all blanks stay, as if the container were inside a line
+    /// (docs/protocols/text-formats.md#white-space).
     pub(super) takes_line: bool,
     pub(super) container: Gated,
     /// Alternatives that may begin here if this reading fails.
     pub(super) rivals: Rivals,
-    /// A section that may be quoted has ended like this, and the next byte decides.
+    /// The ending of a section that may be quoted, about which the next byte decides.
     pub(super) behind: Option<Ending>,
 }
 
@@ -39,7 +40,7 @@ pub(super) enum Ending {
     Message,
 }
 
-/// A section that may be quoted has ended at `taken`. A backtick there means that it is quoted.
+/// Handles the end, at `taken`, of a section that may be quoted. A backtick there means that it is quoted.
 fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     match (text.as_bytes().get(taken), ending) {
         (None, _) => Passed::More,
@@ -83,12 +84,12 @@ impl Reading {
         quote(ending, text, taken)
     }
 
-    /// Whether these were calls of this format, but quoted. Other formats are then not tried.
+    /// Whether these were calls of this format that were quoted. Other formats are then not tried.
     pub(super) fn is_quotation(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// The text stops here. Returns whether it ends with calls. `stopped`: the model finished.
+    /// Ends the text. Returns whether it ends with calls. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
     }
@@ -108,7 +109,7 @@ impl Reading {
     }
 }
 
-/// Sends the pieces of calls: numbers them, and settles the white space around them.
+/// Sends the pieces of calls, numbers the calls, and settles the white space around them.
 #[derive(Debug)]
 pub(super) struct Outlet<'d, S> {
     pub(super) format: &'static Format,
@@ -116,7 +117,7 @@ pub(super) struct Outlet<'d, S> {
     pub(super) prose: &'d mut Prose,
     /// The number of the next call.
     pub(super) next: &'d mut u32,
-    /// The text has ended: an incomplete call was cut off by that. Otherwise an incomplete call is broken.
+    /// The end of the text cut off an incomplete call. Otherwise an incomplete call is broken.
     pub(super) at_end: bool,
     pub(super) out: &'d mut S,
 }

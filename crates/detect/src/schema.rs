@@ -3,8 +3,8 @@
 //! Models quote definitions: `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}` has the
 //! form of a call. The guard checks the first keys of the possible arguments. While they are keywords of JSON
 //! Schema that the tool does not declare as arguments, the call is in doubt. `properties` with an object
-//! means a definition, and so does an end after the type `object`; any other key means a call. Most calls are
-//! decided by the first letter of their first key.
+//! means a definition, and so does the end of the object after the type `object`; any other key means a call.
+//! Most calls are decided by the first letter of their first key.
 
 use super::body::JsonBody;
 
@@ -30,7 +30,7 @@ enum Verdict {
     #[default]
     Doubtful,
     Arguments,
-    /// This key has a value as in a schema; it is an argument only if the tool declares it.
+    /// This key's value is like one in a schema; the key is an argument only if the tool declares it.
     Schema(&'static str),
 }
 
@@ -38,7 +38,7 @@ enum Verdict {
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaGuard {
     verdict: Verdict,
-    /// The outermost key being read, or the last one read.
+    /// The outermost key that is being read, or that was read last.
     key: String,
     /// The beginning of the value of `type`.
     kind: String,
@@ -80,12 +80,12 @@ impl SchemaGuard {
         }
     }
 
-    /// Whether these are a schema: the tool does not declare such an argument.
+    /// Whether the arguments are a schema, because the tool does not declare such an argument.
     pub(super) fn refuses(&self, declared: impl Fn(&str) -> bool) -> bool {
         matches!(self.verdict, Verdict::Schema(key) if !declared(key))
     }
 
-    /// Whether these are arguments.
+    /// Whether these are certainly arguments.
     pub(super) fn is_passed(&self, declared: impl Fn(&str) -> bool) -> bool {
         match self.verdict {
             Verdict::Arguments => true,

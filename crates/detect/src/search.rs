@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Fenced {
     pub(super) format: &'static Format,
     pub(super) infos: &'static [&'static str],
-    /// Calls may be written in Python syntax.
+    /// The Python syntax of the calls, if they may be written in it.
     pub(super) code: Option<&'static Python>,
 }
 
@@ -73,18 +73,18 @@ pub(super) struct SearchPlan {
     pub(super) unmarked: Vec<Unmarked>,
     /// Markup that is framing right after a call.
     pub(super) framing: Framing,
-    /// For each byte: whether it may begin something after the first visible text, and before it.
+    /// For each byte, whether it may begin something: after the first visible text, and before it.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
-    /// Of the channels of formats that are not named, only reasoning is read. Their other messages stay text, which may
-    /// contain calls of the named formats.
+    /// Only reasoning is read from the channels of formats that are not named. Their other messages stay
+    /// text, which may contain calls of the named formats.
     only_reasoning: bool,
 }
 
 impl SearchPlan {
     /// `None` if there is nothing to look for. The plan for automatic detection is built once for all
-    /// requests, and the formats that a model's name adds are tried before it.
+    /// requests, and the formats that a model's name adds are tried before those of the plan.
     fn of(detect: &Detect, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
@@ -143,12 +143,12 @@ impl SearchPlan {
         sought
     }
 
-    /// Whether only reasoning is read of the channels of `format`.
+    /// Whether only reasoning is read from the channels of `format`.
     pub(super) fn reads_only_reasoning(&self, format: &'static Format) -> bool {
         self.only_reasoning && !self.markers.is_named(format)
     }
 
-    /// The table copied from the plan tried later is corrected for bytes that begin something in this one.
+    /// Corrects the table copied from the plan tried later, for bytes that begin something in this plan.
     fn learn_opens(&mut self) {
         let mut opens = self.opens;
         for byte in self.markers.first_bytes().chain(*b"{[`~") {
@@ -200,15 +200,14 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The search for reasoning, and for the calls that `tools` allow. `None` if there is nothing to look
-    /// for.
+    /// The search for reasoning and for calls to `tools`. `None` if there is nothing to look for.
     pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning.reads_markers() };
         Some(Self {
             sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,
-            // Without calls no name is a tool's, so a possible call is text.
+            // Without calls, no name belongs to a tool, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
             whole: settings.arguments == ArgumentDelivery::Whole,
             any_name: calls && settings.unknown_calls != UnknownCalls::Text,
@@ -237,8 +236,8 @@ impl Search {
         }
     }
 
-    /// How many bytes of source may be held; `max_hold` before a call has begun. A call that waits for its
-    /// end may be as long as any call, so only beyond that length is the reading given up.
+    /// Maximum number of bytes of source that may be held; `max_hold` before a call has begun. A call that
+    /// waits for its end may be as long as any call, so the reading is given up only beyond that length.
     pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
         let waits = if reading.container.has_begun() { self.max_arguments } else { 0 };
         max_hold.saturating_add(waits)

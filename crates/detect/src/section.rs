@@ -2,8 +2,8 @@
 //!
 //! A section is entered at its opener, or at a call's opener if the format allows single calls. Between calls
 //! there may be blanks, the format's noise, the next call's opener or the section's closer. Each call is read
-//! by a walk for its kind of body. A section that fails before its first call is text; after a call, only the
-//! text after that call is.
+//! by a walk for its kind of body. If a section fails before its first call, all of it is text; after a call,
+//! only the text after that call is.
 
 use super::{
     gate::Wait,
@@ -32,9 +32,9 @@ pub(super) struct Section {
     /// Whether all calls wait for the section's end.
     waits: bool,
     phase: Phase,
-    /// A call has ended complete.
+    /// Whether a call has ended and is complete.
     found: bool,
-    /// The call being read has ended complete.
+    /// Whether the call being read has ended and is complete.
     whole: bool,
 }
 
@@ -136,7 +136,7 @@ impl Walk for Section {
         if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
     }
 
-    /// Text that begins like a call but is not one may be something else between calls.
+    /// Text that begins like a call but is not a call may be something else between calls.
     fn recover(&mut self, open: bool, _rest: &str) -> bool {
         let goes_on = self.found && !open && self.is_marked() && matches!(self.phase, Phase::Call(_));
         if goes_on {

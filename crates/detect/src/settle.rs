@@ -12,23 +12,24 @@ use super::{
 };
 use crate::event::Sink;
 
-/// Maximum number of bytes of reasoning held because a call may begin in it, before one has. If there is no
-/// call, they are read again as reasoning, which may hold them again from the next opener on.
+/// Maximum number of bytes of reasoning that are held before a call has begun, because a call may begin in
+/// them. If there is no call, they are read again as reasoning, which may hold them again from the next
+/// opener on.
 const MAX_DOUBT: usize = 512;
 
 /// Capacity kept for source after a call has ended. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
 
 impl Detector {
-    /// The text breaks off. `stopped`: the model finished. Held text is resolved.
+    /// Resolves the held text because the text ends here. `stopped`: the model finished.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         self.decide_until(stopped, out, |state| {
             matches!(state, State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped)
         });
     }
 
-    /// A call that the upstream ran, or tried to, follows, and the model's text has stopped for it: what is
-    /// held was written before the call, and is resolved before it. Reasoning has an end of its own.
+    /// Resolves the held text because the model's text was interrupted by a call that the upstream ran or
+    /// tried to run, and the held text precedes that call. Reasoning has its own end.
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         let has_call = matches!(&self.state, State::Calls(reading) if reading.container.has_begun());
         if has_call || self.held() > self.prose.held() {
@@ -48,7 +49,7 @@ impl Detector {
         }
     }
 
-    /// Resolves what is held, up to a state in which nothing has to be.
+    /// Resolves held text until a state is reached in which nothing has to be held.
     fn decide_until(&mut self, stopped: bool, out: &mut impl Sink, is_resolved: fn(&State) -> bool) {
         self.flow = None;
         while !is_resolved(&self.state) {
@@ -68,7 +69,7 @@ impl Detector {
         }
     }
 
-    /// The text has stopped in a reading. `ended`: it ended with calls.
+    /// Handles the end of the text in a reading. `ended`: it ended with calls.
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
         match self.doubted.take() {
             _ if ended => self.held.clear(),
@@ -158,8 +159,8 @@ impl Detector {
         head(text, boundary_from(text, room.saturating_add(1)))
     }
 
-    /// All of `text` was taken, and the reading continues. The source of a waiting call is held in addition
-    /// to its arguments, because it may be text until the call has ended.
+    /// Handles a piece that was taken completely, after which the reading continues. The source of a waiting
+    /// call is held in addition to its arguments, because it may be text until the call has ended.
     fn take_all(&mut self, mut reading: Box<Reading>, text: &str, out: &mut impl Sink) {
         append(&mut self.held, text);
         let certain = self.held.len().saturating_sub(reading.uncertain());
@@ -177,8 +178,7 @@ impl Detector {
         }
     }
 
-    /// Held source that is decided is certain: it need not be kept as text, and no other format is tried
-    /// there.
+    /// Forgets held source that is certain: it need not be kept as text, and no other format is tried there.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         let certain = self.held.len().saturating_sub(reading.container.undecided());
@@ -186,14 +186,14 @@ impl Detector {
         reading.rivals = Rivals::None;
     }
 
-    /// As [`Self::forget_certain`], and sends the calls that waited.
+    /// Like [`Self::forget_certain`], and sends the calls that waited.
     fn make_certain(&mut self, reading: &mut Reading, out: &mut impl Sink) {
         self.forget_certain(reading);
         let waiting = reading.container.take_waiting();
         self.send(reading, waiting, false, out);
     }
 
-    /// The calls have ended before the last `rescan` held bytes.
+    /// Handles the end of the calls before the last `rescan` held bytes.
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
         let waiting = reading.container.take_waiting();
@@ -219,8 +219,8 @@ impl Detector {
         if self.doubted.is_some() { most.min(MAX_DOUBT) } else { most }
     }
 
-    /// More is held than allowed. If no call has begun, the text is released as text; a waiting call is sent
-    /// cut, since its arguments exceed their limit too.
+    /// Handles more held text than allowed. If no call has begun, the text is released as text; a waiting
+    /// call is sent as cut, since its arguments exceed their limit too.
     fn overflow(&mut self, out: &mut impl Sink) {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
         if !reading.container.has_begun() {
@@ -233,9 +233,9 @@ impl Detector {
         self.held.clear();
     }
 
-    /// These are not calls of this format. Another format with the same opener is tried; otherwise the source
-    /// since the last certain point is text, and the rest is read in that context. `cut`: a call was cut
-    /// here.
+    /// Handles text that does not consist of calls of this format. Another format with the same opener is
+    /// tried; otherwise the source since the last certain point is text, and the rest is read in that
+    /// context. `cut`: a call was cut here.
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
@@ -273,14 +273,14 @@ impl Detector {
         self.release(rescan, out);
     }
 
-    /// No call has begun in the reasoning, or none that is sent: all held text is reasoning. It is not
-    /// searched again, since it may be as long as a call and contain as many openers as fit.
+    /// Treats all held text as reasoning, because no call that is sent has begun in it. It is not searched
+    /// again, since it may be as long as a call and contain as many openers as fit.
     fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
         thinking.say(&std::mem::take(&mut self.held), out);
         self.state = State::Reasoning(thinking);
     }
 
-    /// The index of another opener that matches the first `opener` held bytes, from `next` on.
+    /// The index of another opener that matches the first `opener` held bytes, from index `next` on.
     fn rival(&self, opener: usize, next: usize, starts_line: bool) -> Option<usize> {
         let markers = &self.search.sought.markers;
         let (place, whole) = markers.find(head(&self.held, opener), self.here(starts_line), next)?;
@@ -288,8 +288,8 @@ impl Detector {
         (whole && (self.doubted.is_none() || counts(place))).then_some(place)
     }
 
-    /// A fence that looked like it held calls is of another kind and is not searched. `fence`: it had been
-    /// entered.
+    /// Handles a fence that seemed to contain calls but is of another kind, which is not searched. `fence`:
+    /// the fence, if it had been entered.
     pub(super) fn leave_fence(&mut self, fence: Option<Fence>, out: &mut impl Sink) {
         self.state = match (&self.state, fence) {
             (_, Some(fence)) => State::Foreign(Foreign::in_body(fence, &self.held)),

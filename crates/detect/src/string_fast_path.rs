@@ -1,12 +1,12 @@
 //! [`StringFastPath`]: sends the inside of an argument string without running the full reader.
 //!
-//! Most of a long call is the inside of one string, and most pieces of it contain nothing that could end it
-//! or that would have to be held. Such pieces are sent at once and do not change the state of the reader.
-//! Every other piece is read in full; the output is the same.
+//! Most of a long call is the inside of one string, and most pieces of it contain nothing that could end the
+//! string or that would have to be held. Such pieces are sent at once and do not change the state of the
+//! reader. Every other piece is read in full; the output is the same.
 
 use crate::wire::json::escape_str;
 
-/// How the string is written.
+/// The notation of the string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StringFastPath {
     /// A JSON string in double quotes.

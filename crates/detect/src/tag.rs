@@ -41,7 +41,8 @@ impl From<Fit> for Sure {
     }
 }
 
-/// Longest run of blanks skipped after a closer, in bytes. It bounds how much held text is examined again.
+/// Maximum length of a run of blanks skipped after a closer, in bytes. It limits how much held text is
+/// examined again.
 pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
@@ -62,18 +63,18 @@ fn cdata(text: &str) -> (&str, Step) {
     (text, Step::Took(text.len()))
 }
 
-/// What a value has reached.
+/// What a value's text has reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
     Data,
     /// A CDATA section.
     Cdata,
-    /// Its end.
+    /// The value's end.
     End,
 }
 
-/// The first terminator in `text`, and its offset. `candidate` returns the offset in a text at which one may
-/// begin, and `verdict` classifies the text at an offset.
+/// The first terminator in `text`, and its offset. `candidate` returns the offset in a text at which a
+/// terminator may begin, and `verdict` classifies the text at an offset.
 pub(super) fn terminator(
     text: &str,
     candidate: impl Fn(&str) -> Option<usize>,
@@ -120,7 +121,8 @@ pub(super) fn read_cdata(text: &str, value: &mut TypedValue, out: &mut Out<'_>) 
 /// A candidate at the beginning of a value's text: the line end before it, and the text where a marker may begin.
 ///
 /// # Errors
-/// What the text means if no marker can begin there. `takes_line`: a line end before a marker belongs to it.
+/// The meaning of the text if no marker can begin there. `takes_line`: a line end before a marker belongs to
+/// the marker.
 pub(super) fn candidate(
     text: &str,
     takes_line: bool,
@@ -143,7 +145,7 @@ pub(super) fn candidate(
     Ok((newline, marker))
 }
 
-/// CDATA or an entity at the beginning of `text`, where a value may contain them.
+/// Reads CDATA or an entity at the beginning of `text`, where a value may contain it.
 fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     if has_entities && text.starts_with('&') {
         for (entity, character) in ENTITIES {
@@ -162,7 +164,7 @@ fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     }
 }
 
-/// The key, the type and the length of a parameter's opening tag, from after its marker. `Some(None)` if
+/// The key, the type and the length of a parameter's opening tag, starting after its marker. `Some(None)` if
 /// more text is needed, `None` if it is not an opening tag.
 pub(super) fn read_key<'t>(
     parameter: &Key,
@@ -181,8 +183,8 @@ pub(super) fn read_key<'t>(
     (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
 }
 
-/// The key of a pair, its type, and its length up to the value, from its beginning. `Some(None)` if more
-/// text is needed, `None` if it is not a pair.
+/// The key of a pair, its type, and its length up to the value, starting at its beginning. `Some(None)` if
+/// more text is needed, `None` if it is not a pair.
 pub(super) fn read_pair<'t>(
     parameter: &Key,
     text: &'t str,

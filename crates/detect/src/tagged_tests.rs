@@ -1,4 +1,4 @@
-//! Calls with tagged arguments, read through the detector with every cut.
+//! Calls with tagged arguments, read through the detector with every possible cut.
 
 use std::borrow::Cow;
 
@@ -89,7 +89,8 @@ fn qwen_calls_are_read_at_every_cut() {
             "<parameter=content>\nx </parameter> y\n</parameter>\n</function>\n</tool_call>",
             r#"|write({"path": "a", "content": "x </parameter> y"})|"#,
         ),
-        // Without a closer, the next parameter that the tool declares ends the value; others are data.
+        // Without a closer, the next parameter that the tool declares ends the value; other parameters are
+        // data.
         (
             "<parameter=content>\nx <parameter=no>\n<parameter=mode>\n7\n</parameter>\n</function>\n</tool_call>",
             r#"|write({"path": "a", "content": "x <parameter=no>", "mode": 7})|"#,

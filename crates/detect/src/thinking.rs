@@ -1,8 +1,8 @@
 //! [`Thinking`]: sends reasoning between markers to the reasoning channel.
 //!
 //! Inside reasoning only a closer counts and, in formats whose models end their reasoning with a call, the
-//! opener of one. Only the beginning of such a marker and trailing white space are held; the white space is
-//! dropped with the closer.
+//! opener of a call. Only the beginning of such a marker and trailing white space are held; the white space
+//! is dropped with the closer.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::{
     format::{Place, Thought},
 };
 
-/// How far a feed got.
+/// The result of feeding a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingProgress {
     /// Everything was taken; the reasoning continues.
@@ -25,7 +25,7 @@ pub(super) enum ThinkingProgress {
     /// This many bytes were taken, ending with a closer.
     Closed(usize),
     /// This many bytes were taken, ending with a call's opener, which is in [`Thinking::markup`]; the second
-    /// number is its index in the markers.
+    /// number is the opener's index in the markers.
     Calls(usize, usize),
 }
 
@@ -59,7 +59,7 @@ impl Thinking {
         Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
     }
 
-    /// Whether the message began inside the reasoning, and none of it has arrived.
+    /// Whether the message began inside the reasoning and none of it has arrived.
     pub(super) fn is_fresh(&self) -> bool {
         !self.open.is_empty() && !self.text.has_begun() && self.held() == 0
     }
@@ -99,7 +99,7 @@ impl Thinking {
         ThinkingProgress::On
     }
 
-    /// The text has ended: a possible closer is reasoning.
+    /// Ends the text: a possible closer is reasoning.
     pub(super) fn finish(&mut self, out: &mut impl Sink) {
         let markup = self.take_markup();
         self.say(&markup, out);

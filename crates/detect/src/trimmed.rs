@@ -30,7 +30,7 @@ impl Trimmed {
         self.blank.len()
     }
 
-    /// Adds to the text, and sends whatever need not be held.
+    /// Adds to the text and sends what need not be held.
     pub(super) fn put(&mut self, text: &str, mut out: impl FnMut(&str)) {
         let text = if self.begun { text } else { text.trim_start() };
         let visible = text.trim_end();
@@ -47,7 +47,7 @@ impl Trimmed {
         hold_blank(&mut self.blank, tail(text, visible.len()), self.max_blank, out);
     }
 
-    /// The text has ended. The trailing blanks are dropped, and another text may follow.
+    /// Ends the text. The trailing blanks are dropped, and another text may follow.
     pub(super) fn end(&mut self) {
         self.blank.clear();
         self.begun = false;

@@ -1,7 +1,7 @@
 //! Values written as plain text, converted to JSON according to the parameter's schema.
 //!
 //! [`TypedValue`] writes one value of the [`Types`] that a schema allows. A value that can only be a string
-//! streams as it arrives; any other is held to its end and then converted, trying in this order: null,
+//! streams as it arrives; any other value is held to its end and then converted, trying in this order: null,
 //! number, boolean, container, string. Numbers keep their text. A parameter without a schema is a string:
 //! types are never guessed.
 
@@ -62,7 +62,7 @@ impl Mend {
 /// Whether a value written as JSON is inside one of its strings, where only its own closer ends it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quotes {
-    /// Its first visible byte opens a container.
+    /// Whether its first visible byte opens a container.
     container: Option<bool>,
     open: bool,
     escaped: bool,
@@ -94,11 +94,11 @@ impl Quotes {
 pub(super) struct TypedValue {
     types: Types,
     mend: Mend,
-    /// It is a string, and its opening quote has been sent.
+    /// Whether it is a string whose opening quote has been sent.
     streams: bool,
     /// Its text so far, while it may not be a string.
     text: String,
-    /// How many bytes of the text are white space before its first visible character.
+    /// Number of bytes of white space before the first visible character of the text.
     blank: usize,
     quotes: Quotes,
     escaped: String,

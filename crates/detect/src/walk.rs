@@ -1,6 +1,6 @@
-//! [`Walk`]: the trait of everything that reads a call, with what it gets and gives.
+//! [`Walk`]: the trait of everything that reads a call, with its input and output types.
 //!
-//! A walk decides on the text alone. Each step takes as much as is certain and leaves the rest, which it sees
+//! A walk decides by the text alone. Each step takes as much as is certain and leaves the rest, which it sees
 //! again together with the text after it, so a walk never knows where a piece ends.
 
 use std::fmt::Debug;
@@ -12,18 +12,18 @@ use super::{
 };
 use crate::{event::CallEnd, format::Voice, tools::DeclaredTools, wire::json::Scanner};
 
-/// A piece of a container of calls, in the order in which it becomes certain.
+/// A piece of a container of calls, in the order in which the pieces become certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// The text before it is framing.
+    /// The text before this piece is framing.
     Framed,
     /// A piece of text, or of reasoning, between calls.
     Said(Voice, &'a str),
     /// A call begins. The id is empty if none was written.
     Start { name: &'a str, id: &'a str },
-    /// A piece of its arguments.
+    /// A piece of the call's arguments.
     Arguments(&'a str),
-    /// Its arguments have ended.
+    /// The call's arguments have ended.
     End(CallEnd),
 }
 
@@ -33,9 +33,9 @@ pub(super) struct CallRules<'a> {
     pub(super) tools: &'a DeclaredTools,
     /// The format has its own marker: reading is lenient, and a name is enough to begin a call.
     pub(super) marked: bool,
-    /// In a marked format, names need not be declared.
+    /// Whether names need not be declared, in a marked format.
     pub(super) any_name: bool,
-    /// Names by which the format calls no tool.
+    /// Names with which the format says that no tool is called.
     pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
     /// Calls wait until they have been read completely, so they can be refused up to their end.
@@ -71,15 +71,15 @@ impl CallRules<'_> {
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
-    /// As [`CallRules::name`], but for an undeclared name with dots, a declared name after one of the dots is
-    /// accepted. The longest one wins.
+    /// Like [`CallRules::name`], but if an undeclared name contains dots, a declared name after one of the
+    /// dots is accepted. The longest one wins.
     pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
         let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
         declared.or_else(|| self.name(written))
     }
 
-    /// Has the form of a name: letters, digits or `_-.:/`.
+    /// Whether this has the form of a name: letters, digits or `_-.:/`.
     fn is_legal_name(&self, name: &str) -> bool {
         (1..=self.max_name).contains(&name.len())
             && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
@@ -101,18 +101,18 @@ pub(super) enum Step {
     Took(usize),
     /// The meaning of the text depends on what follows. The step is repeated with more text.
     Hold,
-    /// This many bytes have been read. If a call was open, it is complete. Everything read is certain, unless
-    /// the calls of this container wait for each other.
+    /// This many bytes have been read. If a call was open, it is complete. Everything that was read is
+    /// certain, unless the calls of this container wait for each other.
     Whole(usize),
-    /// As `Whole`, but certain in any case.
+    /// Like `Whole`, but certain in any case.
     Certain(usize),
     /// The walk ends after this many bytes. If a call was open, it is complete.
     End(usize),
-    /// As `End`, and the model invented the rest of the message.
+    /// Like `End`, and the model invented the rest of the message.
     EndMessage(usize),
-    /// As `Certain`, but an open call is cut off: it cannot become complete.
+    /// Like `Certain`, but an open call is cut off: it cannot become complete.
     Cut(usize),
-    /// This many bytes have been read. What follows them cannot continue the walk.
+    /// This many bytes have been read. The text after them cannot continue the walk.
     Stop(usize),
 }
 
@@ -132,23 +132,23 @@ impl Step {
     }
 }
 
-/// Reads one call, or a value that holds several.
+/// Reads one call, or a value that contains several calls.
 pub(super) trait Walk: Debug + Send {
-    /// Reads on from the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start` when
-    /// the call is certain, then `Arguments` as they arrive. The driver adds `End`.
+    /// Continues reading at the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start`
+    /// when the call is certain, then `Arguments` as they arrive. The driver adds `End`.
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
 
-    /// The maximum number of bytes that may be held. A step sees at most one byte more, so that it decides
-    /// the same whether it waits or not.
+    /// Maximum number of bytes that may be held. A step sees at most one byte more, so that it makes the same
+    /// decision whether it waits or not.
     fn bound(&self) -> usize {
         usize::MAX
     }
 
-    /// The text stops inside an open call, after `held`, which no step has taken. `stopped`: the model
-    /// finished. Writes what is provably missing, and returns whether the call is complete with that.
+    /// Ends the text inside an open call, after `held`, which no step has taken. `stopped`: the model
+    /// finished. Writes what is provably missing, and returns whether this completes the call.
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
 
-    /// The argument string that the walk is in, if all of its text is sent as it arrives.
+    /// The argument string that the walk is reading, if all of its text is sent as it arrives.
     fn string(&self) -> Option<StringFastPath> {
         None
     }
@@ -163,29 +163,29 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
-    /// Whether a call that has not started would start if the text stopped here.
+    /// Whether a call that has not started would start if the text ended here.
     fn starts_at_end(&self) -> bool {
         false
     }
 
-    /// Whether the open call ends where the text does, so that nothing is missing there.
+    /// Whether the open call ends where the text ends, so that nothing is missing there.
     fn ends_with_text(&self) -> bool {
         false
     }
 
-    /// The last step stopped before `rest`; `open`: inside a call. Returns whether the walk continues in
-    /// another state.
+    /// Handles a `Stop` of the last step before `rest`; `open`: inside a call. Returns whether the walk
+    /// continues in another state.
     fn recover(&mut self, _open: bool, _rest: &str) -> bool {
         false
     }
 
-    /// The text stops outside any call, after `held`. Returns whether everything read since the last certain
-    /// point has a meaning, so that none of it is text.
+    /// Ends the text outside any call, after `held`. Returns whether everything that was read since the last
+    /// certain point has a meaning, so that none of it is text.
     fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
         false
     }
 
-    /// The context of the text after the point where the walk stopped. `cut`: in the middle of a call.
+    /// The context of the text after the point at which the walk ended. `cut`: in the middle of a call.
     fn surroundings(&mut self, cut: bool) -> Surroundings {
         if cut { Surroundings::Behind } else { Surroundings::Prose }
     }
@@ -203,8 +203,8 @@ pub(super) enum Surroundings {
     Json(Scanner),
 }
 
-/// A step of `walk` that sees at most one byte more than the walk may hold, and stops if that does not decide
-/// it.
+/// Runs a step of `walk` that sees at most one byte more than the walk may hold, and returns `Stop` if that
+/// is not enough for a decision.
 pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
     let bound = walk.bound();
     let seen = bounded(text, bound);
@@ -214,7 +214,7 @@ pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: 
     }
 }
 
-/// `text`, cut to just over `most` bytes.
+/// `text`, cut to slightly more than `most` bytes.
 pub(super) fn bounded(text: &str, most: usize) -> &str {
     if text.len() <= most { text } else { head(text, boundary_from(text, most.saturating_add(1))) }
 }

@@ -1,10 +1,10 @@
-//! [`Walker`]: the driver of every [`Walk`], and the choice of the walk for a format.
+//! [`Walker`]: drives every [`Walk`], and chooses the walk for a format.
 //!
-//! The driver holds the text that a step leaves and joins it with the next piece. The output therefore does not
-//! depend on the cuts: a test below checks it for a toy walk, and the laws check it for all formats.
+//! The driver holds the text that a step leaves and joins it with the next piece. The output therefore does
+//! not depend on the cuts: a test below checks this for a toy walk, and the laws check it for all formats.
 //!
 //! The driver also tracks whether a call is open, since it sees each start, and only the driver ends calls:
-//! complete where a step says so, or as the walk decides where the text stops.
+//! as complete where a step says so, or as the walk decides where the text ends.
 
 use super::{
     dsl::DslWalk,
@@ -37,11 +37,11 @@ pub(super) enum Parsed {
     EndMessage,
     /// A call was cut off. Everything up to here is certain if the call has been sent.
     Cut,
-    /// What follows cannot continue the walk.
+    /// The text that follows cannot continue the walk.
     Stop,
 }
 
-/// The walk for one call of `calls`, starting after `open`, which is given as it was written.
+/// The walk for one call of `calls`, starting after `open`, which is passed as it was written.
 pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Box<dyn Walk> {
     match &calls.body {
         CallBody::Header(header) => Box::new(HeaderWalk::new(header, rules)),
@@ -68,7 +68,7 @@ impl Walker {
         Self { walk: Box::new(walk), held: held.to_owned(), open: false }
     }
 
-    /// Reads the next piece. Returns how much of `text` was taken, and why it stopped.
+    /// Reads the next piece. Returns how much of `text` was taken, and why the reading stopped.
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
         let before = self.held.len();
         if before == 0 {
@@ -129,7 +129,7 @@ impl Walker {
         (at, Parsed::More)
     }
 
-    /// The text stops here; `None` if no call was open. `stopped`: the model finished.
+    /// Ends the text; returns `None` if no call was open. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut Out<'_>) -> Option<CallEnd> {
         if !self.stops_open() {
             return None;
@@ -146,22 +146,22 @@ impl Walker {
         self.open
     }
 
-    /// Whether a call would be open if the text stopped here.
+    /// Whether a call would be open if the text ended here.
     pub(super) fn stops_open(&self) -> bool {
         self.open || self.walk.starts_at_end()
     }
 
-    /// See [`Walk::ends_outside`].
+    /// As described for [`Walk::ends_outside`].
     pub(super) fn ends_outside(&mut self, out: &mut Out<'_>) -> bool {
         self.walk.ends_outside(&self.held, out)
     }
 
-    /// See [`Walk::ends_with_text`].
+    /// As described for [`Walk::ends_with_text`].
     pub(super) fn ends_with_text(&self) -> bool {
         self.walk.ends_with_text()
     }
 
-    /// See [`Walk::surroundings`].
+    /// As described for [`Walk::surroundings`].
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walk.surroundings(cut)
     }
@@ -189,8 +189,8 @@ mod tests {
     use super::*;
     use crate::{text::head, tools::DeclaredTools};
 
-    /// Calls of the form `name((text)`, possibly several in a row: `);` ends one, `).` the last, `))` is a
-    /// bracket in the text.
+    /// Calls of the form `name((text)`, possibly several in a row: `);` ends a call, `).` the last call, and
+    /// `))` is a bracket in the text.
     #[derive(Debug, Default)]
     struct Toy {
         inside: bool,

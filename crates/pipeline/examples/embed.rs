@@ -1,4 +1,4 @@
-//! Embeds the whole pipeline: an upstream's bytes in, bytes for a client of Chat Completions out.
+//! Embeds the complete pipeline: an upstream's bytes in, bytes for a client of Chat Completions out.
 
 use std::{error::Error, io::Write};
 

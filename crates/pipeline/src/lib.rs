@@ -17,7 +17,7 @@
 //!
 //! # Data path
 //!
-//! Data flows in one direction. Each stage knows the types it takes and the types it gives, never its neighbours.
+//! Data flows in one direction. Each stage knows the types that it takes and gives, but not its neighbours.
 //!
 //! ```text
 //! client ─request─▶ dialect (decode) ─▶ Conversation ─▶ format (instruct) ─▶ dialect (encode) ─▶ upstream
@@ -26,9 +26,10 @@
 //!
 //! # Modules
 //!
-//! [`wire`] splits bytes into frames, [`dialect`] implements the HTTP APIs, [`event`] and [`conversation`] are the types
-//! between them, [`mod@format`] and [`detect`] describe and find calls written as text, [`tools`] and [`rules`] are the declared
-//! tools and the settings of one model, [`failure`] says what went wrong, and [`pipeline`] connects the stages for one response.
+//! [`wire`] splits bytes into frames, [`dialect`] implements the HTTP APIs, [`event`] and [`conversation`]
+//! are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
+//! [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] is the error
+//! type, and [`pipeline`] connects the stages for one response.
 //!
 //! The feature `lumo-u2l` adds the encryption of Lumo's session API ([`dialect::lumo`]).
 

@@ -1,4 +1,5 @@
-//! The environment of chat templates: what transformers adds to Jinja, and where minijinja differs from Python.
+//! The environment of chat templates: the additions of transformers to Jinja, and the differences between
+//! minijinja and Python.
 
 use std::{error, fmt};
 
@@ -11,10 +12,10 @@ use minijinja_contrib::globals;
 
 use super::{methods, python};
 
-/// Nested calls of macros and blocks.
+/// Maximum depth of nested calls of macros and blocks.
 const RECURSION: usize = 60;
 
-/// Bytes of JSON that a unit of work pays for. The engine charges a filter only for its result, when it has one.
+/// Bytes of JSON per unit of work. The engine charges a filter only for its result, once it exists.
 const JSON_PER_FUEL: usize = 16;
 
 /// An environment without templates.
@@ -46,7 +47,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// Shows floats as Python does.
+/// Writes floats as Python does.
 fn formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if value.kind() == ValueKind::Number && !value.is_integer() {
         let number = f64::try_from(value.clone())?;
@@ -67,7 +68,7 @@ impl fmt::Display for Refusal {
 
 impl error::Error for Refusal {}
 
-/// Bytes of a refusal that the client is shown.
+/// Maximum bytes of a refusal that are shown to the client.
 const MAX_REFUSAL: usize = 1000;
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {

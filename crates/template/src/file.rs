@@ -1,4 +1,4 @@
-//! The files that hold a chat template: `tokenizer_config.json`, or the template alone.
+//! The files that contain a chat template: `tokenizer_config.json`, or the template alone.
 
 use super::TemplateError;
 use crate::wire::json::{Json, Kind};
@@ -10,7 +10,7 @@ pub(super) struct SpecialToken {
     pub(super) text: String,
 }
 
-/// What such a file holds.
+/// The contents of such a file.
 #[derive(Debug)]
 pub(super) struct TemplateFile {
     pub(super) default: String,
@@ -67,13 +67,13 @@ fn named(list: Json<'_>, tokens: Vec<SpecialToken>) -> Result<TemplateFile, Temp
     }
 }
 
-/// A token is its text, or an object with it.
+/// The text of a token, which is a string or an object that contains it.
 fn token(value: Json<'_>) -> Option<String> {
     let text = value.as_str().or_else(|| value.get("content")?.as_str())?;
     Some(text.into_owned())
 }
 
-/// A file that begins with `{` but not with a Jinja tag.
+/// Whether the file begins with `{` but not with a Jinja tag.
 fn is_meant_as_json(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with('{') && !["{{", "{%", "{#"].iter().any(|tag| text.starts_with(tag))

@@ -1,7 +1,8 @@
-//! The part of a template that describes the tools, as instructions for an upstream that takes messages.
+//! The part of a template that describes the tools, as instructions for an upstream that accepts messages.
 //!
 //! A conversation of one system message is rendered with the tools and without them. If the template only
-//! inserts text directly before or behind the system message's own, that text is what it says about tools.
+//! inserts text directly before or after the system message's text, the inserted text is its description of
+//! the tools.
 
 use crate::{
     conversation::{Conversation, Role, Tool, Turn},
@@ -17,7 +18,7 @@ const SYSTEM: &str = "7f3c1e90-system";
 const USER: &str = "7f3c1e90-user";
 
 impl ChatTemplate {
-    /// What the template says about `tools`, without white space around it.
+    /// The template's description of `tools`, without surrounding white space.
     ///
     /// # Errors
     /// [`Kind::Internal`] if the template does not describe tools within the system message, or fails.
@@ -37,10 +38,10 @@ impl ChatTemplate {
         })
     }
 
-    /// Checks with a tool of this crate's own that [`ChatTemplate::tool_instructions`] is possible.
+    /// Checks, with a tool made for this purpose, that [`ChatTemplate::tool_instructions`] is possible.
     ///
     /// # Errors
-    /// What prevents it.
+    /// The reason why it is not possible.
     pub fn check_instructions(&self) -> Result<(), TemplateError> {
         let tool = Tool { description: "An example.".to_owned(), ..Tool::named("example") };
         let text =
@@ -52,7 +53,7 @@ impl ChatTemplate {
     }
 }
 
-/// The text that `with` has directly behind or before the system message, and nowhere else.
+/// The text that `with` has directly before or after the system message, and nowhere else.
 fn inserted<'a>(without: &str, with: &'a str) -> Option<&'a str> {
     let at = without.find(SYSTEM)?;
     [at + SYSTEM.len(), at].into_iter().find_map(|place| {

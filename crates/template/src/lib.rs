@@ -5,14 +5,14 @@
 //! ```
 //!
 //! Templates are Jinja, as transformers renders it: blocks trimmed, loop controls, and a few functions
-//! (docs/protocols/completions.md#chat-templates). The language is minijinja's; `environment` makes it behave as
-//! Python's where the two differ. A template comes with a model and is not trusted: its work is paid from a
-//! budget that grows with the conversation, so neither an endless loop nor a text that doubles can block a
-//! thread or exhaust memory. (One case is left: minijinja compares lists, and converts them to text within an
-//! expression, without paying for it. A list that holds itself twice on each of many levels takes exponential
-//! time there.)
+//! (docs/protocols/completions.md#chat-templates). The language is minijinja's; `environment` makes it behave
+//! like Python's where the two differ. A template comes with a model and is not trusted: its work is paid
+//! from a budget that grows with the conversation, so neither an endless loop nor a text that doubles can
+//! block a thread or exhaust memory. One case is left: minijinja does not charge for comparing lists, or for
+//! converting them to text within an expression. A list that contains itself twice on each of many levels
+//! takes exponential time there.
 //!
-//! What a client wrote is data, never a part of the template.
+//! Text that a client wrote is data, never a part of the template.
 
 mod environment;
 mod file;
@@ -39,9 +39,9 @@ use toolwire_wire as wire;
 /// A compiled chat template with the model's special tokens.
 pub struct ChatTemplate {
     environment: Environment<'static>,
-    /// What error messages call the file.
+    /// The name of the file in error messages.
     origin: String,
-    /// The model has a template of its own for requests with tools.
+    /// The model has a separate template for requests with tools.
     has_tool_template: bool,
     /// Variables such as `bos_token`.
     tokens: Vec<SpecialToken>,
@@ -49,41 +49,44 @@ pub struct ChatTemplate {
     source: String,
 }
 
-/// Names of the templates in the environment. A name never chooses how text is escaped: nothing is.
+/// Names of the templates in the environment. Names do not affect escaping, since nothing is escaped.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
-/// The token that begins a text.
+/// The variable with the token that begins a text.
 const BOS: &str = "bos_token";
 
-/// Units of work beyond those that grow with the conversation. One is an instruction, or 64 bytes.
+/// Units of work in addition to those that grow with the conversation. One unit is an instruction, or 64
+/// bytes.
 const BASE_FUEL: usize = 200_000;
 
-/// Bytes of the conversation that add one unit of work. A byte may be copied fifteen times, and a message of a
-/// few words pays for some forty instructions.
+/// Bytes of the conversation per additional unit of work. A byte may be copied fifteen times, and a message
+/// of a few words pays for about forty instructions.
 const BYTES_PER_FUEL: usize = 4;
 
-/// Bytes of stack for calls of macros and blocks, and for the values of clients.
+/// Bytes of stack for calls of macros and blocks, and for the clients' values.
 const BASE_STACK: usize = 8 << 20;
 
-/// Bytes of stack that are reserved for each unit of work. Memory is used only where a template nests values.
+/// Bytes of stack that are reserved for each unit of work. The memory is used only if a template nests
+/// values.
 const STACK_PER_FUEL: usize = 512;
 
-/// Bytes of a prompt beyond those that grow with its conversation.
+/// Maximum bytes of a prompt in addition to those that grow with its conversation.
 const BASE_OUTPUT: usize = 4 << 20;
 
-/// Bytes of the prompt for each byte of the conversation: JSON may be written with escapes and indented.
+/// Maximum bytes of the prompt for each byte of the conversation: JSON may be written with escapes and
+/// indented.
 const OUTPUT_PER_BYTE: usize = 8;
 
-/// Bytes of a template's source. Real ones have less than 30 KB.
+/// Maximum bytes of a template's source. Real ones have less than 30 KB.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// Why a template cannot be used: the line of the template, if it is known, and what is wrong.
+/// Why a template cannot be used: the line of the template, if it is known, and the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
     /// The line within the template, from 1.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -112,7 +115,7 @@ impl ChatTemplate {
     /// error messages.
     ///
     /// # Errors
-    /// If the file holds no template, or one with a syntax error.
+    /// The file contains no template, or one with a syntax error.
     pub fn parse(text: &str, origin: impl Into<String>) -> Result<Self, TemplateError> {
         let file = file::read(text)?;
         let mut environment = environment::environment();
@@ -139,8 +142,8 @@ impl ChatTemplate {
         &self.origin
     }
 
-    /// The prompt for the model's next message. `now`, in seconds of Unix time, is what `strftime_now` shows, in
-    /// UTC.
+    /// The prompt for the model's next message. `now`, in seconds of Unix time, is the time that
+    /// `strftime_now` shows, in UTC.
     ///
     /// # Errors
     /// [`Kind::Request`] if the template refuses the conversation; [`Kind::Internal`] if the template fails or
@@ -154,8 +157,8 @@ impl ChatTemplate {
         Ok(Prompt { text, bos })
     }
 
-    /// Renders on a thread of its own, whose stack is as large as the work may make it: a template can nest lists
-    /// in a loop, and to drop them takes a frame a level.
+    /// Renders on a separate thread, whose stack is as large as the work may require: a template can nest
+    /// lists in a loop, and dropping them takes one stack frame per level.
     fn render_variables(
         &self,
         mut variables: Vec<(String, Value)>,
@@ -222,7 +225,7 @@ impl PartialEq for ChatTemplate {
     }
 }
 
-/// The prompt while it is written.
+/// The prompt while it is being written.
 struct Output {
     text: Vec<u8>,
     limit: usize,

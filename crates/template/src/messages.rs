@@ -12,10 +12,10 @@ use crate::{
 /// Names that a client's `chat_template_kwargs` cannot replace.
 const RESERVED: [&str; 5] = ["messages", "tools", "add_generation_prompt", "strftime_now", "raise_exception"];
 
-/// Bytes that a message or a tool costs beside its texts.
+/// Bytes that a message or a tool costs in addition to its texts.
 const OVERHEAD: usize = 256;
 
-/// The variables, and about how many bytes of the conversation are in them.
+/// The variables, and the approximate number of bytes of the conversation in them.
 pub(super) fn variables(
     conversation: &Conversation,
     tokens: &[SpecialToken],
@@ -91,7 +91,8 @@ fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
 fn message(turn: &Turn, size: &mut Size) -> Value {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result as text: templates expect an id or a name with the role `tool`.
+        // A result in a text gets the role `user`, since templates expect an id or a name with the role
+        // `tool`.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };
@@ -129,7 +130,7 @@ fn call(call: &Call, size: &mut Size) -> Value {
     ])
 }
 
-/// The arguments as an object, which templates expect. Text that is not one stays text.
+/// The arguments as an object, which templates expect. Text that is not an object stays text.
 fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::from_pairs(std::iter::empty::<(String, Value)>());

@@ -1,6 +1,7 @@
-//! Methods of Python's texts and lists, and the filter `join`, within what a template may spend.
+//! Methods of Python's texts and lists, and the filter `join`, within a template's budget.
 //!
-//! The engine charges for results when they are there. These may be larger than all memory, so their sizes are estimated first.
+//! The engine charges for results once they exist. Results may be larger than all memory, so their sizes are
+//! estimated first.
 
 use std::fmt::{self, Write};
 
@@ -10,19 +11,19 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat;
 
-/// Bytes that a unit of work pays for.
+/// Bytes per unit of work.
 const BYTES_PER_FUEL: usize = 64;
 
-/// Bytes that are read for a unit of work: much less of it than to write them.
+/// Bytes that are read per unit of work: reading is much cheaper than writing.
 const READ_PER_FUEL: usize = 1024;
 
-/// The widest field of `str.format`, and the most digits of one.
+/// Maximum width and maximum precision of a field in `str.format`.
 const MAX_WIDTH: usize = 4096;
 
-/// Bytes of a number without a width or precision.
+/// Maximum bytes of a number without a width or precision.
 const NUMBER: usize = 512;
 
-/// Bytes that a piece of a divided text takes beside its own.
+/// Memory that a piece of a split text takes in addition to its own bytes.
 const PIECE: usize = 64;
 
 /// Calls a method that a value does not have in Jinja.
@@ -44,7 +45,7 @@ pub(super) fn call(
     pycompat::unknown_method_callback(state, value, method, args)
 }
 
-/// The filter `join`. The engine does not look at the size of what is joined by nothing.
+/// The filter `join`. The engine does not consider the size of items that are joined with an empty separator.
 pub(super) fn join(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -67,7 +68,7 @@ pub(super) fn join(
     filters::join(state, value, joiner, attribute, options)
 }
 
-/// Bytes that are left to the template.
+/// Bytes that the template may still spend.
 fn budget(state: &State<'_, '_>) -> usize {
     let fuel = state.fuel_levels().map_or(u64::MAX, |(_, remaining)| remaining);
     usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL)
@@ -85,7 +86,8 @@ fn too_much() -> Error {
     ErrorKind::OutOfFuel.into()
 }
 
-/// The most bytes that the result of a method of `text` takes. What cannot be estimated, the method refuses itself.
+/// Maximum bytes of the result of a method of `text`. A call whose result cannot be estimated is rejected by
+/// the method itself.
 fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Result<usize, Error> {
     let size = match method {
         "format" => size_of_format(text, args, budget)?,
@@ -103,20 +105,20 @@ fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Re
                 Some(separator) => text.matches(separator).count() + 1,
                 None => text.len() / 2 + 1,
             };
-            // A separator that is white space divides less than this, and few texts have that much.
+            // A white-space separator splits off fewer pieces than this, and few texts have that many.
             text.len().saturating_add(pieces.min(text.len()).saturating_mul(PIECE) / 4)
         }
         "splitlines" => {
             text.len() + memchr::memchr_iter(b'\n', text.as_bytes()).count().saturating_mul(PIECE)
         }
-        // A character of another case has at most three.
+        // A character becomes at most three characters in the other case.
         "upper" | "lower" | "title" | "capitalize" => text.len().saturating_mul(3),
         _ => 0,
     };
     Ok(size)
 }
 
-/// Python's `str.join`. Iterators may give their values only once, so that these cannot be measured first.
+/// Python's `str.join`. Iterators may give their values only once, so these cannot be measured first.
 fn joined(state: &State<'_, '_>, separator: &str, values: &Value) -> Result<Value, Error> {
     let mut joined = Limited { text: String::new(), most: budget(state) };
     for (number, value) in values.try_iter()?.checked().enumerate() {
@@ -127,7 +129,7 @@ fn joined(state: &State<'_, '_>, separator: &str, values: &Value) -> Result<Valu
     Ok(joined.text.into())
 }
 
-/// The size of `str.format`'s result: that of its fields, each of which may show the longest argument.
+/// The size of `str.format`'s result: the sum over its fields, each of which may show the longest argument.
 fn size_of_format(text: &str, args: &[Value], budget: usize) -> Result<usize, Error> {
     let (mut fields, mut widest) = (0_usize, 0_usize);
     let mut rest = text;
@@ -152,7 +154,8 @@ fn size_of_format(text: &str, args: &[Value], budget: usize) -> Result<usize, Er
     Ok(if is_cheap { 0 } else { text.len().saturating_add(fields.saturating_mul(field)) })
 }
 
-/// The specification of a field whose inside this is the beginning of, without its fill character; and what is behind it.
+/// The format specification of the field that `field` begins with, without its fill character, and the text
+/// after it.
 fn spec_of(field: &str) -> (&str, &str) {
     let mut name = field;
     loop {
@@ -171,13 +174,13 @@ fn spec_of(field: &str) -> (&str, &str) {
     }
 }
 
-/// Bytes of a value as text; of one that is longer than `most`, more than that.
+/// Number of bytes of a value as text; some number above `most` if it is longer than `most`.
 fn length(value: &Value, most: usize) -> usize {
     if let Some(text) = value.as_str() {
         return text.len();
     }
     let mut counter = Counter { bytes: 0, most };
-    // An error means that it is longer.
+    // An error means that the text is longer.
     let _ = write!(counter, "{value}");
     counter.bytes
 }
@@ -194,7 +197,7 @@ impl Write for Counter {
     }
 }
 
-/// A text that may not become longer than `most`.
+/// A text with a maximum length of `most`.
 struct Limited {
     text: String,
     most: usize,

@@ -1,4 +1,4 @@
-//! Values as Python has them: JSON read into values, and written as `json.dumps` writes it.
+//! Values as in Python: reads JSON into values, and writes values like `json.dumps`.
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
@@ -9,7 +9,7 @@ use minijinja::{
 
 use crate::wire::json::{Json, Kind};
 
-/// An integer that does not fit into 128 bits, by its digits.
+/// An integer that does not fit into 128 bits, stored as its digits.
 #[derive(Debug)]
 struct LongInteger(String);
 
@@ -23,8 +23,8 @@ impl Object for LongInteger {
     }
 }
 
-/// A JSON value as Python's `json.loads` reads it: keys keep their order, of two members with one key the later
-/// counts, numbers are integers or floats.
+/// A JSON value as Python's `json.loads` reads it: keys keep their order, the later one of two members with
+/// the same key counts, and numbers are integers or floats.
 pub(super) fn from_json(json: Json<'_>) -> Value {
     match json.kind() {
         Kind::Null => Value::from(()),
@@ -49,7 +49,8 @@ fn number(digits: &str) -> Value {
     }
 }
 
-/// The filter `tojson`, with the options that transformers gives it. The result has about `limit` bytes at most.
+/// The filter `tojson`, with the options that transformers gives it. The result has at most about `limit`
+/// bytes.
 pub(super) fn tojson(
     value: &Value,
     (indent, options): (Option<Value>, Kwargs),
@@ -80,10 +81,10 @@ pub(super) fn tojson(
     Ok(dump.out)
 }
 
-/// Spaces of one level.
+/// Maximum number of spaces per level.
 const MAX_INDENT: usize = 32;
 
-/// Levels of a value. What clients send is less deep.
+/// Maximum depth of a value. Clients' values are less deep.
 const MAX_DEPTH: usize = 200;
 
 /// `json.dumps` with its options.

@@ -1,4 +1,4 @@
-//! `strftime_now` as Python's C locale shows it, in UTC.
+//! `strftime_now` as in Python's C locale, in UTC.
 
 use minijinja::{Error, ErrorKind};
 
@@ -18,10 +18,10 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// Bytes of a format; a longer one is not a date's.
+/// Maximum bytes of a format; no real date format is longer.
 const MAX_FORMAT: usize = 256;
 
-/// A point in time in the parts of a calendar.
+/// A point in time, split into calendar fields.
 struct Moment {
     year: u64,
     /// From 1.
@@ -37,7 +37,8 @@ struct Moment {
 }
 
 impl Moment {
-    /// `now` in seconds of Unix time. Days are converted to a date as in Howard Hinnant's `civil_from_days`.
+    /// `now` is in seconds of Unix time. Days are converted to a date as in Howard Hinnant's
+    /// `civil_from_days`.
     fn new(now: u64) -> Self {
         let (days, second) = (now / 86_400, now % 86_400);
         let shifted = days + 719_468;
@@ -55,7 +56,7 @@ impl Moment {
     }
 }
 
-/// The time `now` in `format`.
+/// Formats the time `now` with `format`.
 pub fn strftime(format: &str, now: u64) -> Result<String, Error> {
     let wrong = |message: String| Error::new(ErrorKind::InvalidOperation, message);
     if format.len() > MAX_FORMAT {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::text::{head, is_blank, slice, tail};
 
-/// Longest number or bare word, in bytes. A longer one is a fault.
+/// Maximum length of a number or bare word, in bytes. A longer one is a fault.
 const MAX_WORD: usize = 256;
 
 /// Value of [`Lexer::from`] inside a comment: nothing is sent.
@@ -306,7 +306,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Reads one byte of Python's `\xXX` or `\UXXXXXXXX`; the second length is the full length of the escape.
+    /// Reads one byte of Python's `\xXX` or `\UXXXXXXXX`; `len` is the full length of the escape.
     fn python_escape(
         &mut self,
         byte: u8,
@@ -337,8 +337,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// Reads one byte of a `\uXXXX` escape. After a high surrogate it includes the low surrogate that should
-    /// follow (12 bytes in total).
+    /// Reads one byte of a `\uXXXX` escape. A high surrogate's escape includes that of the low surrogate that
+    /// should follow (12 bytes in total).
     fn unicode_escape(&mut self, byte: u8, at: usize, len: usize, string: State) -> Option<usize> {
         let expected = match len {
             6 => byte == b'\\',
@@ -371,8 +371,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// A high surrogate's escape without a low one after it is sent alone. A second escape stays held, and is
-    /// repaired if it is invalid.
+    /// A high surrogate's escape without a low surrogate after it is sent alone. A second escape stays held,
+    /// and is repaired if it is invalid.
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));

@@ -1,14 +1,14 @@
 //! JSON argument bodies: the model's bytes pass unchanged, and only invalid JSON is repaired.
 //!
 //! [`JsonBody`] is a resumable lexer of one JSON value. Each byte is sent as soon as it is known to be part
-//! of a legal text. Whatever may still have to change is held: an unfinished escape (at most 12 bytes, so
-//! that no piece ends inside a surrogate pair), a number or word (until its delimiter arrives), a comma (a
+//! of a legal text. Only what may still change is held: an unfinished escape (at most 12 bytes, so that no
+//! piece ends inside a surrogate pair), a number or word (until its delimiter arrives), and a comma (a
 //! trailing one is dropped). Valid JSON therefore passes byte for byte, and every repair is local: raw
 //! control characters in strings, illegal escapes, single quotes, Python's literals and tuples, trailing
 //! commas, comments, bare keys.
 //!
-//! Re-serialising instead would round numbers, reorder keys and rewrite escapes. A partial re-serialisation
-//! is also not a prefix of the next one, which is how other proxies lose their last characters.
+//! Re-serialising instead would round numbers, reorder keys and rewrite escapes. In addition, one partial
+//! re-serialisation is not always a prefix of the next, which is how other proxies lose the last characters.
 
 mod lexer;
 mod scalar;
@@ -21,7 +21,7 @@ use crate::wire::json::{Scanner, ScannerPlace};
 /// The outcome of feeding a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fed {
-    /// The whole piece was taken; the value continues.
+    /// The complete piece was taken; the value continues.
     More,
     /// The value ended after this many bytes.
     Done(usize),
@@ -75,7 +75,7 @@ pub struct JsonBody {
     resume: State,
     /// Open containers: `{`, `[`, or `(` for a tuple.
     stack: Vec<u8>,
-    /// The part of the held token that came in earlier pieces.
+    /// The part of the held token that arrived in earlier pieces.
     held: String,
     repair: bool,
     max_depth: usize,
@@ -87,8 +87,9 @@ impl JsonBody {
         Self { state: start, resume: start, stack: Vec::new(), held: String::new(), repair, max_depth }
     }
 
-    /// Goes on with repair where `scanner` has met a byte that is not JSON. `held` is the end of the text before that byte, as far
-    /// as the lexer must hold it. `None`: what has been scanned is not the beginning of anything that can be repaired.
+    /// Continues with repair where `scanner` has met a byte that is not JSON. `held` is the end of the text
+    /// before that byte, as far as the lexer must hold it. `None` if no repair is possible for what has been
+    /// scanned.
     pub fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
         let state = match scanner.place() {
             ScannerPlace::Value { .. } | ScannerPlace::Key { .. } if held.starts_with(',') => State::Comma,
@@ -109,7 +110,7 @@ impl JsonBody {
         std::mem::take(&mut self.held)
     }
 
-    /// Switches repair on or off from here on.
+    /// Switches repair on or off for the text that follows.
     pub(super) fn mend(&mut self, repair: bool) {
         self.repair = repair;
     }
@@ -154,9 +155,9 @@ impl JsonBody {
         Lexer { body: self, text, from, mark: holding.then_some(0), out }.run()
     }
 
-    /// The text stops here because the model finished. If only closing brackets are missing and the value is
+    /// Ends the text because the model finished. If only closing brackets are missing and the value is
     /// provably complete without them, writes them and returns true. A number at the very end is not provably
-    /// complete: more digits may have followed.
+    /// complete, since more digits may have followed.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         if self.state == (State::Word { key: false })
             && let Some(word) = literal(&self.held, self.repair)

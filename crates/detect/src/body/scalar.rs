@@ -1,4 +1,5 @@
-//! Numbers and literals in argument bodies: which are valid JSON, and how the others are written as JSON.
+//! Numbers and literals in argument bodies: which of them are valid JSON, and how the rest is written as
+//! JSON.
 
 use crate::text::tail;
 

@@ -1,4 +1,4 @@
-//! [`Header`]: a message's header, and the text after it as far as that decides whether it is one.
+//! [`Header`]: a message's header, and as much of the text after it as is needed to confirm it.
 
 use super::{Mark, Phase, mark, may_begin, named::NamedJson};
 use crate::{
@@ -25,27 +25,27 @@ enum Part {
     Body(Box<dyn Walk>),
 }
 
-/// Reads a header. Each time it sees the text from the opener on.
+/// Reads a header. Each call passes the text from the opener on.
 #[derive(Debug)]
 pub(super) struct Header {
     channels: &'static Channels,
     part: Part,
     /// The first `read` bytes have been read.
     read: usize,
-    /// Number of markers so far, with the opener.
+    /// Number of markers so far, including the opener.
     inner: usize,
-    /// Nothing has been read before it.
+    /// Nothing precedes the header in the message.
     first: bool,
-    /// It counts only before reasoning and, if it is not the first, before a message to the user.
+    /// It counts only before reasoning and, if it is not the first header, before a message to the user.
     only_reasoning: bool,
 }
 
-/// What a possible header has opened.
+/// The result of reading a possible header.
 #[derive(Debug)]
 pub(super) enum Opens {
-    /// This depends on the text that follows.
+    /// Not known yet: it depends on the text that follows.
     More,
-    /// Nothing: the first bytes, this many, are not part of a header.
+    /// Nothing. This many bytes at the beginning are not part of a header.
     Nothing(usize),
     /// A message. Its first step begins at the opener.
     Message(Phase, Step),
@@ -58,12 +58,12 @@ impl Header {
         Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
     }
 
-    /// The same, for channels of which only reasoning is read if `only_reasoning`.
+    /// The same header, for channels of which only reasoning is read if `only_reasoning`.
     pub(super) fn only_reasoning(self, only_reasoning: bool) -> Self {
         Self { only_reasoning, ..self }
     }
 
-    /// Reads on in `text`, of which at most one byte more is seen than may be held.
+    /// Continues reading `text`, of which at most one byte more is read than may be held.
     pub(super) fn read(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
         let text = bounded(text, rules.max_hold);
         loop {
@@ -115,7 +115,7 @@ impl Header {
         }
     }
 
-    /// The header is complete; it ends with the body's marker `body`.
+    /// Handles a complete header, which ends with the body's marker `body`.
     fn routed(&mut self, text: &str, body: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
         let header = head(text, self.read);
         let nothing = Some(Opens::Nothing(self.read));
@@ -150,13 +150,13 @@ impl Header {
         None
     }
 
-    /// A message begins that is not a call.
+    /// Begins a message that is not a call.
     fn spoken(&self, phase: Phase, out: &mut Out<'_>) -> Opens {
         self.begin(out);
         Opens::Message(phase, Step::Certain(self.read))
     }
 
-    /// A call begins whose argument `key` is the raw body.
+    /// Begins a call whose argument `key` is the raw body.
     fn raw(&self, name: &str, key: &str, out: &mut Out<'_>) -> Opens {
         self.begin(out);
         out(Piece::Start { name, id: "" });
@@ -167,14 +167,14 @@ impl Header {
         Opens::Message(Phase::Raw, Step::Took(self.read))
     }
 
-    /// A message is certain.
+    /// Confirms that this is a message.
     fn begin(&self, out: &mut Out<'_>) {
         if self.first {
             out(Piece::Framed);
         }
     }
 
-    /// Reads what follows the header of a call.
+    /// Reads the text after the header of a call.
     fn named(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
         let Part::Named { name, otherwise } = &self.part else { return None };
         let rest = tail(text, self.read).trim_start();
@@ -224,14 +224,14 @@ impl Header {
         Opens::More
     }
 
-    /// See [`Walk::close`].
+    /// As described for [`Walk::close`].
     pub(super) fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         self.begin(out);
         let Part::Body(walk) = &mut self.part else { return false };
         walk.close(tail(held, self.read), stopped, out)
     }
 
-    /// See [`Walk::starts_at_end`].
+    /// As described for [`Walk::starts_at_end`].
     pub(super) fn starts_at_end(&self) -> bool {
         matches!(&self.part, Part::Body(walk) if walk.starts_at_end())
     }

@@ -5,10 +5,9 @@
 //! ```
 //!
 //! A header is a guess until its route is known, and a call's header until the call has started. Until then
-//! no step takes it, and a false start is released byte for byte. From then on bodies stream and markers are
-//! framing. A header that begins inside a spoken body and turns out not to be one is part of that body. After
-//! a message's end, blanks, end markers and openers are expected; anything else is text after the last
-//! message.
+//! no step takes any bytes of it, and a false start is released byte for byte. From then on bodies stream and
+//! markers are framing. A header that begins inside a spoken body and fails is part of that body. After a
+//! message's end, blanks, end markers and openers are expected; anything else is text after the last message.
 
 mod header;
 mod named;
@@ -129,8 +128,8 @@ impl Walk for Channel {
 }
 
 impl Channel {
-    /// Begins at the opener of the first header or, if it is empty, inside that header. What is `quoted` is
-    /// not a header.
+    /// Begins at the opener of the first header or, if `open` is empty, inside that header. Text that is
+    /// `quoted` is not a header.
     pub(super) fn new(
         channels: &'static Channels,
         open: &'static str,
@@ -142,15 +141,16 @@ impl Channel {
         Self { channels, phase: Phase::Start(open), header, reasoning, only_reasoning: false }
     }
 
-    /// The same, of which only reasoning is read if `only_reasoning`: headers of other messages than reasoning are text,
-    /// except that of a message to the user right behind reasoning, which is dropped. The message itself is not read here.
+    /// The same reader, which reads only reasoning if `only_reasoning`. Headers of messages other than
+    /// reasoning are then text, except that of a message to the user right after reasoning, which is dropped.
+    /// The user's message itself is not read here.
     pub(super) fn only_reasoning(mut self, only_reasoning: bool) -> Self {
         self.only_reasoning = only_reasoning;
         self.header = self.header.map(|header| header.only_reasoning(only_reasoning));
         self
     }
 
-    /// Reads the header at the beginning of `text`, and whatever decides whether it is one.
+    /// Reads the header at the beginning of `text`, and as much after it as is needed to confirm it.
     fn header(&mut self, mut header: Header, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let raw = matches!(self.phase, Phase::Raw);
         let mut begin = |piece: Piece<'_>| {
@@ -178,7 +178,7 @@ impl Channel {
         }
     }
 
-    /// `text`, at the beginning of the text, is not markup.
+    /// Treats `text`, which is at the beginning of the input, as text and not as markup.
     fn say(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         match self.phase {
             // The rest may begin something else.
@@ -201,7 +201,7 @@ impl Channel {
         }
     }
 
-    /// The message ends, with an end marker of `len` bytes.
+    /// Ends the message, with an end marker of `len` bytes.
     fn end_message(&mut self, len: usize, out: &mut Out<'_>) -> Step {
         if matches!(self.phase, Phase::Raw) {
             out(Piece::Arguments("\"}"));
@@ -211,7 +211,8 @@ impl Channel {
         Step::Certain(len)
     }
 
-    /// The call has taken this step. Its end is the message's, whether it is complete or not.
+    /// Handles a step of the call. The end of the call is the end of the message, whether it is complete or
+    /// not.
     fn called(&mut self, step: Step, rules: &CallRules<'_>) -> Step {
         let in_call = matches!(&self.phase, Phase::Call(call) if call.is_in_call());
         let step = match step {
@@ -224,12 +225,12 @@ impl Channel {
     }
 }
 
-/// Whether missing brackets may be written. A waiting call that is incomplete can become text instead.
+/// Whether missing brackets may be added. An incomplete call that waits can become text instead.
 fn may_mend(rules: &CallRules<'_>) -> bool {
     rules.repair || !rules.whole
 }
 
-/// What a text begins with.
+/// The beginning of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     None,

@@ -10,10 +10,10 @@ use crate::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before the arguments, or before the end marker that follows none.
+    /// Before the arguments, or before an end marker if there are no arguments.
     Begin,
     Arguments,
-    /// The arguments stopped short. They are still complete if only brackets are missing before a marker.
+    /// The arguments ended too early. They are still complete if only brackets are missing before a marker.
     Broken,
 }
 

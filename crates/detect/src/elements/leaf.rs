@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl ElementsWalk {
-    /// Reads an element that has no children so far.
+    /// Reads an element that has had no children so far.
     pub(super) fn leaf(&mut self, text: &str, fresh: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if self.may_nest {
             return self.opening(text, rules, out);
@@ -78,8 +78,8 @@ impl ElementsWalk {
         }
     }
 
-    /// An element that should be an array, and is neither JSON nor has children, becomes the first item of
-    /// the array.
+    /// An element that should be an array, but is not JSON and has no children, becomes the first item of the
+    /// array.
     fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) {
         let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
         if !list || text.starts_with(['[', '<']) {

@@ -2,8 +2,8 @@
 //!
 //! An element that is a string in the schema, or that the schema does not know, is a string and streams; its
 //! closer counts only if the text after it fits. An element that may be a container becomes one with its
-//! first child: an array if the schema allows one or the child is an `item`, otherwise an object. All others
-//! are held and converted.
+//! first child: an array if the schema allows one or the child is an `item`, otherwise an object. All other
+//! elements are held and converted.
 
 mod leaf;
 mod name;
@@ -28,7 +28,7 @@ enum At {
     Tag,
     /// Between elements.
     Between,
-    /// In an element without children so far; `fresh`: none of it has been read.
+    /// In an element that has had no children so far; `fresh`: none of it has been read.
     Leaf {
         fresh: bool,
     },
@@ -38,17 +38,17 @@ enum At {
     BeforeJson,
     Json,
     AfterJson,
-    /// In plain text in place of the only argument.
+    /// In plain text instead of the only argument.
     Text(BareText),
 }
 
-/// An open element with children, or the arguments as a whole.
+/// An open element with children, or all of the arguments.
 #[derive(Debug)]
 struct Level {
     key: String,
     array: bool,
     empty: bool,
-    /// It has no tags of its own: each item uses its key as tag.
+    /// It has no tags of its own: each item has its key as tag.
     repeats: bool,
 }
 
@@ -146,7 +146,7 @@ impl Walk for ElementsWalk {
             At::AfterJson => true,
             At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
-        // Complete JSON is all of the arguments; with elements, another one may have followed.
+        // Complete JSON contains all of the arguments; with elements, another argument may have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -156,7 +156,7 @@ impl Walk for ElementsWalk {
 }
 
 impl ElementsWalk {
-    /// Begins after `open`, which is given as it was written.
+    /// Begins after `open`, which is passed as it was written.
     pub(super) fn new(
         calls: &'static Calls,
         elements: &'static Elements,
@@ -236,7 +236,7 @@ impl ElementsWalk {
         };
         match self.child(text) {
             _ if open => Step::Hold,
-            // The JSON was all of the arguments.
+            // The JSON contained all of the arguments.
             _ if self.json => Step::End(0),
             Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
                 self.open(&tag, len, rules.tools, out)
@@ -291,12 +291,13 @@ impl ElementsWalk {
         }
     }
 
-    /// The opener and the name identify a call, in formats where other text does not have them.
+    /// Whether the opener and the name identify a call, because other text does not contain them in this
+    /// format.
     fn is_certain(&self) -> bool {
         self.elements.name != ElementsName::Opener
     }
 
-    /// Reads plain text in place of the elements.
+    /// Reads plain text instead of the elements.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let closes = |text: &str| match self.ends(text) {
@@ -341,8 +342,8 @@ impl ElementsWalk {
         format!("{}</{key}>", self.elements.sign)
     }
 
-    /// An element's opener at the beginning of `text`, as tag and length. `Some(None)` if more text is
-    /// needed, `None` if it is not an opener.
+    /// Reads an element's opener at the beginning of `text`. Returns its tag and length, `Some(None)` if more
+    /// text is needed, and `None` if it is not an opener.
     fn child(&self, text: &str) -> Option<Option<(String, usize)>> {
         let sign = match fit(self.elements.sign, text) {
             Fit::Whole(len) => len,
@@ -405,7 +406,7 @@ impl ElementsWalk {
         Some(shape.inner((!array).then_some(tag))?.types).filter(|types| *types != Types::default())
     }
 
-    /// The innermost container is a list written as adjacent elements.
+    /// Whether the innermost container is a list written as adjacent elements.
     fn is_repeating(&self) -> bool {
         self.levels.last().is_some_and(|level| level.repeats)
     }

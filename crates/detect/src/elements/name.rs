@@ -26,7 +26,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Reads the element with the name, or one with the id before it.
+    /// Reads the element with the name, or the element with the id before it.
     pub(super) fn named(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop(0) };
         let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());

@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Envelope {
-    /// Reads the first byte of the arguments: an object, a string that holds one, or `null`. Anything else is
-    /// accepted only where a marker identifies a call. A marked call begins here, unless the arguments may be
-    /// a declaration's schema.
+    /// Reads the first byte of the arguments: an object, a string that contains one, or `null`. Anything else
+    /// is accepted only where a marker identifies a call. A marked call begins here, unless the arguments may
+    /// be a declaration's schema.
     pub(super) fn begin_arguments(
         &mut self,
         byte: u8,
@@ -41,7 +41,7 @@ impl Envelope {
         Some(0)
     }
 
-    /// Reads arguments written as JSON.
+    /// Reads arguments that are written as JSON.
     pub(super) fn arguments(
         &mut self,
         text: &str,
@@ -65,7 +65,7 @@ impl Envelope {
         }
     }
 
-    /// Feeds the body; its output is kept or sent. `None` if these cannot be arguments.
+    /// Feeds the body, whose output is kept or sent. `None` if the text cannot be arguments.
     fn feed_body(&mut self, piece: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Fed> {
         let call = &mut self.call;
         if call.arguments != Arguments::Doubtful {
@@ -95,7 +95,7 @@ impl Envelope {
         Some(fed)
     }
 
-    /// The arguments' value is complete. `null` becomes an empty object.
+    /// Handles the end of the arguments. `null` becomes an empty object.
     fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
@@ -188,8 +188,8 @@ impl Envelope {
         Some(text.len())
     }
 
-    /// Reads packed arguments that are not passed on as a string. `Done`: this many bytes of `text` were taken;
-    /// `More`: all were.
+    /// Reads packed arguments that are not passed on as a string. `Done`: this many bytes of `text` were
+    /// taken; `More`: all of them were.
     fn feed_unpacked(
         &mut self,
         text: &str,
@@ -226,8 +226,8 @@ impl Envelope {
         })
     }
 
-    /// Before the first token of packed arguments: `Some(true)` while they may be an object, whose first
-    /// token must be a key or the closing brace; `Some(false)` if `first` begins that token; `None` if they
+    /// Reads before the first token of packed arguments. `Some(true)`: they may still be an object, whose
+    /// first token must be a key or the closing brace. `Some(false)`: `first` begins that token. `None`: they
     /// are not an object. Blanks before an object are framing; before anything else they are part of the
     /// string.
     fn may_be_object(&mut self, first: char, rules: &CallRules<'_>) -> Option<bool> {
@@ -243,7 +243,7 @@ impl Envelope {
         (!brace.is_empty() && key).then_some(false)
     }
 
-    /// The held brace begins an object.
+    /// Begins an object with the held brace.
     fn object_begins(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let brace = std::mem::take(brace);
@@ -253,7 +253,7 @@ impl Envelope {
         Some(())
     }
 
-    /// The string does not hold an object: in marked formats it is passed on as a string.
+    /// Handles a string that does not contain an object: in marked formats it is passed on as a string.
     fn begin_literal(&mut self, written: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let At::Packed { quote, literal, .. } = &mut self.at else { return false };
         *literal = true;

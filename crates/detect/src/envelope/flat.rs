@@ -8,7 +8,7 @@ struct Member {
     key: String,
     /// The value, as JSON.
     json: String,
-    /// Envelopes may have a member of this name, so it is an argument only if the tool declares it.
+    /// A name that envelopes also use for a member, so it is an argument only if the tool declares it.
     is_envelope: bool,
 }
 
@@ -45,7 +45,8 @@ impl Flat {
         }
     }
 
-    /// Removes the last member, which is part of the envelope: the name, or the object that contains it.
+    /// Removes the last member because it is part of the envelope: the name, or the object that contains the
+    /// name.
     pub(super) fn take_back(&mut self) {
         self.members.pop();
     }

@@ -78,7 +78,7 @@ impl Envelope {
         self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
         if let Some((place, _)) = known {
             let bit = 1_u32 << place;
-            // A repeated key is ambiguous. Once a streaming call has started it can no longer be refused.
+            // A repeated key is ambiguous, but a call that has started to stream can no longer be refused.
             let may_refuse = !rules.marked && (rules.whole || !self.call.started);
             if self.call.seen & bit != 0 && may_refuse {
                 return None;
@@ -97,7 +97,8 @@ impl Envelope {
         Some(())
     }
 
-    /// Whether a key is a call's name. Declared names always are; others are unless they are envelope keys.
+    /// Whether a key is a call's name. A declared name always is; any other key is unless it is an envelope
+    /// key.
     fn keyed_name(&mut self, key: &str, rules: &CallRules<'_>) -> bool {
         let call = &mut self.call;
         let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
@@ -110,7 +111,7 @@ impl Envelope {
         true
     }
 
-    /// A captured value is complete.
+    /// Handles the end of a captured value.
     fn text_ended(&mut self, quote: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let text = decode(&self.captured, quote)?;
         match self.key {

@@ -2,12 +2,12 @@
 //!
 //! Reads one value: an object that is a call, or an array of calls. At an object's own level it reads keys: a
 //! name key gives the name, an argument key passes the value to [`JsonBody`], a wrapper key (`function`,
-//! `tool_calls`) descends one level, and any other value is skipped. What models write under these keys:
+//! `tool_calls`) descends one level, and any other value is skipped. The shapes that models write:
 //! docs/protocols/text-formats.md#call-objects and docs/protocols/text-formats.md#arguments.
 //!
 //! A call *starts* when it is certain: its name is complete and its arguments have begun. Reasons to refuse
-//! are checked first: a schema in place of arguments and, in formats without their own marker, an undeclared
-//! name, a repeated key, or arguments that are not an object. Arguments are held until then.
+//! it are checked first: a schema instead of arguments and, in formats without their own marker, an
+//! undeclared name, a repeated key, or arguments that are not an object. Arguments are held until then.
 //!
 //! In a marked format an object without an arguments member is a call if it has no other members, or if all
 //! other members are parameters that the tool declares. Those members are then the arguments.
@@ -26,7 +26,7 @@ use super::{
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 
-/// Used in place of a quote for a bare key, which ends at a blank or a colon.
+/// Used instead of a quote for a bare key, which ends at a blank or a colon.
 const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ enum Key {
     Type,
     /// `function`: the name itself, or an object with the name and arguments.
     Function,
-    /// `tool_calls`, `function_call`: contains whole calls.
+    /// `tool_calls`, `function_call`: contains complete calls.
     Calls,
     Other,
 }
@@ -72,7 +72,7 @@ enum Level {
     List,
     /// An object that is a call, or that wraps calls.
     Call,
-    /// The object under `function`: part of the call above it.
+    /// The object under `function`: part of the call that encloses it.
     Inner,
 }
 
@@ -100,8 +100,8 @@ enum At {
     },
     Skip(JsonBody),
     Arguments,
-    /// Arguments in a JSON string. `literal`: it does not hold an object, and is passed on as a string.
-    /// `brace`: a possible opening brace and the blanks after it.
+    /// Arguments in a JSON string. `literal`: the string does not contain an object, and is passed on as a
+    /// string. `brace`: a possible opening brace and the blanks after it.
     Packed {
         quote: u8,
         escape: Escape,
@@ -135,7 +135,7 @@ struct Call {
     kept: String,
     /// The object's other members, while they may be the arguments.
     flat: Flat,
-    /// It has a description, like a declaration.
+    /// The object has a description, like a declaration.
     is_described: bool,
     guard: SchemaGuard,
     /// Bits of [`KEYS`] seen on the call's own level.
@@ -157,7 +157,7 @@ pub(super) struct Envelope {
     /// A call has been found somewhere in this value.
     found: bool,
     first_key: bool,
-    /// Everything up to here is certain: a call has ended, or an object around calls.
+    /// Everything so far is certain: a call has ended, or an object around calls.
     settled: bool,
 }
 
@@ -210,8 +210,8 @@ impl Walk for Envelope {
         self.call.started
     }
 
-    /// A marked call's arguments have begun and may still be a schema. If the text stops here, they are
-    /// arguments.
+    /// Whether a marked call's arguments have begun and may still be a schema. If the text ends here, they
+    /// are arguments.
     fn starts_at_end(&self) -> bool {
         let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
         self.marked && !self.call.started && doubted && self.call.kept.starts_with('{')
@@ -235,7 +235,8 @@ impl Envelope {
         }
     }
 
-    /// Reads one or more bytes. Returns how many were taken, or `None` if the first cannot be part of a call.
+    /// Reads one or more bytes. Returns how many were taken, or `None` if the first byte cannot be part of a
+    /// call.
     fn token(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
         let byte = text.bytes().next().unwrap_or_default();
         match &mut self.at {
@@ -280,7 +281,7 @@ impl Envelope {
         Some(1)
     }
 
-    /// Reads a member's value that is not part of the envelope.
+    /// Reads the value of a member that is not part of the envelope.
     fn skip(&mut self, text: &str) -> Option<usize> {
         let At::Skip(body) = &mut self.at else { return None };
         let flat = &mut self.call.flat;
@@ -322,7 +323,7 @@ impl Envelope {
         Some(())
     }
 
-    /// An object or array of the envelope's own ends.
+    /// Handles the end of an object or array of the envelope itself.
     fn level_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let level = self.levels.pop()?;
         if level == Level::Call {
@@ -337,7 +338,7 @@ impl Envelope {
         Some(())
     }
 
-    /// A call's object has ended: whether it is a call is now known.
+    /// Handles the end of a call's object, which decides whether it is a call.
     fn call_object_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         if let (Arguments::None, Some(name), true) = (&self.call.arguments, &self.call.name, rules.marked) {
             self.call.kept = self.call.flat.arguments(|key| rules.tools.declares(name, key))?;

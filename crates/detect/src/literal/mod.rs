@@ -1,10 +1,10 @@
 //! [`Literal`]: converts one value in Python's notation, or a similar one, to JSON while it is being read.
 //!
-//! Whatever is certain is sent at once. Held are: a number or word until the byte after it, an unfinished
-//! escape, a string's closing quote (an adjacent string is joined to it), and a comma. Two things are known
-//! only from what follows: whether a `(` or `{` holds one element or a list, and whether a text is a key. In
-//! these cases the element is kept until its comma, colon or bracket, and its JSON form is inserted where it
-//! begins.
+//! Everything that is certain is sent at once. These are held: a number or word until the byte after it, an
+//! unfinished escape, a string's closing quote (an adjacent string is joined to it), and a comma. Two things
+//! are known only from what follows: whether a `(` or `{` contains one element or a list, and whether a text
+//! is a key. In these cases the element is kept until its comma, colon or bracket, and its JSON form is
+//! inserted where it begins.
 
 mod text;
 mod word;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::wire::json::escape_str;
 
-/// How values are written.
+/// The notation of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Python,
@@ -24,7 +24,7 @@ pub(super) enum Notation {
     Delimited(&'static str),
 }
 
-/// How the string being read is written.
+/// The notation of the string being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Quote {
     mark: char,
@@ -44,7 +44,7 @@ enum State {
     Word {
         joins: bool,
     },
-    /// After the first quote, or the second one.
+    /// After the first quote, or after the second one.
     Opening {
         quote: Quote,
         second: bool,
@@ -57,7 +57,7 @@ enum State {
         quote: Quote,
         count: usize,
     },
-    /// After a string; another one may be joined to it.
+    /// After a string, to which an adjacent string may be joined.
     Joining,
     /// In a delimiter before a string; `held` is its beginning.
     Delimiter,
@@ -95,7 +95,7 @@ pub(super) struct Literal {
     kept: String,
     /// Number of levels that are unclear, or that are keys.
     unsettled: usize,
-    /// A held comma; the text after it decides whether it is sent.
+    /// Whether a comma is held; the text after it decides whether it is sent.
     comma: bool,
     /// The first half of a surrogate pair.
     high: Option<u32>,
@@ -104,7 +104,7 @@ pub(super) struct Literal {
     max_kept: usize,
 }
 
-/// Longest word, in bytes.
+/// Maximum length of a word, in bytes.
 const MAX_WORD: usize = 1024;
 
 impl Literal {
@@ -138,8 +138,8 @@ impl Literal {
         self.kept.len() + self.held.len()
     }
 
-    /// Reads the next piece. Everything certain goes to `out`. A value without brackets ends before the byte
-    /// that shows its end.
+    /// Reads the next piece. Everything that is certain goes to `out`. A value without brackets ends before
+    /// the byte that shows its end.
     pub(super) fn feed(&mut self, text: &str, out: &mut impl FnMut(&str)) -> Fed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
@@ -161,7 +161,7 @@ impl Literal {
         if self.state == State::Done { Fed::Done(at) } else { Fed::More }
     }
 
-    /// The text stops here because the model finished. If only closing brackets are missing and the value is
+    /// Ends the text because the model finished. If only closing brackets are missing and the value is
     /// provably complete without them, writes them and returns true.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         match self.state {
@@ -180,7 +180,8 @@ impl Literal {
         self.state == State::Done
     }
 
-    /// The beginning of `text` that is plainly part of a string, limited to what may be kept.
+    /// Reads the beginning of `text` that is certainly part of a string, limited to the number of bytes that
+    /// may be kept.
     fn run(&mut self, text: &str, out: &mut impl FnMut(&str)) -> usize {
         // Kept text is read one character at a time because its length is limited.
         let first = text.chars().next().map_or(0, char::len_utf8);
@@ -253,7 +254,7 @@ impl Literal {
         Some(true)
     }
 
-    /// A value or key begins, so the comma before it is not a trailing one.
+    /// Begins a value or key, so the comma before it is not a trailing one.
     fn begin_value(&mut self, out: &mut impl FnMut(&str)) {
         let key = self.state == State::ValueOrEnd && self.levels.last() == Some(&Level::Member);
         self.unsettled += usize::from(key);
@@ -302,7 +303,7 @@ impl Literal {
         Some(true)
     }
 
-    /// Reads a comma in `level`, which is then not a single value in brackets.
+    /// Reads a comma in `level`, which is therefore not a single value in brackets.
     fn comma(&mut self, level: Level, out: &mut impl FnMut(&str)) {
         if let Level::Unclear { open, from } = level {
             let close = if open == '(' { ')' } else { '}' };
@@ -314,7 +315,7 @@ impl Literal {
         self.state = State::ValueOrEnd;
     }
 
-    /// The kept output from `from` on is a key, which becomes a string in whatever form it was written.
+    /// Makes the kept output from `from` on a key, which becomes a string in whatever form it was written.
     fn key_ended(&mut self, brace: &str, from: usize, out: &mut impl FnMut(&str)) {
         let key = self.kept.split_off(from.min(self.kept.len()));
         self.kept.push_str(brace);
@@ -329,7 +330,7 @@ impl Literal {
         self.state = State::Value;
     }
 
-    /// The innermost level is now known to be `level`.
+    /// Settles that the innermost level is `level`.
     fn settle(&mut self, level: Level) {
         self.levels.pop();
         self.levels.push(level);
@@ -382,7 +383,8 @@ impl Literal {
             if !inside {
                 return None;
             }
-            // A delimiter does not contain its own beginning a second time, so the held text is text.
+            // A delimiter does not contain its own beginning a second time, so the held text belongs to the
+            // string.
             self.held.truncate(length);
             let held = std::mem::take(&mut self.held);
             if held.is_empty() {

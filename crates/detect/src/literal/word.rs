@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Literal {
-    /// Reads a character of a word, which ends before the first character that it cannot contain.
+    /// Reads a character of a word. The word ends before the first character that it cannot contain.
     pub(super) fn word(&mut self, character: char, joins: bool, out: &mut impl FnMut(&str)) -> Option<bool> {
         if matches!(character, '"' | '\'') && is_prefix(&self.held) {
             let raw = self.held.contains(['r', 'R']);
@@ -35,7 +35,7 @@ impl Literal {
         }
     }
 
-    /// The held word is complete and `next` follows it. Returns whether the word is valid.
+    /// Ends the held word, which `next` follows. Returns whether the word is valid.
     pub(super) fn word_ended(&mut self, next: char, out: &mut impl FnMut(&str)) -> bool {
         let held = std::mem::take(&mut self.held);
         let word = held.trim_end();
@@ -81,7 +81,7 @@ fn number(word: &str) -> Option<String> {
     Some(format!("{sign}{value}"))
 }
 
-/// `r`, `b`, `f` and `u` before a string, alone or in pairs.
+/// Whether this is a string prefix: `r`, `b`, `f` or `u`, alone or in pairs.
 fn is_prefix(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "r" | "b" | "f" | "u" | "br" | "rb" | "fr" | "rf")
 }

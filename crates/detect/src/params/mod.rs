@@ -1,9 +1,9 @@
 //! [`ParamsWalk`]: a call with a tag for each argument: `<parameter=city>Paris</parameter>`.
 //!
-//! A value ends at its own closer if the text after it is expected there by the grammar, so a closer quoted
-//! inside a value is data. If the closer is missing, the value ends before the next parameter that the tool
-//! declares. The call's own closers end a value only if it cannot be a string. Strings stream; values of
-//! other types are held and converted ([`TypedValue`]).
+//! A value ends at its own closer if the grammar expects the text after it there, so a closer quoted inside a
+//! value is data. If the closer is missing, the value ends before the next parameter that the tool declares.
+//! The call's own closers end a value only if it cannot be a string. Strings stream; values of other types
+//! are held and converted ([`TypedValue`]).
 
 mod value;
 
@@ -26,7 +26,7 @@ use crate::wire::json::escape_str;
 #[derive(Debug)]
 enum At {
     Name,
-    /// Before the first parameter, between two, or after the last.
+    /// Before the first parameter, between two parameters, or after the last.
     Between,
     /// In a parameter's opening tag, after the marker that begins it.
     Tag,
@@ -36,9 +36,9 @@ enum At {
     },
     /// In a value's CDATA section.
     Data,
-    /// In a JSON object in place of the parameters.
+    /// In a JSON object instead of the parameters.
     Json,
-    /// In plain text in place of the only parameter.
+    /// In plain text instead of the only parameter.
     Text(BareText),
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ParamsWalk {
     /// Keys written so far.
     keys: Vec<String>,
     value: TypedValue,
-    /// By the tool's declaration, the value can only be a string.
+    /// Whether the value can only be a string, according to the tool's declaration.
     string: bool,
     body: JsonBody,
     json: bool,
@@ -126,7 +126,7 @@ impl Walk for ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
-        // Complete JSON is all of the arguments; with tags, another parameter may have followed.
+        // Complete JSON contains all of the arguments; with tags, another parameter may have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -155,7 +155,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Begins after a header that gave the name.
+    /// Begins after a header that contained the name.
     pub(super) fn named(
         calls: &'static Calls,
         params: &'static Params,
@@ -235,7 +235,8 @@ impl ParamsWalk {
         Step::Took(len)
     }
 
-    /// The opener and the name identify a call, in formats where other text does not have them.
+    /// Whether the opener and the name identify a call, because other text does not contain them in this
+    /// format.
     fn is_certain(&self) -> bool {
         self.any_name || !self.params.common
     }
@@ -300,7 +301,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads plain text in place of the parameters.
+    /// Reads plain text instead of the parameters.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);

@@ -13,11 +13,11 @@ use crate::{
     walk::{Out, Step, bounded},
 };
 
-/// Longest word in a tag that is accepted in place of the parameter's, in bytes.
+/// Maximum length, in bytes, of a word that is accepted in a tag instead of the parameter's word.
 const MAX_WORD: usize = 32;
 
 impl ParamsWalk {
-    /// Reads a value: sends everything up to a possible terminator.
+    /// Reads a value and sends everything up to a possible terminator.
     pub(super) fn value(
         &mut self,
         text: &str,
@@ -103,7 +103,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `rest`, the text after a value's closer, is a parameter's opener with another word:
+    /// Whether `rest`, the text after a value's closer, is a parameter's opener with a different word:
     /// `<argument=` for `<parameter=`. No other markup has this form, and in ordinary text the closer does
     /// not precede it.
     fn opens_another(&self, rest: &str) -> Sure {
@@ -119,8 +119,8 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `rest` may follow a call's closer. After a string only the end of the text may: everything
-    /// else is data.
+    /// Whether `rest` may follow a call's closer. After a string, only the end of the text may follow:
+    /// everything else is data.
     fn outside(&self, rest: &str) -> Sure {
         let blank = rest.len() - rest.trim_start().len();
         let rest = tail(rest, blank);
@@ -134,8 +134,8 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `marker` opens another parameter, so that the closer of this one is missing. The parameter
-    /// must not have been written yet and, if the tool's parameters are known, must be one of them.
+    /// Whether `marker` opens another parameter, so that the closer of this one is missing. The other
+    /// parameter must not have been written yet and, if the tool's parameters are known, must be one of them.
     fn opens(&self, marker: &str, rest: &str, tools: &DeclaredTools) -> Sure {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));

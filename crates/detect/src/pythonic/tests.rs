@@ -1,4 +1,4 @@
-//! Whole messages in Python-like formats, cut at every position.
+//! Complete messages in Python-like formats, cut at every position.
 
 use serde_json::json;
 
@@ -64,7 +64,7 @@ fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
     seen
 }
 
-/// Reads `text` whole, by character and in two pieces, and checks that the output is the same.
+/// Reads `text` in one piece, by character and in two pieces, and checks that the output is the same.
 fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     let whole = run(formats, &[text], stopped);
     let by_char: Vec<&str> = text.split_inclusive(|_| true).collect();

@@ -83,8 +83,8 @@ impl Region {
         }
     }
 
-    /// Calls that end without a closer may be followed by another opener, which begins like a value. The
-    /// character after it decides.
+    /// Whether `markup` begins another opener. Calls that end without a closer may be followed by an opener
+    /// that begins like a value, so the next character decides.
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
         let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)

@@ -2,7 +2,7 @@
 //! read.
 //!
 //! The first quotation mark shows whether the value is escaped. If it is an entity, all entities from there
-//! on are decoded; otherwise none are, since arguments may well mention entities.
+//! on are decoded; otherwise none of them are, since arguments may well mention entities.
 
 use crate::{
     pattern::{Fit, fit},
@@ -10,7 +10,7 @@ use crate::{
     text::{boundary_from, head},
 };
 
-/// How many bytes are searched at a time for the first quotation mark.
+/// Number of bytes that are searched at a time for the first quotation mark.
 const AHEAD: usize = 64;
 
 /// A quotation mark as a numeric character reference.
@@ -22,7 +22,7 @@ pub(super) enum Part<'t> {
     Plain(&'t str),
     /// An entity may begin here.
     Begins,
-    /// An entity of this many bytes stands for a character.
+    /// An entity of this many bytes that stands for this character.
     Entity(usize, char),
 }
 
@@ -42,7 +42,7 @@ impl Entities {
     /// The first part of `text`, which must not be empty.
     pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
         if self.escaped.is_none() {
-            // Searched in stretches: the value may end long before its first quotation mark.
+            // Searched in stretches, because the value may end long before its first quotation mark.
             let text = head(text, boundary_from(text, AHEAD));
             let first = text.bytes().find(|byte| matches!(byte, b'"' | b'&'));
             self.escaped = first.map(|byte| byte == b'&');

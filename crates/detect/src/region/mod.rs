@@ -1,7 +1,7 @@
 //! [`Region`]: a stretch of text that is, or may be, a container of calls.
 //!
 //! A region is entered at a container's opener, or at a bare `{` or `[`. It reads the text before a value,
-//! each value with an [`Envelope`], and the text after it up to the container's end.
+//! each value with an [`Envelope`], and the text after it, up to the container's end.
 
 mod between;
 mod entities;
@@ -65,16 +65,17 @@ pub(super) struct Region {
     value: Option<Box<dyn Walk>>,
     /// The entities in an HTML element.
     entities: Option<Entities>,
-    /// Reads the same value as strict JSON: if it is not a call and continues as text, its end must be known.
+    /// Reads the same value as strict JSON, whose end must be known if the value is not a call and continues
+    /// as text.
     scanner: Option<Scanner>,
     /// Missing or extra brackets around calls are tolerated.
     forgives: bool,
-    /// A call's arguments stopped short at a possible closer. If it is the closer, they may still be
+    /// A call's arguments ended too early at a possible closer. If it is the closer, they may still be
     /// complete.
     broken: bool,
     /// The container, or a bare value of calls, has ended; another one may follow after a `;` or `,`.
     ended: bool,
-    /// That `;` or `,` has been read.
+    /// This `;` or `,` has been read.
     joined: bool,
 }
 
@@ -102,7 +103,7 @@ impl Region {
         CallRules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
     }
 
-    /// Reads the text before, between and after values. Everything is held while it is not known whether the
+    /// Reads the text before, between and after values. Everything is held until it is known whether the
     /// closer completes a broken call.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let mut from = 0;
@@ -129,7 +130,8 @@ impl Region {
         Step::Hold
     }
 
-    /// The container's closer ends at `len`. A broken call is complete if only brackets are missing.
+    /// Handles the container's closer, which ends at `len`. A broken call is complete if only brackets are
+    /// missing.
     fn closed(&mut self, len: usize, out: &mut Out<'_>) -> Step {
         let broken = std::mem::take(&mut self.broken);
         let value = self.value.as_mut().filter(|_| broken);
@@ -163,7 +165,7 @@ impl Region {
             Part::Begins => return Step::Hold,
             Part::Entity(len, meant) => (len, meant),
         };
-        // The entity is taken if its character is.
+        // The entity is taken if the character that it stands for is taken.
         let length = |taken: usize| if taken == meant.len_utf8() { len } else { 0 };
         self.value(meant.encode_utf8(&mut [0; 4]), rules, out).map(length)
     }
@@ -192,8 +194,8 @@ impl Region {
         step
     }
 
-    /// A value of calls has ended. Without a container nothing more follows, unless a backtick after it may
-    /// quote it.
+    /// Handles the end of a value of calls. Without a container nothing else follows, unless a backtick after
+    /// the value may quote it.
     fn value_ended(&mut self, len: usize) -> Step {
         self.phase = Phase::After;
         match self.container {

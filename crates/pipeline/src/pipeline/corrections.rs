@@ -1,8 +1,8 @@
-//! [`Corrections`]: what is wrong with the calls of a hop, and the message with which the model is asked again.
+//! [`Corrections`]: the faults in the calls of a hop, and the message with which the model is asked again.
 //!
-//! A call that `tool_choice` requires is missing, a name is not declared, or arguments break their schema. With
-//! the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the model is asked again;
-//! what is wrong with the last hop is a warning in the response.
+//! Either a call that `tool_choice` requires is missing, a name is not declared, or arguments break their
+//! schema. With the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the model is asked
+//! again; the faults of the last hop become warnings in the response.
 
 use std::borrow::Cow;
 
@@ -18,16 +18,16 @@ use crate::{
     },
 };
 
-/// Bytes of a call's name and arguments that are repeated to the model.
+/// Maximum bytes of a call's name and arguments that are repeated to the model.
 const REPEATED: usize = 4 << 10;
 
 /// The code of the warning that a required call is missing.
 pub(super) const UNFULFILLED: &str = "tool_choice_unfulfilled";
 
-/// The most tools that a message lists.
+/// Maximum number of tools that a message lists.
 const LISTED: usize = 32;
 
-/// A wrong call.
+/// A fault of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
     Unknown { name: String },
@@ -37,7 +37,7 @@ enum Fault {
 /// Checks the calls of one response.
 #[derive(Debug)]
 pub(super) struct Corrections {
-    /// The names of the tools of which one must be called; empty if none must be.
+    /// The names of the tools of which one must be called; empty if no call is required.
     required: Vec<String>,
     retries_missing: bool,
     retries_unknown: bool,
@@ -45,11 +45,11 @@ pub(super) struct Corrections {
     schemas: Option<Vec<(String, Option<Raw>)>>,
     /// The hop has a call that `tool_choice` requires.
     is_fulfilled: bool,
-    /// What is wrong with this hop.
+    /// The faults of this hop.
     faults: Vec<Fault>,
 }
 
-/// The most faults that one message to the model lists.
+/// Maximum number of faults that one message to the model lists.
 const MAX_FAULTS: usize = 8;
 
 impl Corrections {
@@ -87,23 +87,23 @@ impl Corrections {
         self.schemas.is_some()
     }
 
-    /// Nothing about this hop can lead to a retry any more.
+    /// Whether nothing about this hop can lead to a retry any more.
     pub(super) fn is_settled(&self) -> bool {
         self.is_fulfilled && !self.retries_calls()
     }
 
-    /// Another hop begins.
+    /// Begins another hop.
     pub(super) fn next_hop(&mut self) {
         self.is_fulfilled = false;
         self.faults.clear();
     }
 
-    /// A call that was required has been made: the rest of the response need not have another one.
+    /// Records that a required call has been made: the rest of the response need not contain another one.
     pub(super) fn waive_required(&mut self) {
         (self.required, self.retries_missing) = (Vec::new(), false);
     }
 
-    /// A call that the client is to run begins.
+    /// Records the beginning of a call that the client should run.
     pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
         if is_declared {
             self.is_fulfilled = true;
@@ -112,7 +112,7 @@ impl Corrections {
         }
     }
 
-    /// A call of a declared tool is complete; `None`: it is broken.
+    /// Checks a call of a declared tool, which has ended. `arguments` is `None` if the call is broken.
     pub(super) fn ends(&mut self, name: &str, arguments: Option<&str>) {
         let Some(schemas) = &self.schemas else { return };
         let Some((_, schema)) = schemas.iter().find(|(known, _)| known == name) else { return };
@@ -148,8 +148,8 @@ impl Corrections {
         })
     }
 
-    /// What to ask the model because of this hop, in which it wrote `text`. `others` are the names of its calls that are not wrong,
-    /// but not run either, since the next hop replaces this one.
+    /// The request to the model that results from this hop, in which it wrote `text`. `others` are the names
+    /// of its calls that are not wrong but are not run either, since the next hop replaces this one.
     pub(super) fn follow_up(&self, text: &str, tools: &DeclaredTools, others: &[String]) -> Option<FollowUp> {
         let reason = match self.faults.first() {
             Some(Fault::Unknown { .. }) => Reason::UnknownTool,
@@ -173,7 +173,8 @@ impl Corrections {
         Some(FollowUp::new(reason, text, lines.join("\n")))
     }
 
-    /// The warning that the client got calls to these tools whose arguments are not JSON, unless there is one already.
+    /// The warning that the client received calls to these tools whose arguments are not JSON, unless there
+    /// is already such a warning.
     pub(super) fn broken_warning(&self, names: &[String]) -> Option<Warning<'static>> {
         if names.is_empty() || self.checks_arguments() {
             return None;
@@ -187,7 +188,7 @@ impl Corrections {
         Some(Warning { code: INVALID, message: Cow::Owned(message) })
     }
 
-    /// The warnings about this hop for the client, if the response ends with it.
+    /// The warnings about this hop for the client, in case the response ends with it.
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
         if self.is_unfulfilled() {
@@ -202,7 +203,7 @@ impl Corrections {
 /// The code of the warning that a call has wrong arguments.
 const INVALID: &str = "invalid_arguments";
 
-/// The warning that the model learned nothing of these tools, since its instructions have a limit.
+/// The warning that the model does not know these tools, because its instructions have a limit.
 pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
     let names = repeated(&listed(tools.iter().cloned()));
     let message = format!(
@@ -247,13 +248,13 @@ impl Fault {
     }
 }
 
-/// One of several tools, in words.
+/// The words for one of several tools.
 fn one_of(names: impl ExactSizeIterator<Item = String>) -> String {
     let several = if names.len() > 1 { "one of " } else { "" };
     format!("{several}{}", listed(names))
 }
 
-/// Names in backquotes, with commas between.
+/// Names in backquotes, separated by commas.
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = if names.len() > LISTED { ", …" } else { "" };
     let names: Vec<_> = names.take(LISTED).map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! [`Given`]: what the client has been given so far, as far as anyone outside of the pipeline wants to know.
+//! [`Given`]: what the client has received so far, as far as code outside the pipeline needs it.
 
 use super::is_content;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     wire::text::{boundary_upto, head},
 };
 
-/// What has gone to the writer.
+/// A record of what has gone to the writer.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     /// Something that a client considers content.
@@ -16,7 +16,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Takes note of an event for the writer, which has written `written` bytes before it.
+    /// Records an event for the writer, which has written `written` bytes before it.
     pub(super) fn saw(&mut self, event: &Event<'_>, written: usize) {
         self.has_content |= is_content(event);
         if let Some(text) = &mut self.text {
@@ -25,31 +25,31 @@ impl Given {
     }
 }
 
-/// The text that a client has been given.
+/// The text that a client has received.
 #[derive(Debug, Default)]
 pub struct TextGiven {
     /// Its length in bytes.
     pub bytes: u64,
-    /// Its pieces, about one for each token.
+    /// Number of its pieces, about one per token.
     pub pieces: u64,
-    /// Bytes of everything that the model has written: of the text, of reasoning, of calls.
+    /// Bytes of everything that the model has written: text, reasoning and calls.
     pub written: u64,
-    /// Its beginning.
+    /// The beginning of the text.
     pub kept: String,
-    /// The most bytes of `kept`.
+    /// Maximum bytes of `kept`.
     max: usize,
     /// The events, if they are observed.
     pub(super) events: Option<Vec<GivenEvent>>,
 }
 
-/// An event that a client has been given.
+/// An event that a client has received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenEvent {
-    /// What it is.
+    /// The kind of event.
     pub kind: &'static str,
-    /// The number of its call, from 0.
+    /// The index of its call, from 0.
     pub call: Option<u32>,
-    /// The name of the tool, with which a call begins.
+    /// The name of the tool, if a call begins.
     pub name: Option<String>,
     /// Bytes of its text.
     pub bytes: usize,
@@ -83,12 +83,12 @@ impl GivenEvent {
 }
 
 impl TextGiven {
-    /// Of the text, at most `max` bytes are kept.
+    /// Keeps at most `max` bytes of the text.
     pub(super) fn new(max: usize) -> Self {
         Self { max, ..Self::default() }
     }
 
-    /// The text is only counted, but the events are kept.
+    /// Only counts the text, but keeps the events.
     pub(super) fn with_events() -> Self {
         Self { events: Some(Vec::new()), ..Self::default() }
     }
@@ -110,7 +110,7 @@ impl TextGiven {
             _ => 0,
         };
         if let Event::Text(text) | Event::Refusal(text) = event {
-            // What is kept is the beginning: after a cut, nothing follows.
+            // Only the beginning is kept: after a cut, nothing is added.
             let is_whole = usize::try_from(self.bytes).is_ok_and(|bytes| bytes == self.kept.len());
             self.bytes += text.len() as u64;
             self.pieces += 1;

@@ -1,4 +1,4 @@
-//! Hops: the upstream requests within one response, and the token counts of all of them together.
+//! Hops: the upstream requests within one response, and the sum of their token counts.
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
@@ -7,20 +7,21 @@ use crate::{
     event::{RawUsage, Usage},
 };
 
-/// What a response needs after a hop, before it can go on: see
+/// What a response needs after a hop before it can continue: see
 /// [`Pipeline::follow_up`](super::Pipeline::follow_up).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
     /// Why the response does not end here.
     pub reason: Reason,
-    /// The turns to append to the conversation for the next request. Behind them come the results of `hosted`.
+    /// The turns to append to the conversation for the next request. The results of `hosted` come after them.
     pub turns: Vec<Turn>,
-    /// The calls of hosted tools that are to run first. They are in the last turn, maybe among calls that nobody runs.
+    /// The calls of hosted tools that must run first. They are in the last turn, possibly among calls that
+    /// are not run.
     pub hosted: Vec<Call>,
 }
 
 impl FollowUp {
-    /// Asks the model again, which wrote `text` in this hop, with this message.
+    /// Asks the model, which wrote `text` in this hop, again with this message.
     pub(super) fn new(reason: Reason, text: &str, message: String) -> Self {
         let text = (!text.is_empty()).then(|| Turn::text(Role::Assistant, text));
         Self {
@@ -30,7 +31,8 @@ impl FollowUp {
         }
     }
 
-    /// Adds the reasoning behind what the model wrote in this hop. A turn of reasoning alone is not sent: some APIs reject it.
+    /// Adds the reasoning that preceded what the model wrote in this hop. A turn with only reasoning is not
+    /// sent, because some APIs reject it.
     pub(super) fn remember(&mut self, reasoning: Vec<Part>) {
         if let Some(turn) = self.turns.iter_mut().find(|turn| turn.role == Role::Assistant) {
             turn.parts.splice(0..0, reasoning);
@@ -65,13 +67,13 @@ impl Reason {
         }
     }
 
-    /// Whether the next hop replaces what the last one gave, which the client has not received.
+    /// Whether the next hop replaces the output of the last one, which the client has not received.
     pub(super) fn replaces(self) -> bool {
         !matches!(self, Self::Misrouted | Self::Hosted)
     }
 }
 
-/// The token counts of all hops so far.
+/// The sum of the token counts of all hops so far.
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {
     /// The sum over earlier hops.
@@ -81,7 +83,7 @@ pub(super) struct UsageSum {
 }
 
 impl UsageSum {
-    /// Takes the latest counts of this hop. `Some`: the counts of the whole response, if they differ.
+    /// Takes the latest counts of this hop. Returns the counts of the whole response if they differ.
     pub(super) fn take(&mut self, usage: &Usage, keeps: bool) -> Option<Usage> {
         if keeps {
             self.current = Some(usage.clone());
@@ -89,7 +91,7 @@ impl UsageSum {
         self.earlier.as_ref().map(|earlier| sum(earlier, usage))
     }
 
-    /// Another hop begins.
+    /// Begins another hop.
     pub(super) fn next_hop(&mut self) {
         let Some(current) = self.current.take() else { return };
         self.earlier = Some(match &self.earlier {
@@ -99,7 +101,7 @@ impl UsageSum {
     }
 }
 
-/// The sum of two counts. One that was not reported does not change the other.
+/// The sum of two counts. A count that was not reported does not change the other one.
 fn add(left: Option<u64>, right: Option<u64>) -> Option<u64> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.saturating_add(right)),
@@ -146,8 +148,8 @@ fn add_object(left: &mut Map<String, Value>, right: Map<String, Value>) {
     }
 }
 
-/// The sum of two numbers: exact for whole numbers, otherwise in floating point. A sum that is not finite
-/// keeps the first.
+/// The sum of two numbers: exact for integers, otherwise in floating point. If the sum is not finite, the
+/// first number is kept.
 fn add_numbers(left: &Number, right: &Number) -> Number {
     if let (Some(left), Some(right)) = (left.as_u64(), right.as_u64()) {
         return left.saturating_add(right).into();

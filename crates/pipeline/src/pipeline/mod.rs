@@ -75,13 +75,13 @@ pub enum State {
 
 /// Converts one upstream response for a client.
 ///
-/// The output of `push` and `finish` is appended to `out`. After a failure, `out` contains nothing of it: a
-/// shell that has sent nothing yet responds with a status and [`Pipeline::error_body`]; one that has sent
-/// something calls [`Pipeline::write_failure`].
+/// The output of `push` and `finish` is appended to `out`. After a failure, `out` contains nothing about it:
+/// a shell that has not sent anything yet responds with a status and [`Pipeline::error_body`]; a shell that
+/// has already sent something calls [`Pipeline::write_failure`].
 #[derive(Debug)]
 pub struct Pipeline {
     reader: Reader,
-    /// What the readers of earlier hops left out.
+    /// The parts that the readers of earlier hops left out.
     skipped: Skipped,
     stages: Stages,
     state: State,
@@ -108,8 +108,9 @@ struct Stages {
 }
 
 impl Pipeline {
-    /// A pipeline for the response to `conversation` in the form the client sent it (with its tools, even if
-    /// they are described to the upstream in text). The formats that the rules name are looked up in `known`.
+    /// A pipeline for the response to `conversation` in the form that the client sent (with its tools, even
+    /// if they are described to the upstream in text). The formats named in the rules are looked up in
+    /// `known`.
     pub fn new(
         conversation: &Conversation,
         settings: &Rules,
@@ -147,7 +148,7 @@ impl Pipeline {
         }
     }
 
-    /// The instructions of the request leave out these tools: the client is warned.
+    /// Warns the client that the instructions of the request leave out these tools.
     pub fn leaves_out(&mut self, tools: &[String]) {
         if !tools.is_empty() {
             self.stages.calls.warn(corrections::left_out(tools));
@@ -159,14 +160,14 @@ impl Pipeline {
         self.stages.calls.set_hosted_rules(rules);
     }
 
-    /// In [`State::Done`]: the turn whose calls of hosted tools are to be run for the client's next request, if there is one. It can
-    /// be taken once.
+    /// In [`State::Done`]: the turn whose calls of hosted tools should be run for the client's next request,
+    /// if there is one. It can be taken once.
     pub fn take_deferred(&mut self) -> Option<DeferredTurn> {
         if self.state == State::Done { self.stages.calls.deferred.take() } else { None }
     }
 
-    /// In [`State::HopEnded`]: shows the client something that happened between two hops; reasoning, as lines of its own. In other
-    /// states, does nothing.
+    /// In [`State::HopEnded`]: shows the client something that happened between two hops; reasoning is shown
+    /// as separate lines. Does nothing in other states.
     pub fn show(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.state == State::HopEnded {
             let (calls, mut next) = self.stages.calls_and_writer(out);
@@ -182,28 +183,31 @@ impl Pipeline {
         }
     }
 
-    /// Adds a warning to the response, which it gets with its end.
+    /// Adds a warning to the response, which is sent at its end.
     pub fn warn(&mut self, warning: Warning<'static>) {
         self.stages.calls.warn(warning);
     }
 
-    /// The upstream wants this back when the client replays the calls of the response. Call it before the first bytes.
+    /// Keeps the state that the upstream wants back when the client replays the calls of the response. Call
+    /// it before the first bytes.
     pub fn keep_state(&mut self, wants: WantsBack) {
         self.stages.calls.state = StateCollector::new(wants, self.stages.limits.max_hold);
     }
 
-    /// In [`State::Done`]: what the upstream wants back, see [`Pipeline::keep_state`]. `None`: nothing. It can be taken once.
+    /// In [`State::Done`]: the state that the upstream wants back, see [`Pipeline::keep_state`]. `None` if
+    /// there is none. It can be taken once.
     pub fn take_state(&mut self) -> Option<TurnState> {
         if self.state == State::Done { self.stages.calls.state.take() } else { None }
     }
 
-    /// The request of this hop has begun the response with this text. Call it before the first bytes of the hop.
+    /// Sets the text with which the request of this hop has begun the response. Call it before the first
+    /// bytes of the hop.
     pub fn expect_prefill(&mut self, prefill: Option<Prefill>) {
         let Stages { prefill: stage, detector, limits, .. } = &mut self.stages;
         *stage = PrefillStage::new(prefill.filter(|_| detector.is_some()), limits);
     }
 
-    /// The hop's response is encrypted with this key. Call it before the first bytes of the hop.
+    /// Sets the key with which the hop's response is encrypted. Call it before the first bytes of the hop.
     pub fn expect_key(&mut self, key: Option<RequestKey>) {
         if let Some(key) = key {
             self.reader.decrypt(key);
@@ -230,8 +234,8 @@ impl Pipeline {
         self.catch_up(out)
     }
 
-    /// As [`Pipeline::push`], but a large text is only begun: while [`Pipeline::is_behind`] is true, continue
-    /// with [`Pipeline::work`].
+    /// Like [`Pipeline::push`], but only begins to process a large text: while [`Pipeline::is_behind`] is
+    /// true, continue with [`Pipeline::work`].
     pub fn begin_push(&mut self, bytes: &[u8], out: &mut BytesMut) {
         let ended = self.stages.backlog.read.as_ref().is_some_and(|read| read.ended || read.result.is_err());
         if self.state == State::Open && !ended {
@@ -241,7 +245,7 @@ impl Pipeline {
         }
     }
 
-    /// As [`Pipeline::finish`], but leaves work to be done as [`Pipeline::begin_push`] does.
+    /// Like [`Pipeline::finish`], but may leave work, as [`Pipeline::begin_push`] does.
     pub fn begin_finish(&mut self, out: &mut BytesMut) {
         if self.state == State::Open && self.stages.backlog.read.as_ref().is_none_or(|read| !read.ended) {
             let read = self.reader.finish(&mut self.stages.sink(out));
@@ -254,7 +258,7 @@ impl Pipeline {
         !self.stages.backlog.is_empty()
     }
 
-    /// Processes the next slice of the waiting input: at most some kilobytes of text.
+    /// Processes the next slice of the waiting input: at most a few kilobytes of text.
     pub fn work(&mut self, out: &mut BytesMut) {
         let mut backlog = std::mem::take(&mut self.stages.backlog);
         backlog.next(&mut self.stages.sink(out));
@@ -294,7 +298,8 @@ impl Pipeline {
         }
     }
 
-    /// The transport failed, or a time limit expired. Held output is released to `out` first.
+    /// Fails the response because the transport failed or a time limit expired. Held output is released to
+    /// `out` first.
     pub fn fail(&mut self, failure: Failure, out: &mut BytesMut) {
         if matches!(self.state, State::Done | State::Failed) {
             return;
@@ -308,14 +313,14 @@ impl Pipeline {
         });
     }
 
-    /// Whether the upstream's body is expected to end now: one of its end mark and its finish reason arrived
-    /// without the other, or another hop is to follow. [`Pipeline::finish`] completes the hop.
+    /// Whether the upstream's body is expected to end now: either its end mark or its finish reason has
+    /// arrived without the other, or another hop should follow. [`Pipeline::finish`] completes the hop.
     pub fn awaits_end(&self) -> bool {
         self.state == State::Open && (self.reader.awaits_end() || self.stages.calls.pending.is_some())
     }
 
-    /// Whether the hop has its finish reason. If the upstream does not end its body, [`Pipeline::finish`] may be
-    /// called all the same: only token counts are lost.
+    /// Whether the hop has its finish reason. If the upstream does not end its body, [`Pipeline::finish`] may
+    /// still be called: only token counts are lost.
     pub fn is_hop_finished(&self) -> bool {
         self.stages.calls.pending.is_some() || self.reader.lacks_only_mark()
     }
@@ -331,33 +336,33 @@ impl Pipeline {
         self.stages.given.has_content
     }
 
-    /// Counts the text that the client is given from here on, and keeps at most `max` bytes of its beginning.
+    /// Starts counting the text that the client receives, and keeps at most `max` bytes of its beginning.
     pub fn observe_text(&mut self, max: usize) {
         self.stages.given.text = Some(Box::new(TextGiven::new(max)));
     }
 
-    /// The text that the client has been given. `None`: it is not observed, see [`Pipeline::observe_text`].
+    /// The text that the client has received. `None` if it is not observed, see [`Pipeline::observe_text`].
     pub fn text_given(&self) -> Option<&TextGiven> {
         self.stages.given.text.as_deref()
     }
 
-    /// Keeps the events that the client is given from here on, for [`Pipeline::take_events`].
+    /// Starts keeping the events that the client receives, for [`Pipeline::take_events`].
     pub fn observe_events(&mut self) {
         self.stages.given.text = Some(Box::new(TextGiven::with_events()));
     }
 
-    /// The events that the client has been given since this was called before.
+    /// The events that the client has received since the last call.
     pub fn take_events(&mut self) -> Vec<GivenEvent> {
         let events = self.stages.given.text.as_mut().and_then(|text| text.events.as_mut());
         events.map(std::mem::take).unwrap_or_default()
     }
 
-    /// Bytes of text that are held back now.
+    /// Number of bytes of text that are currently held back.
     pub fn held(&self) -> usize {
         self.stages.detector.as_ref().map_or(0, Detector::held) + self.stages.prefill.held()
     }
 
-    /// The finish reason of a hop that has ended, but not the response.
+    /// The finish reason of the hop, if the hop has ended but the response has not.
     pub fn hop_finish(&self) -> Option<Finish> {
         self.stages.calls.pending.as_ref().map(|pending| pending.finish)
     }
@@ -384,8 +389,9 @@ impl Pipeline {
         }
     }
 
-    /// From now on, large events are only written when [`Pipeline::pour`] asks for them: they repeat what was sent, and together
-    /// would take many times the memory of the response. Without this, all is written at once.
+    /// From now on, large events are only written when [`Pipeline::pour`] asks for them: they repeat what was
+    /// sent, and together would take many times the memory of the response. Without this, everything is
+    /// written at once.
     pub fn write_in_pieces(&mut self) {
         self.stages.writer.write_in_pieces();
     }
@@ -395,14 +401,14 @@ impl Pipeline {
         self.stages.writer.has_more()
     }
 
-    /// Writes as much of what waits as makes `out` `upto` bytes long.
+    /// Writes waiting output until `out` is `upto` bytes long.
     pub fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         self.stages.writer.pour(out, upto);
     }
 
     /// Writes a keep-alive for a silent stream.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
-        // What waits to be written is a sign of life, too, and this could come into the middle of an event.
+        // Waiting output is also a sign of life, and a keep-alive could end up in the middle of an event.
         if matches!(self.state, State::Open | State::HopEnded) && !self.has_more() {
             self.stages.writer.keep_alive(out);
         }
@@ -414,7 +420,7 @@ impl Pipeline {
         pending.map(|pending| &pending.follow_up)
     }
 
-    /// In [`State::HopEnded`]: continues with the upstream's next response. In other states, does nothing.
+    /// In [`State::HopEnded`]: continues with the upstream's next response. Does nothing in other states.
     pub fn resume(&mut self, mut reader: Reader, out: &mut BytesMut) {
         if self.state != State::HopEnded {
             return;
@@ -428,7 +434,8 @@ impl Pipeline {
         self.state = State::Open;
     }
 
-    /// In [`State::HopEnded`]: ends the response with what the hops so far gave. In other states, does nothing.
+    /// In [`State::HopEnded`]: ends the response with the output of the hops so far. Does nothing in other
+    /// states.
     pub fn end(&mut self, out: &mut BytesMut) {
         if self.state != State::HopEnded {
             return;
@@ -438,18 +445,18 @@ impl Pipeline {
         self.state = State::Done;
     }
 
-    /// After the end: the whole response in the client's dialect, if it is to be stored.
+    /// After the end: the complete response in the client's dialect, if it should be stored.
     pub fn take_response(&mut self) -> Option<String> {
         self.stages.writer.take_response()
     }
 
-    /// Tokens of the requests and of the responses so far, as reported by the upstream, in all hops together.
+    /// Sum of the tokens of all requests and responses so far, over all hops, as reported by the upstream.
     pub fn tokens(&self) -> (Option<u64>, Option<u64>) {
         let Tally { input_tokens, output_tokens, .. } = &self.stages.calls.tally;
         (*input_tokens, *output_tokens)
     }
 
-    /// The field in which the reasoning of this hop came, in dialects with several.
+    /// The field in which the reasoning of this hop arrived, in dialects with several such fields.
     pub fn reasoning_field(&self) -> Option<crate::dialect::ReasoningField> {
         self.reader.reasoning_field()
     }
@@ -474,7 +481,7 @@ impl Pipeline {
 }
 
 impl Stages {
-    /// The failure for a limit that was reached after the reader, if one was.
+    /// The failure for a limit that a stage after the reader has reached.
     fn failure(&mut self) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
@@ -491,7 +498,7 @@ impl Stages {
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
-    /// The hop's text ends here: passes what the detector gives to the stages after it.
+    /// Ends the hop's text: passes what the detector gives to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
         let Self { prefill, detector, calls, withheld, reasoning, writer, given, .. } = self;
         let next = ToWriter { withheld, reasoning, writer, given, out };
@@ -507,7 +514,7 @@ impl Stages {
         (calls, ToWriter { withheld, reasoning, writer, given, out })
     }
 
-    /// Another upstream response follows. What was held before that point is released, unless it is replaced.
+    /// Prepares for another upstream response. Held content is released, unless it is replaced.
     fn next_hop(&mut self, out: &mut BytesMut) {
         self.end_text(out, |detector, next| detector.next_answer(next));
         let replaces = self.calls.pending.as_ref().is_some_and(|pending| pending.follow_up.reason.replaces());
@@ -518,7 +525,7 @@ impl Stages {
         self.withheld.next_hop(self.given.has_content);
     }
 
-    /// No other hop follows.
+    /// Ends the response: no other hop follows.
     fn end(&mut self, out: &mut BytesMut) {
         let (calls, mut next) = self.calls_and_writer(out);
         calls.end_response(&mut next);
@@ -531,7 +538,7 @@ impl Stages {
     }
 }
 
-/// What is kept back from the client of a response, so that the model can be asked again.
+/// Which content of a response is kept back from the client, so that the model can be asked again.
 fn withhold(calls: &Calls, stream: bool) -> Withhold {
     let corrections = calls.corrections();
     match (corrections.retries_missing(), corrections.retries_calls()) {
@@ -580,7 +587,7 @@ impl Sink for ToCalls<'_> {
 }
 
 impl ToCalls<'_> {
-    /// The same while the model may be asked again.
+    /// The same for a hop that another hop may replace, because the model may be asked again.
     fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
         self.calls.can_replace = !self.next.given.has_content;
         self.calls.event(event, &mut self.next);
@@ -617,7 +624,7 @@ impl ToWriter<'_> {
         });
     }
 
-    /// Keeps `event` back if it has to be, and releases everything if it decides that the client gets it.
+    /// Keeps `event` back if necessary, and releases everything if `event` settles that the client gets it.
     fn keeps_back(&mut self, event: &Event<'_>) -> bool {
         if is_finish(event) {
             self.release();
@@ -633,7 +640,7 @@ impl ToWriter<'_> {
         true
     }
 
-    /// Writes what was kept back.
+    /// Writes the content that was kept back.
     fn release(&mut self) {
         let Self { withheld, reasoning, writer, given, out } = self;
         withheld.release(|event| {
@@ -669,13 +676,13 @@ pub struct Tally {
     pub malformed_frames: u64,
     /// Everything that was left out of the upstream's response, by reason.
     pub skipped: Skipped,
-    /// The maximum number of bytes held at once.
+    /// Maximum number of bytes that were held at once.
     pub held_peak: usize,
     /// Bytes currently held.
     pub held: usize,
     /// Why further hops followed, one reason per hop after the first.
     pub follow_ups: Vec<Reason>,
-    /// The codes of the warnings that the client got.
+    /// The codes of the warnings that the client received.
     pub warnings: Vec<&'static str>,
     /// Tokens of the request, as reported by the upstream, in all hops together.
     pub input_tokens: Option<u64>,
@@ -688,12 +695,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// How many hops followed because something was wrong with the one before.
+    /// Number of hops that followed because something was wrong with the previous hop.
     pub fn retries(&self) -> u64 {
         self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
     }
 
-    /// Whether the client was warned that a call which it requires is missing.
+    /// Whether the client was warned that a required call is missing.
     pub fn lacks_required_call(&self) -> bool {
         self.warnings.contains(&corrections::UNFULFILLED)
     }

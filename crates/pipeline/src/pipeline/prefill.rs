@@ -1,9 +1,10 @@
 //! [`PrefillStage`]: the text with which the request has begun the response.
 //!
-//! The response continues that text, so calls are looked for in both together. The model did not write it, so it must not
-//! reach the client as text. The detector's first output decides: if that is a call with arguments, the prefill is the call's
-//! beginning; otherwise, the response is read as if there were no prefill. That also reads the responses of servers that
-//! ignore the prefill and begin anew. A name alone is not enough, since it may be the prefill's.
+//! The response continues that text, so the stage looks for calls in both together. The model did not write
+//! it, so it must not reach the client as text. The detector's first output decides: if it is a call with
+//! arguments, the prefill is the call's beginning; otherwise, the response is read as if there were no
+//! prefill. This also covers servers that ignore the prefill and begin anew. A name alone is not enough,
+//! since it may come from the prefill.
 
 use crate::{
     conversation::Prefill,
@@ -20,23 +21,24 @@ pub(super) struct PrefillStage {
     peak: usize,
 }
 
-/// A response whose beginning is not decided.
+/// A response whose beginning has not been decided.
 #[derive(Debug)]
 struct Begun {
     prefill: Prefill,
-    /// The response's own text so far, to be read again without the prefill.
+    /// The response's own text so far, which may be read again without the prefill.
     own: String,
-    /// The detector before it got the prefill. `None`: it has not, since all text so far is the beginning of a repetition.
+    /// The detector's state before it received the prefill. `None` if it has not received it, because all
+    /// text so far may repeat the prefill.
     before: Option<Checkpoint>,
     /// The beginning of a call whose arguments have not begun.
     start: Option<CallStart<'static>>,
-    /// Reasoning has arrived apart from the text.
+    /// Reasoning has arrived separately from the text.
     is_reasoning_separate: bool,
-    /// The most bytes of own text that are kept. The detector holds no more either.
+    /// Maximum bytes of own text that are kept. The detector does not hold more either.
     limit: usize,
 }
 
-/// What the detector's first output is.
+/// The kind of the detector's first output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstOutput {
     Awaited,
@@ -60,12 +62,12 @@ impl PrefillStage {
         self.begun.is_some()
     }
 
-    /// Bytes of own text kept now.
+    /// Number of bytes of own text that are currently kept.
     pub(super) fn held(&self) -> usize {
         self.begun.as_ref().map_or(0, |begun| begun.own.len())
     }
 
-    /// The most bytes that were held at once, here and by the detector.
+    /// Maximum number of bytes that were held at once, here and by the detector.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }
@@ -110,7 +112,8 @@ impl PrefillStage {
         }
     }
 
-    /// Acts on the detector's `first` output. `is_last`: it gets nothing more before this is decided.
+    /// Acts on the detector's `first` output. `is_last`: the detector gets nothing more before this is
+    /// decided.
     fn decide(&mut self, first: FirstOutput, is_last: bool, detector: &mut Detector, out: &mut impl Sink) {
         match first {
             FirstOutput::Awaited if !is_last => {}
@@ -123,7 +126,7 @@ impl PrefillStage {
         }
     }
 
-    /// The hop's text has ended. `stopped`: the model finished.
+    /// Ends the hop's text. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, detector: &mut Detector, out: &mut impl Sink) {
         let Some(begun) = &mut self.begun else { return };
         if begun.own.is_empty() && begun.before.is_none() {
@@ -139,7 +142,7 @@ impl PrefillStage {
 }
 
 impl Begun {
-    /// Takes the next own text.
+    /// Adds the next piece of own text.
     fn read(&mut self, piece: &str, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         let known = self.own.len();
         append(&mut self.own, piece);
@@ -155,8 +158,8 @@ impl Begun {
         self.begin(detector, out)
     }
 
-    /// Gives the prefill and the own text so far to the detector, unless it has them. If the own text begins with the
-    /// prefill, the server repeats it or has begun anew, and the prefill is given once.
+    /// Gives the prefill and the own text so far to the detector, unless it already has them. If the own text
+    /// begins with the prefill, the server repeats it or has begun anew, and the prefill is given only once.
     fn begin(&mut self, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         if self.before.is_some() {
             return FirstOutput::Awaited;
@@ -171,7 +174,7 @@ impl Begun {
         watch(FirstOutput::Awaited, start, out, |out| detector.event(Event::Text(joined.into()), out))
     }
 
-    /// Has the own text read without the prefill.
+    /// Lets the detector read the own text without the prefill.
     fn read_alone(self, detector: &mut Detector, out: &mut impl Sink) {
         if let Some(before) = self.before {
             detector.restore(before);
@@ -185,7 +188,8 @@ impl Begun {
     }
 }
 
-/// Runs `act` with a sink that passes everything on if the first output is a call with arguments, and nothing otherwise.
+/// Runs `act` with a sink that passes everything on if the first output is a call with arguments, and nothing
+/// otherwise.
 fn watch<S: Sink>(
     first: FirstOutput,
     start: &mut Option<CallStart<'static>>,

@@ -1,10 +1,11 @@
-//! [`ReasoningStage`]: passes reasoning on as the rules say: in a field of its own, in the text, or not at all.
+//! [`ReasoningStage`]: passes reasoning on as the rules say: in a separate field, in the text, or not at all.
 //!
-//! It stands right before the writer, so the stages before it see all reasoning, with its signatures.
+//! It is the last stage before the writer, so the stages before it see all reasoning, with its signatures.
 //!
-//! In the text, reasoning stands between `<think>` and `</think>`. The opener begins a line, as the readers of such text
-//! expect. A closer inside the reasoning gets a backslash before its last character (`</think\>`), so that it does not
-//! end the reasoning early. A signature belongs to a block of reasoning and is dropped with it.
+//! In the text, reasoning is written between `<think>` and `</think>`. The opener begins a line, as the
+//! readers of such text expect. A closer inside the reasoning gets a backslash before its last character
+//! (`</think\>`), so that it does not end the reasoning early. A signature belongs to a block of reasoning
+//! and is dropped with it.
 
 use std::borrow::Cow;
 
@@ -20,19 +21,19 @@ const OPEN: &str = "<think>";
 const OPEN_ON_NEW_LINE: &str = "\n<think>";
 const CLOSE: &str = "</think>";
 
-/// See the module.
+/// How reasoning is passed on.
 #[derive(Debug)]
 pub(super) enum ReasoningStage {
-    /// The writer has a field for it.
+    /// In the writer's field for it.
     Field,
-    /// It goes into the text.
+    /// In the text.
     Inline(Inline),
-    /// It is left out.
+    /// Not at all.
     Drop,
 }
 
 impl ReasoningStage {
-    /// For one response.
+    /// Creates the stage for one response.
     pub(super) fn new(reasoning: Reasoning) -> Self {
         match reasoning {
             Reasoning::Inline => Self::Inline(Inline::default()),
@@ -41,7 +42,7 @@ impl ReasoningStage {
         }
     }
 
-    /// Passes on what `event` becomes.
+    /// Passes on `event`, converted as necessary.
     pub(super) fn event(&mut self, event: &Event<'_>, pass_on: &mut impl FnMut(&Event<'_>)) {
         match self {
             Self::Field => pass_on(event),
@@ -52,7 +53,7 @@ impl ReasoningStage {
     }
 }
 
-/// What a frame means; an event without a frame, or a frame that no stage handles, itself.
+/// The meaning of a frame. An event without a frame, or a frame that no stage handles, is returned unchanged.
 fn meaning<'e>(event: &'e Event<'_>) -> &'e Event<'e> {
     match event {
         Event::Verbatim { means: Some(means), .. } => means,
@@ -67,9 +68,9 @@ pub(super) struct Inline {
     is_open: bool,
     /// The text so far is not empty and does not end with a line end.
     is_inside_line: bool,
-    /// How many bytes of a closer, without its last one, the reasoning ends with.
+    /// Number of bytes of a closer, without its last one, with which the reasoning ends.
     matched: usize,
-    /// Characters added to the text. Citations count the characters before them.
+    /// Number of characters added to the text. Citations count the characters before them.
     added: u64,
 }
 
@@ -134,7 +135,8 @@ impl Inline {
         pass_on(&Event::Text(piece));
     }
 
-    /// `text` with a backslash before the last character of each closer, which may have begun in the text before it.
+    /// `text` with a backslash before the last character of each closer, which may have begun in earlier
+    /// text.
     fn escaped<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         let (bytes, mut escaped, mut copied, mut at) = (text.as_bytes(), String::new(), 0, 0);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -166,7 +168,7 @@ impl Inline {
         Cow::Owned(escaped)
     }
 
-    /// Moves the cited range behind the characters that were added.
+    /// Moves the cited range by the number of characters that were added.
     fn annotation(
         &self,
         event: &Event<'_>,

@@ -5,15 +5,15 @@ use crate::{
     event::{Opaque, Reasoning},
 };
 
-/// Collects the state of one response, up to a limit. Without anything to collect it costs nothing.
+/// Collects the state of one response, up to a limit. It costs nothing if there is nothing to collect.
 #[derive(Debug, Default)]
 pub(super) struct StateCollector {
     wants: WantsBack,
-    /// Bytes that may be kept. A response with more has no state that could be put back.
+    /// Maximum bytes that may be kept. A response with more has no state that could be put back.
     limit: usize,
     kept: usize,
     state: TurnState,
-    /// Reasoning that no signature has ended.
+    /// Reasoning that has not been ended by a signature.
     open: String,
 }
 
@@ -27,7 +27,7 @@ impl StateCollector {
         self.wants != WantsBack::Nothing
     }
 
-    /// A piece of reasoning.
+    /// Adds a piece of reasoning.
     pub(super) fn reasoning(&mut self, piece: &Reasoning<'_>) {
         let signature = piece.signature.as_ref();
         if !self.has_room(piece.text.len() + signature.map_or(0, |signature| signature.text.len())) {
@@ -41,7 +41,7 @@ impl StateCollector {
         }
     }
 
-    /// A call that the client gets under this id.
+    /// Adds a call that the client gets under this id.
     pub(super) fn call(&mut self, id: &str, signature: Option<&Opaque<'_>>) {
         if self.is_active() && self.has_room(id.len() + signature.map_or(0, |signature| signature.text.len()))
         {
@@ -72,13 +72,13 @@ impl StateCollector {
         (is_complete && !state.is_empty()).then_some(state)
     }
 
-    /// Unsigned reasoning at the end, if it is wanted back.
+    /// The unsigned reasoning at the end, if the upstream wants it back.
     fn rest(&self) -> Option<Part> {
         let is_wanted = self.wants == WantsBack::Reasoning && !self.open.is_empty();
         is_wanted.then(|| Part::Reasoning { text: self.open.clone(), signature: None, redacted: false })
     }
 
-    /// Counts `more` bytes; whether they may be kept.
+    /// Counts `more` bytes and returns whether they may be kept.
     fn has_room(&mut self, more: usize) -> bool {
         self.kept = self.kept.saturating_add(more);
         if self.kept > self.limit {

@@ -1,22 +1,23 @@
 //! [`Withheld`]: content of a hop that is kept back from the client, because the model may still be asked
-//! again and the client must not see what is then replaced.
+//! again, and the client must not see content that is then replaced.
 //!
-//! Only rules that ask for it (`enforce`, `unknown_calls` and `invalid_arguments` with the value `"retry"`) keep
-//! anything back. Nothing is kept once the client has received content: that cannot be taken back.
+//! Only rules that ask for it (`enforce`, `unknown_calls` and `invalid_arguments` with the value `"retry"`)
+//! keep anything back. Nothing is kept back once the client has received content, because sent content cannot
+//! be taken back.
 
 use std::collections::VecDeque;
 
 use super::backlog::Waiting;
 use crate::event::{CallStart, Event, Runner};
 
-/// Which content is kept back.
+/// The content that is kept back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withhold {
-    /// None.
+    /// No content.
     Never,
-    /// From the first call on.
+    /// Content from the first call on.
     FromFirstCall,
-    /// All.
+    /// All content.
     Everything,
 }
 
@@ -34,12 +35,12 @@ pub(super) struct Withheld {
     state: WithheldState,
     events: VecDeque<Waiting>,
     bytes: usize,
-    /// The most bytes that are kept; more of them are released.
+    /// Maximum bytes that are kept; if there are more, everything is released.
     limit: usize,
     peak: usize,
 }
 
-/// What an event counts beside its text: it bounds the number of events.
+/// Bytes that an event counts in addition to its text, which bounds the number of events.
 const OVERHEAD: usize = 64;
 
 impl Withheld {
@@ -50,7 +51,7 @@ impl Withheld {
         withheld
     }
 
-    /// Another hop begins. What was kept back of the last one is discarded.
+    /// Begins another hop. Content of the last hop that was kept back is discarded.
     pub(super) fn next_hop(&mut self, has_sent_content: bool) {
         self.events = VecDeque::new();
         self.bytes = 0;
@@ -72,12 +73,12 @@ impl Withheld {
         self.state == WithheldState::Holding
     }
 
-    /// The most bytes that were kept back at once.
+    /// Maximum number of bytes that were kept back at once.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }
 
-    /// Keeps `event` back if it is `content`. `false`: it is to be passed on.
+    /// Keeps `event` back if it is `content`. Returns `false` if it must be passed on.
     pub(super) fn takes(&mut self, event: &Event<'_>, is_content: bool) -> bool {
         if self.state == WithheldState::AwaitingCall && is_content {
             self.state = if is_call(event) { WithheldState::Holding } else { WithheldState::Passing };
@@ -102,7 +103,7 @@ impl Withheld {
         self.bytes > self.limit
     }
 
-    /// Passes on what is kept back, and keeps nothing from now on.
+    /// Passes on the content that was kept back, and keeps nothing from now on.
     pub(super) fn release(&mut self, mut pass_on: impl FnMut(Event<'_>)) {
         self.state = WithheldState::Passing;
         self.bytes = 0;
@@ -120,7 +121,7 @@ fn is_call(event: &Event<'_>) -> bool {
     }
 }
 
-/// The bytes of an event. Pieces of one text count as much as the whole.
+/// The bytes of an event. The pieces of a text count as much as the text in one piece.
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),

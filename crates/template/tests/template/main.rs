@@ -1,7 +1,7 @@
 //! Chat templates: rendered as Python's Jinja renders them, and within limits whatever they do.
 //!
-//! The templates and requests are in `templates/` and `requests/`. `render.py` writes what Jinja makes of them
-//! into `rendered.json`; CI checks with it that the file is up to date.
+//! The templates and requests are in `templates/` and `requests/`. `render.py` renders them with Jinja into
+//! `rendered.json`; CI uses it to check that the file is up to date.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ fn render(template: &str, conversation: &Conversation) -> Result<String, Failure
     template.render(conversation, NOW).map(|Prompt { text, .. }| text)
 }
 
-/// The template of a file; tokens for those that are not a configuration with its own.
+/// The template of a file. A file that is not a configuration, and thus has no tokens, gets tokens.
 fn template(name: &str) -> ChatTemplate {
     let text = fs::read_to_string(folder().join("templates").join(name)).unwrap();
     let text = match name.ends_with(".json") {

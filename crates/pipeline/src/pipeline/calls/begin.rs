@@ -1,4 +1,5 @@
-//! The beginning of a call: the name that the client declared, the final index and id, and how the call is handled.
+//! The beginning of a call: the name that the client declared, the final index and id, and how the call is
+//! handled.
 
 use std::borrow::Cow;
 
@@ -57,7 +58,7 @@ impl Calls {
             _ => false,
         };
         let whole = checks || is_held || self.settings.arguments == ArgumentDelivery::Whole;
-        // A client of the upstream's own dialect gets its blocks of server tools as they are.
+        // A client of the upstream's own dialect gets the blocks of server tools unchanged.
         let is_framed = frame.is_some() && self.settings.server_calls != ServerCalls::Hide;
         let fate = if start.runner == Runner::Upstream && !is_framed && !self.forwards(&written) {
             self.left_out(&start)
@@ -75,7 +76,8 @@ impl Calls {
         self.entries.push(Entry { source, bytes: 0, fate });
     }
 
-    /// The declared name of a native call that wrote it with markup, white space or a namespace around it.
+    /// The declared name of a native call whose name was written with markup, white space or a namespace
+    /// around it.
     fn undecorated(&self, start: &CallStart<'_>) -> Option<String> {
         if start.runner != Runner::Client || matches!(start.source, Source::Format(_)) {
             return None;
@@ -99,8 +101,8 @@ impl Calls {
             self.client_calls += 1;
         }
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
-        // Servers that count their calls from 0 in each response repeat ids of the history, and clients take the call for
-        // the past one.
+        // Servers that count their calls from 0 in each response repeat ids from the history, and clients
+        // would take the call for the past one.
         let is_block = start.runner == Runner::Upstream && frame.is_some();
         let fresh =
             !is_block && (start.id.is_empty() || self.is_used(&start.id) || self.has_guessable_id(&start));

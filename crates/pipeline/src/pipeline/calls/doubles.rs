@@ -1,8 +1,9 @@
-//! [`Doubles`]: calls that came twice. Some servers leave a call as text in the response and send it over their own channel, too;
-//! others send one with its id a second time.
+//! [`Doubles`]: calls that arrived twice. Some servers leave a call as text in the response and also send it
+//! over their own channel; others send a call with the same id a second time.
 //!
-//! A call is doubtful if there is a call to the same tool on the other channel, or with the same id. It is held until it has ended. With
-//! the same arguments it is the call that there was; otherwise it goes on. Equal calls on one channel are several calls. In other responses nothing is held.
+//! A call is doubtful if there is a call to the same tool on the other channel, or a call with the same id.
+//! It is held until it has ended. If its arguments are the same, it is a duplicate; otherwise it is passed
+//! on. Equal calls on one channel are separate calls. Responses without doubtful calls hold nothing.
 
 use std::mem;
 
@@ -17,11 +18,11 @@ use crate::{
 pub(super) struct Doubles {
     made: Vec<Made>,
     doubtful: Vec<Held>,
-    /// Bytes of arguments kept of calls that were made.
+    /// Bytes of arguments kept for the calls that were passed on.
     kept: usize,
 }
 
-/// A call that has gone on.
+/// A call that has been passed on.
 #[derive(Debug)]
 struct Made {
     source: u32,
@@ -30,7 +31,7 @@ struct Made {
     is_native: bool,
     arguments: String,
     has_ended: bool,
-    /// The same call has come on the other channel, or nothing can be compared with it.
+    /// The same call has arrived on the other channel, or the call can no longer be compared.
     is_matched: bool,
 }
 
@@ -43,20 +44,20 @@ pub(super) struct Held {
     pub(super) end: Option<CallEnd>,
 }
 
-/// The most bytes of arguments that are kept to compare others with them: longer calls are hardly written twice.
+/// Maximum bytes of arguments that are kept for comparison: longer calls are hardly ever written twice.
 const MAX_KEPT: usize = 64 << 10;
 
-/// The most calls that are held.
+/// Maximum number of calls that are held.
 const MAX_HELD: usize = 128;
 
 impl Doubles {
-    /// A call to the tool `name` begins. Returns whether it is held.
+    /// Begins a call to the tool `name`. Returns whether it is held.
     pub(super) fn begins(&mut self, start: &CallStart<'_>, name: &str) -> bool {
         if start.runner != Runner::Client {
             return false;
         }
         let is_native = is_native(start.source);
-        // Behind a call that is held, others wait too, so that their order stays.
+        // Calls after a held call wait too, so that their order stays.
         let is_doubtful = self.is_holding() || self.made.iter().any(|made| made.may_be(start, name));
         if is_doubtful && self.doubtful.len() < MAX_HELD {
             let start = CallStart {
@@ -78,7 +79,7 @@ impl Doubles {
         self.made.push(Made { source, name, id, is_native, arguments, has_ended, is_matched });
     }
 
-    /// A piece of a call's arguments. Returns whether it is held.
+    /// Handles a piece of a call's arguments. Returns whether it is held.
     pub(super) fn piece(&mut self, source: u32, piece: &str, limits: &Limits) -> bool {
         if let Some(held) = self.doubtful.iter_mut().rfind(|held| held.start.index == source) {
             held.arguments.push_str(piece);
@@ -98,7 +99,7 @@ impl Doubles {
         false
     }
 
-    /// A call has ended. Returns whether its end is held.
+    /// Ends a call. Returns whether its end is held.
     pub(super) fn ends(&mut self, source: u32, end: CallEnd) -> bool {
         if let Some(held) = self.doubtful.iter_mut().rfind(|held| held.start.index == source) {
             held.end = Some(end);
@@ -115,7 +116,8 @@ impl Doubles {
         !self.doubtful.is_empty()
     }
 
-    /// The held calls that go on, because they are certain or longer than `limits` allow. `is_last`: the response ends.
+    /// Takes the held calls that are passed on, because they are certain or longer than `limits` allow.
+    /// `is_last`: the response ends.
     pub(super) fn settled(&mut self, is_last: bool, limits: &Limits) -> Vec<Held> {
         let mut settled = Vec::new();
         for held in mem::take(&mut self.doubtful) {
@@ -143,14 +145,14 @@ impl Doubles {
 }
 
 impl Made {
-    /// Whether the call that begins with `start`, to the tool `name`, may be this one.
+    /// Whether the call that begins with `start`, to the tool `name`, may be a duplicate of this one.
     fn may_be(&self, start: &CallStart<'_>, name: &str) -> bool {
         let is_native = is_native(start.source);
         let has_id = is_native && !start.id.is_empty() && start.id == self.id;
         !self.is_matched && self.name == name && (self.is_native != is_native || has_id)
     }
 
-    /// Whether it may still become the same as `held`.
+    /// Whether this call may still become equal to `held`.
     fn is_open(&self, held: &Held) -> bool {
         let is_whole = || serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok();
         self.may_be(&held.start, &held.name) && !self.has_ended && !is_whole()
@@ -167,8 +169,8 @@ mod tests {
 
     const LIMITS: fn() -> Limits = Limits::default;
 
-    /// Plays calls of the form `source id name arguments`, where a source of a hundred or more is native and `-` is no id; returns those that
-    /// went on.
+    /// Plays calls of the form `source id name arguments`, where a source of at least 100 is native and `-`
+    /// stands for no id; returns the calls that were passed on.
     fn play(calls: &[(u32, &str, &str, &str)]) -> Vec<u32> {
         let (mut doubles, mut gone_on) = (Doubles::default(), Vec::new());
         for (source, id, name, arguments) in calls {

@@ -1,4 +1,4 @@
-//! The end of a hop: whether another one follows, and the finish reason if none does.
+//! The end of a hop: whether another hop follows, and the finish reason if none does.
 
 use super::{
     super::hops::{FollowUp, Reason},
@@ -10,16 +10,17 @@ use super::{
 };
 use crate::event::{CallEnd, Event, Finish, Sink};
 
-/// A hop that has ended, after which the response is to go on with another one. The hop's finish is withheld.
+/// A hop that has ended, and after which the response should continue with another hop. The hop's finish is
+/// withheld.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Pending {
     pub(in crate::pipeline) follow_up: FollowUp,
     pub(in crate::pipeline) finish: Finish,
-    /// The calls that are sent as they are if there is no other hop.
+    /// The calls that are sent unchanged if there is no other hop.
     incomplete: Vec<Incomplete>,
 }
 
-/// What had been sent at some point.
+/// The state of what has been sent.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     ids: usize,
@@ -30,7 +31,7 @@ pub(super) struct Checkpoint {
 }
 
 impl Calls {
-    /// Another upstream response follows, whose calls and characters are numbered from 0 again.
+    /// Begins another upstream response, whose calls and characters are numbered from 0 again.
     pub(in crate::pipeline) fn next_hop(&mut self) {
         if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
             self.tally.follow_ups.push(reason);
@@ -65,15 +66,17 @@ impl Calls {
         self.usage.next_hop();
     }
 
-    /// The next hop goes on after the results of hosted tools, which the client does not learn of.
+    /// Prepares the next hop, which continues after the results of hosted tools that are hidden from the
+    /// client.
     fn after_hosted_calls(&mut self) {
         self.is_separator_due |= !self.said.is_empty();
-        // The next request has the reasoning of this hop; later requests of the client have none of its calls.
+        // The next request contains the reasoning of this hop; later requests of the client contain none of
+        // its calls.
         self.state.clear();
         self.corrections.waive_required();
     }
 
-    /// Forgets what this hop gave, since the next one replaces it. Limits count it all the same.
+    /// Forgets the output of this hop, since the next hop replaces it. It still counts against the limits.
     fn roll_back(&mut self) {
         let Checkpoint { ids, client_calls, broken, rescued, calls } = self.checkpoint;
         self.sent_ids.truncate(ids);
@@ -88,13 +91,13 @@ impl Calls {
         }
     }
 
-    /// The hop has ended: decides whether another one follows.
+    /// Ends the hop: decides whether another hop follows.
     pub(super) fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let incomplete = std::mem::take(&mut self.incomplete);
         let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
         let untold: Vec<u32> = self.entries.iter().filter(|it| untold(it)).map(|it| it.source).collect();
         untold.into_iter().for_each(|source| self.annotate(source, None, out));
-        // What runs next needs no complete calls of the client.
+        // If hosted calls run next, the client's incomplete calls are sent unchanged.
         let incomplete = match self.has_hosted_calls() {
             true => self.send_incomplete(incomplete, out),
             false => incomplete,
@@ -132,7 +135,7 @@ impl Calls {
         self.conclude(said, incomplete, frame, out);
     }
 
-    /// The response ends with this hop, although it was to go on.
+    /// Ends the response with this hop, although another hop was expected.
     pub(in crate::pipeline) fn end_response(&mut self, out: &mut impl Sink) {
         let Some(Pending { finish, incomplete, .. }) = self.pending.take() else { return };
         self.conclude(finish, incomplete, None, out);
@@ -161,7 +164,7 @@ impl Calls {
         send(Event::Finish(agreed), frame, out);
     }
 
-    /// Sends calls that lack arguments as they are. None is left.
+    /// Sends calls that lack arguments unchanged. Returns an empty list.
     fn send_incomplete(&mut self, incomplete: Vec<Incomplete>, out: &mut impl Sink) -> Vec<Incomplete> {
         for Incomplete { start, arguments, .. } in incomplete {
             let source = start.index;
@@ -174,9 +177,9 @@ impl Calls {
         Vec::new()
     }
 
-    /// The finish reason that is consistent with what was sent: complete calls change only a plain stop, a
-    /// response that ends inside a call was cut off, and neither broken calls nor calls that the upstream ran
-    /// itself change it. That the response ends with calls stays true if they are broken.
+    /// The finish reason that is consistent with what was sent. Complete calls change only a plain stop. A
+    /// response that ends inside a call was cut off. Neither broken calls nor calls that the upstream ran
+    /// itself change the reason. A response that ends with calls keeps that reason even if they are broken.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,

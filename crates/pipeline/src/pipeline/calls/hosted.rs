@@ -1,4 +1,5 @@
-//! Calls of hosted tools: the client does not get them. They are collected, and the shell runs them when the hop has ended.
+//! Calls of hosted tools, which the client does not get. They are collected, and the shell runs them when the
+//! hop has ended.
 //!
 //! | calls of the hop | what follows |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | hosted ones and the client's | as [`MixedTurns`] says |
 //! | one was cut off, or the response ended early | the response ends; none of them runs |
 //!
-//! A hop's turn is collected as the model wrote it, since the next request repeats it: its text, and the calls of both kinds in
-//! order.
+//! A hop's turn is collected as the model wrote it, since the next request repeats it: its text, and both
+//! kinds of calls in order.
 
 use std::borrow::Cow;
 
@@ -30,33 +31,34 @@ pub(super) struct Hosted {
     /// The names under which they may be called.
     names: Vec<String>,
     rules: HostedRules,
-    /// The calls of this hop in order, the client's and those of hosted tools.
+    /// The calls of this hop in order, both the client's and those of hosted tools.
     calls: Vec<HopCall>,
-    /// Bytes of their names, ids and arguments.
+    /// Bytes of the names, ids and arguments of these calls.
     kept: usize,
     /// Calls for the client that wait for the end of the hop.
     held: Vec<(CallStart<'static>, String, CallEnd)>,
-    /// The client's form of calls has no ids, by which results could be found later.
+    /// The client's form of calls has no ids by which results could be found later.
     lacks_ids: bool,
 }
 
 /// A call of the current hop.
 #[derive(Debug)]
 struct HopCall {
-    /// Its index in the stage from which it comes.
+    /// The call's index in the stage from which it comes.
     source: u32,
     runner: Runner,
-    /// Its id is empty until the client gets the call.
+    /// The call; its id is empty until the client gets it.
     call: Call,
     has_ended: bool,
 }
 
-/// A turn with calls of both kinds. The client has got its calls; the others are to be run for its next request.
+/// A turn with both kinds of calls. The client has received its calls; the hosted calls will be run for its
+/// next request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeferredTurn {
     /// The turn as the model wrote it, with all calls under their final ids.
     pub turn: Turn,
-    /// The calls of hosted tools. There may be none, if earlier hops had some.
+    /// The calls of hosted tools. May be empty if earlier hops had some.
     pub hosted: Vec<Call>,
 }
 
@@ -77,29 +79,30 @@ impl Hosted {
         self.rules = rules;
     }
 
-    /// The hosted tool that a model means by `written`: the one of this name, or of the only form that names may differ in.
+    /// The hosted tool that a model means by `written`: the tool of this name, or the only tool whose name
+    /// differs just in its spelling.
     pub(super) fn named(&self, written: &str) -> Option<&str> {
         let own = self.names.iter().find(|own| *own == written);
         let own = own.or_else(|| self.names.iter().find(|own| is_spelling_of(written, own)));
         own.map(String::as_str)
     }
 
-    /// Whether `name` is that of a hosted tool.
+    /// Whether `name` is the name of a hosted tool.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
 
-    /// The text between those of two hops.
+    /// The text between the texts of two hops.
     pub(super) fn separator(&self) -> &str {
         &self.rules.separator
     }
 
-    /// Whether the client's calls wait until it is known that the hop has none of hosted tools.
+    /// Whether the client's calls wait until it is known that the hop has no calls of hosted tools.
     pub(super) fn holds_client_calls(&self) -> bool {
         self.rules.mixed_turns == MixedTurns::ServerFirst
     }
 
-    /// A call begins. `id` is empty if the client gets it later, or not at all.
+    /// Records the beginning of a call. `id` is empty if the client gets the call later, or not at all.
     pub(super) fn begins(&mut self, source: u32, start: &CallStart<'_>, id: &str) {
         self.kept += id.len() + start.name.len();
         let signature = start.signature.clone().map(crate::event::Opaque::into_owned);
@@ -107,28 +110,28 @@ impl Hosted {
         self.calls.push(HopCall { source, runner: start.runner, call, has_ended: false });
     }
 
-    /// The next piece of a call's arguments.
+    /// Records the next piece of a call's arguments.
     pub(super) fn piece(&mut self, source: u32, piece: &str) {
         let Some(call) = self.call(source) else { return };
         call.call.arguments.push_str(piece);
         self.kept += piece.len();
     }
 
-    /// The client got the call under this id.
+    /// Records that the client got the call under this id.
     pub(super) fn sent(&mut self, source: u32, id: &str) {
         if let Some(call) = self.call(source) {
             id.clone_into(&mut call.call.id);
         }
     }
 
-    /// A call has ended.
+    /// Records the end of a call.
     pub(super) fn ends(&mut self, source: u32) {
         if let Some(call) = self.call(source) {
             call.has_ended = true;
         }
     }
 
-    /// The failure for collecting more than may be kept.
+    /// The failure for collecting more bytes than may be kept.
     pub(super) fn failure(&self, limits: &Limits) -> Option<Failure> {
         (self.kept > limits.max_hold.max(limits.max_arguments)).then(|| limits.hosted_calls_too_long())
     }
@@ -149,18 +152,19 @@ impl Hosted {
         self.calls.iter_mut().rev().find(|call| call.source == source)
     }
 
-    /// The calls that are whole, and whether toolwire runs them.
+    /// The complete calls, and whether toolwire runs each of them.
     fn whole(&self) -> impl Iterator<Item = (&Call, bool)> {
         let whole = self.calls.iter().filter(|call| call.has_ended && !call.call.id.is_empty());
         whole.map(|call| (&call.call, call.runner == Runner::Toolwire))
     }
 
-    /// The calls to be run.
+    /// The calls that toolwire must run.
     fn to_run(&self) -> Vec<Call> {
         self.whole().filter(|(_, is_hosted)| *is_hosted).map(|(call, _)| call.clone()).collect()
     }
 
-    /// The model's turn in this hop, in which it wrote `text`, without the calls of hosted tools if they are `dropped`.
+    /// The model's turn in this hop, in which it wrote `text`. If `dropped`, the calls of hosted tools are
+    /// left out.
     fn turn(&self, text: &str, dropped: bool) -> Turn {
         let text = (!text.is_empty()).then(|| Part::Text(text.into()));
         let calls = self.whole().filter(|(_, is_hosted)| !(dropped && *is_hosted));
@@ -175,31 +179,31 @@ pub(super) enum After {
     Hop(FollowUp),
     /// The response ends.
     End {
-        /// What the client's next request lacks, if it has results of the client's calls.
+        /// The turn that the client's next request lacks, if it contains results of the client's calls.
         deferred: Option<DeferredTurn>,
-        /// How many calls do not run.
+        /// Number of calls that do not run.
         dropped: usize,
     },
 }
 
 impl After {
-    /// Nothing follows from calls of hosted tools.
+    /// There are no calls of hosted tools, so nothing follows from them.
     pub(super) const NOTHING: Self = Self::End { deferred: None, dropped: 0 };
 }
 
 impl Calls {
-    /// The hosted tool that the model means by `written`, which is no declared name.
+    /// The hosted tool that the model means by `written`, which is not a declared name.
     pub(super) fn hosted_name(&self, written: &str) -> Option<String> {
         self.hosted.as_ref()?.named(written).map(str::to_owned)
     }
 
-    /// Whether toolwire runs the calls of the tool `name`, as it is declared or was written. A client without tools cannot be
-    /// given a call, so that the model is told of those to unknown tools.
+    /// Whether toolwire handles the calls of the tool `name`, which is its declared or written name. A client
+    /// without tools cannot be given a call, so toolwire reports calls to unknown tools to the model.
     pub(super) fn is_hosted(&self, name: &str) -> bool {
         self.hosted.as_ref().is_some_and(|hosted| hosted.has(name) || !self.has_tools)
     }
 
-    /// A call of a hosted tool begins.
+    /// Begins a call of a hosted tool.
     pub(super) fn begin_hosted(&mut self, mut start: CallStart<'_>, rescue: bool) -> Fate {
         start.runner = Runner::Toolwire;
         let id = match start.id.is_empty() || self.is_used(&start.id) {
@@ -212,7 +216,7 @@ impl Calls {
         Fate::Hosted { rescue }
     }
 
-    /// A call of a hosted tool is complete, or will never be.
+    /// Ends a call of a hosted tool, which is complete or will never be.
     pub(super) fn end_hosted(&mut self, source: u32, end: CallEnd, rescue: bool) {
         if end == CallEnd::Cut {
             self.cut = true;
@@ -229,7 +233,7 @@ impl Calls {
         }
     }
 
-    /// Whether the model has made a call once more that the upstream refuses to run. It must not run twice.
+    /// Whether the model repeats a call that the upstream refused to run. It must not run twice.
     fn is_repeated(&mut self, call: (String, Digest)) -> bool {
         self.apologises = true;
         let is_repeated = self.rescued.contains(&call);
@@ -263,9 +267,9 @@ impl Calls {
     pub(super) fn send_held(&mut self, out: &mut impl Sink) {
         let Some(hosted) = &mut self.hosted else { return };
         let mut held = std::mem::take(&mut hosted.held);
-        // Calls may end in another order than the model began them.
+        // The model may end its calls in an order other than that in which it began them.
         held.sort_by_key(|(start, ..)| hosted.calls.iter().position(|call| call.call.id == start.id));
-        // Their ids are theirs now.
+        // The held calls keep these ids, which must no longer count as used.
         hosted.calls.clear();
         for (start, arguments, end) in held {
             if let Some(index) = self.send_start(start, None, out) {
@@ -274,12 +278,13 @@ impl Calls {
         }
     }
 
-    /// Whether the hop has calls that are to be run.
+    /// Whether the hop has calls that toolwire must run.
     pub(super) fn has_hosted_calls(&self) -> bool {
         self.hosted.as_ref().is_some_and(|hosted| hosted.whole().any(|(_, is_hosted)| is_hosted))
     }
 
-    /// The names of the hop's calls that are not wrong, each once; those of the client count only beside hosted tools.
+    /// The names of the hop's calls that are not wrong, without duplicates; the client's calls count only if
+    /// there are hosted tools.
     pub(super) fn others_not_run(&self) -> Vec<String> {
         let calls = self.hosted.iter().flat_map(|hosted| &hosted.calls).filter(|call| call.has_ended);
         let mut names = Vec::new();
@@ -291,8 +296,8 @@ impl Calls {
         names
     }
 
-    /// Whether others may guess the id of a call for the client, by which results are found later. Calls that were held have got
-    /// theirs.
+    /// Whether other clients could guess the id of a call for the client, by which results are found later.
+    /// Calls that were held have already been given safe ids.
     pub(super) fn has_guessable_id(&self, start: &CallStart<'_>) -> bool {
         let gives_ids = self.hosted.as_ref().is_some_and(|hosted| !hosted.holds_client_calls());
         gives_ids && start.runner == Runner::Client && is_guessable(&start.id, &start.name)
@@ -314,14 +319,14 @@ impl Calls {
         }
         let dropped = if drops { calls.len() } else { 0 };
         let runs = if drops { Vec::new() } else { calls };
-        // The client's next request lacks the hops before, too.
+        // The client's next request also lacks the earlier hops.
         let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
         let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
         let deferred = (!runs.is_empty() || lacks_hops).then(|| DeferredTurn { turn: turn(), hosted: runs });
         After::End { deferred, dropped }
     }
 
-    /// Sends the text between those of two hops before the first text of the later one.
+    /// Sends the text between the texts of two hops, before the first text of the later hop.
     pub(super) fn separate(&mut self, out: &mut impl Sink) {
         self.is_separator_due = false;
         let separator = self.hosted.as_ref().map(|hosted| hosted.separator().to_owned()).unwrap_or_default();
@@ -337,7 +342,7 @@ impl Calls {
     }
 }
 
-/// Whether others may guess this id of a call of the tool `name`: it is not long enough, or not random enough.
+/// Whether this id of a call of the tool `name` could be guessed because it is not long or random enough.
 fn is_guessable(id: &str, name: &str) -> bool {
     const LENGTH: usize = 20;
     const OF_EACH: usize = 3;

@@ -13,8 +13,8 @@ use crate::{
 
 impl Calls {
     /// Whether a call on the upstream's own channel is meant for the client, because the client declared the
-    /// name. If tools are taught with a prefix, an unprefixed name that the upstream also has is the
-    /// upstream's.
+    /// name. If tools are taught with a prefix, an unprefixed name that the upstream also has belongs to the
+    /// upstream.
     pub(super) fn is_misrouted(&self, written: &str) -> bool {
         let prefixed = self.tools.unprefixed(written).is_some_and(|name| self.tools.resolve(name).is_some());
         let theirs =
@@ -22,7 +22,7 @@ impl Calls {
         prefixed || (self.tools.resolve(written).is_some() && !theirs)
     }
 
-    /// Sends the beginning of a call that the upstream cannot run, unless the model is to be asked for it
+    /// Sends the beginning of a call that the upstream cannot run, unless the model should be asked for it
     /// again.
     pub(super) fn rescue(
         &mut self,
@@ -50,7 +50,8 @@ impl Calls {
         self.send_start(start, None, out)
     }
 
-    /// The call sent under `index` is complete. It replaces one to the same tool that lacks arguments.
+    /// Handles the completion of the call sent under `index`. It replaces a call to the same tool that lacks
+    /// arguments.
     pub(super) fn supersede(&mut self, index: u32) {
         if self.incomplete.is_empty() {
             return;
@@ -78,7 +79,7 @@ impl Incomplete {
     }
 }
 
-/// Asks for the calls again. `text`: what the model wrote in this hop.
+/// Asks for the calls again. `text`: the text that the model wrote in this hop.
 pub(super) fn follow_up(text: &str, calls: &[Incomplete]) -> FollowUp {
     let messages = calls.iter().map(|call| {
         let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));

@@ -8,9 +8,10 @@
 //! unchanged, except for an apology after a rescued call.
 //!
 //! This file follows a call from its arguments to its end; `begin` decides how it is handled, `server` and
-//! `misrouted` handle the calls of the upstream's own tools, `hosted` those of toolwire's, and `hop` what follows the end of a hop.
+//! `misrouted` handle the calls of the upstream's own tools, `hosted` handles those of hosted tools, and
+//! `hop` decides what follows the end of a hop.
 //!
-//! Limits apply to every call, whether it is sent or not. Nothing of an omitted call is kept.
+//! Limits apply to every call, whether it is sent or not. Nothing is kept of an omitted call.
 
 mod begin;
 mod doubles;
@@ -51,16 +52,16 @@ enum Fate {
     Annotated { id: String, name: String, arguments: Option<String> },
     /// It is omitted.
     Hidden,
-    /// It was meant for the client, and has been sent. Its result is the upstream's refusal to run it.
+    /// It was meant for the client, and has been sent. The upstream's result for it is the refusal to run it.
     Rescued,
-    /// It is of a hosted tool, and kept until the hop ends. `rescue`: the upstream refuses to run it.
+    /// It calls a hosted tool, and is kept until the hop ends. `rescue`: the upstream refuses to run it.
     Hosted { rescue: bool },
 }
 
 /// A call from the reader or the detector.
 #[derive(Debug)]
 struct Entry {
-    /// Its index in that stage.
+    /// The call's index in that stage.
     source: u32,
     /// Bytes of its arguments so far.
     bytes: usize,
@@ -76,9 +77,9 @@ pub(super) struct Calls {
     ids: Ids,
     /// Calls in order of appearance.
     entries: Vec<Entry>,
-    /// Calls that may have come twice.
+    /// Calls that may have arrived twice.
     doubles: Doubles,
-    /// Number of calls begun, including omitted ones: each of them is remembered.
+    /// Number of calls that have begun, including omitted ones, since each of them is remembered.
     begun: usize,
     sent_ids: Vec<String>,
     /// The ids of calls that are reported separately.
@@ -92,7 +93,7 @@ pub(super) struct Calls {
     /// The current text is the model's apology for a call that the upstream refused to run.
     apologises: bool,
     client_calls: usize,
-    /// The names of those of them whose arguments are not JSON and after which the model continued.
+    /// The names of sent calls whose arguments are not JSON and after which the model continued.
     broken: Vec<String>,
     /// The response was cut off inside a call.
     cut: bool,
@@ -100,11 +101,11 @@ pub(super) struct Calls {
     has_tools: bool,
     /// The tools that toolwire runs, if there are any.
     hosted: Option<Box<Hosted>>,
-    /// The turn whose calls of hosted tools the client does not wait for.
+    /// The turn that contains calls of hosted tools for which the client does not wait.
     pub(super) deferred: Option<DeferredTurn>,
-    /// The model has written reasoning since something else was last shown as such.
+    /// The model has written reasoning since other content was last shown as reasoning.
     is_reasoning_open: bool,
-    /// Earlier hops have given text, and this one has not yet.
+    /// Earlier hops have sent text, and this hop has not sent any yet.
     is_separator_due: bool,
     /// Number of characters of text sent, which gives the position of citations. `None`: not counted, because
     /// there cannot be any.
@@ -114,30 +115,30 @@ pub(super) struct Calls {
     /// The text of this hop, kept only if a follow-up may have to repeat it.
     said: String,
     said_is_cut: bool,
-    /// Whether that text is kept, and this hop's token counts.
+    /// Whether the text and token counts of this hop are kept.
     keeps_text: bool,
-    /// The number of the hop, from 0.
+    /// The index of the hop, from 0.
     hop: usize,
     /// How often the model was asked again because of what it wrote.
     asked_again: usize,
     /// Whether another hop may follow this one.
     may_follow_up: bool,
-    /// Text sent in earlier hops, in characters; the upstream counts from 0 in each hop.
+    /// Number of characters of text sent in earlier hops; the upstream counts from 0 in each hop.
     earlier_characters: u64,
     usage: UsageSum,
-    /// What the upstream wants back.
+    /// The state that the upstream wants back.
     pub(super) state: StateCollector,
     corrections: Corrections,
     /// Warnings about the request.
     notices: Vec<Warning<'static>>,
-    /// Nothing of the response's content has been sent yet, so that another hop may replace this one.
+    /// Nothing of the response's content has been sent yet, so another hop may replace this one.
     pub(super) can_replace: bool,
     /// What had been sent when this hop began.
     checkpoint: Checkpoint,
     pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
-    /// What this stage left out.
+    /// The parts that this stage left out.
     pub(super) skipped: Skipped,
 }
 
@@ -152,7 +153,7 @@ fn past_ids(conversation: &Conversation) -> Vec<String> {
 }
 
 impl Calls {
-    /// `cites`: the upstream may run tools itself, so that text may have citations.
+    /// `cites`: the upstream may run tools itself, so the text may have citations.
     pub(super) fn new(
         conversation: &Conversation,
         tools: DeclaredTools,
@@ -221,7 +222,7 @@ impl Calls {
         }
     }
 
-    /// What follows as reasoning is not the model's. Returns whether the model's does not end before it.
+    /// Prepares for reasoning that is not the model's. Returns whether the model's reasoning is still open.
     pub(super) fn ends_reasoning(&mut self) -> bool {
         std::mem::take(&mut self.is_reasoning_open)
     }
@@ -246,13 +247,14 @@ impl Calls {
         &self.tools
     }
 
-    /// Handles an event. `frame` is the upstream's frame of it, if that may be forwarded unchanged.
+    /// Handles an event. `frame` is the event's frame from the upstream, if that may be forwarded unchanged.
     pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         if self.failure.is_some() || (self.pending.is_some() && !is_usage(&event)) {
             return;
         }
         match event {
-            // The frames of later hops have ids of their own. Those of server tools have none of the response.
+            // The frames of later hops have ids of their own. Frames of server tools do not contain the
+            // response's id.
             Event::Verbatim { frame, means: Some(means) } => {
                 let may_forward = self.hop == 0 || is_of_server_call(means);
                 self.take(means.clone(), Some(frame).filter(|_| may_forward), out);
@@ -311,13 +313,13 @@ impl Calls {
         }
     }
 
-    /// Whether a call that begins is held, because it may be one that there was.
+    /// Whether a new call is held because it may repeat an earlier one.
     fn is_held_double(&mut self, start: &CallStart<'_>) -> bool {
         let declared = self.tools.resolve(&start.name).map(|name| self.tools.declared(name));
         self.doubles.begins(start, declared.unwrap_or(&start.name))
     }
 
-    /// Lets the held calls go on that are no doubles. `is_last`: the hop ends.
+    /// Passes on the held calls that are not duplicates. `is_last`: the hop ends.
     fn settle_doubles(&mut self, is_last: bool, out: &mut impl Sink) {
         if !self.doubles.is_holding() {
             return;
@@ -334,7 +336,7 @@ impl Calls {
         }
     }
 
-    /// Sends the token counts of all hops together.
+    /// Sends the sum of the token counts of all hops.
     fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
         let sum = self.usage.take(&usage, self.keeps_text);
         let frame = frame.filter(|_| sum.is_none());
@@ -437,14 +439,15 @@ impl Calls {
                 self.end_waiting(source, start, arguments, rescue, end, out);
             }
             Fate::Annotated { .. } if is_too_much => {
-                // More than may be kept until a result arrives: it is reported without one.
+                // The arguments take more than may be kept until a result arrives, so the call is reported
+                // without one.
                 self.annotate(source, None, out);
             }
             _ => {}
         }
     }
 
-    /// A waiting call is complete, or will never be.
+    /// Ends a waiting call, which is complete or will never be.
     fn end_waiting(
         &mut self,
         source: u32,
@@ -492,20 +495,20 @@ impl Calls {
         out.event(Event::CallEnd { index, end });
     }
 
-    /// The arguments of the call sent under `index` are not JSON, and the model has gone on.
+    /// Notes that the arguments of the call sent under `index` are not JSON and that the model has continued.
     fn note_broken(&mut self, index: u32) {
         let call = usize::try_from(index).ok().and_then(|index| self.tally.calls.get(index));
         self.broken.push(call.and_then(|call| call.name.clone()).unwrap_or_default());
     }
 
-    /// The client has got the beginning of a call.
+    /// Notes that the client has received the beginning of a call.
     fn note_sent(&mut self, source: u32) {
         if let (Some(hosted), Some(id)) = (&mut self.hosted, self.sent_ids.last()) {
             hosted.sent(source, id);
         }
     }
 
-    /// A call of the client is complete.
+    /// Notes that a call of the client is complete.
     fn note_end(&mut self, source: u32) {
         if let Some(hosted) = &mut self.hosted {
             hosted.ends(source);

@@ -35,7 +35,7 @@ impl Calls {
         Fate::Annotated { id, name, arguments: Some(String::new()) }
     }
 
-    /// The result of a call that the upstream ran. `frame` is the upstream's frame of it.
+    /// Handles the result of a call that the upstream ran. `frame` is the upstream's frame for it.
     pub(super) fn result(&mut self, result: CallResult<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let Some(entry) = self.entry(result.index) else { return };
         match &entry.fate {
