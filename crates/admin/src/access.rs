@@ -1,12 +1,12 @@
 //! [`Access`]: who may use the admin API.
 //!
-//! - With keys: a key in `Authorization: Bearer`, for scripts, or a session that began with one, for browsers.
-//! - Without keys: everybody on this machine. A web page of another origin could make a browser on this machine send requests, so
-//!   the host must be one of this machine's names, which pages of other origins do not have.
+//! - With keys: a key in `Authorization: Bearer`, for scripts, or a session that was started with a key, for browsers.
+//! - Without keys: anybody on this machine. A web page of another origin could make a browser on this machine send
+//!   requests, so the host must be one of this machine's names, which pages of other origins do not have.
 //!
-//! A browser adds the session's cookie to every request, whoever causes it. So requests of a session that change something must
-//! also show that they come from toolwire's own page: by a token that only this page can read, by their content type, and by the
-//! headers in which the browser names the page's origin.
+//! A browser adds the session's cookie to every request, whatever page causes it. So a request of a session that
+//! changes state must also show that it comes from toolwire's own page: by a token that only this page can read, by its
+//! content type, and by the headers in which the browser names the page's origin.
 
 use std::{
     net::IpAddr,
@@ -35,7 +35,7 @@ use toolwire_gateway::{
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 
-/// Headers by which a proxy says for whom it asks.
+/// Headers in which a proxy names the client that it forwards for.
 const FORWARDED: [&str; 16] = [
     "forwarded",
     "via",
@@ -55,25 +55,24 @@ const FORWARDED: [&str; 16] = [
     "fly-client-ip",
 ];
 
-/// Tries of an address to sign in within a minute.
+/// Maximum number of attempts to sign in per address and minute.
 const MAX_SIGN_INS: usize = 5;
 
-/// Characters of the path of a page.
+/// Maximum length of a page's path, in characters.
 const MAX_BASE: usize = 256;
 
-/// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     settings: Arc<AdminSettings>,
     known: Arc<Known>,
 }
 
-/// What outlives a reload of the settings.
+/// State that outlives a reload of the settings.
 #[derive(Debug)]
 struct Known {
-    /// Tells the cookies of several instances on one host apart: cookies ignore ports.
+    /// Distinguishes the cookies of several instances on one host, since cookies ignore ports.
     instance: String,
-    /// The token of all who need no key.
+    /// CSRF token of all visitors who need no key.
     anonymous_csrf: String,
     sessions: Mutex<Sessions>,
     code: Mutex<OneTimeCode>,
@@ -88,15 +87,16 @@ pub(super) enum Visitor {
     Script,
     /// A browser that has signed in, with the digest of its token.
     Session(Digest, Session),
-    /// Anybody on this machine: no key is needed. Or nobody yet: the request is to sign in, or asks whether it has.
+    /// Anybody on this machine, if no key is needed. Otherwise a visitor without a session, who signs in or asks
+    /// whether a session exists.
     Anonymous,
 }
 
-/// Tells sessions apart. `None`: there is no session.
+/// Tells sessions apart. `None` if there is no session.
 pub(crate) type SessionMark = Option<Digest>;
 
 impl Visitor {
-    /// What tells it apart from visitors with other sessions.
+    /// Distinguishes the visitor from visitors with other sessions.
     pub(super) fn mark(&self) -> SessionMark {
         match self {
             Self::Session(token, _) => Some(*token),
@@ -111,7 +111,7 @@ impl Access {
         let known = format!("{} {:?}", listen.join(" "), config.state_dir);
         let instance = hex(&digest_of(known.as_bytes())).chars().take(8).collect();
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
-        // Without random numbers there is no token, and nobody without a key can change anything.
+        // Without random numbers there is no token, and without a key nothing can be changed.
         let anonymous_csrf = random().unwrap_or_default();
         let (code, tries) = (Mutex::default(), Mutex::new(Tries::new(MAX_SIGN_INS)));
         let wrong_keys = WrongKeys::new("the admin API");
@@ -121,13 +121,13 @@ impl Access {
         }
     }
 
-    /// The same with other settings. Sessions go on as long as their keys are there.
+    /// A copy with new settings. A session survives if its key still exists.
     pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
         self.sessions().set_idle(settings.session_ttl);
         Self { settings, known: Arc::clone(&self.known) }
     }
 
-    /// A new code with which a browser may sign in once, soon. `None`: no key is needed.
+    /// Issues a new one-time code with which a browser can sign in within two minutes. `None` if no key is needed.
     pub(super) fn issue_code(&self) -> Option<String> {
         (!self.is_open()).then(|| self.code().issue(Instant::now())).flatten()
     }
@@ -136,7 +136,7 @@ impl Access {
         self.settings.api_keys.is_empty()
     }
 
-    /// Without keys: the request comes from this machine, and is meant for it.
+    /// If no keys are configured, checks that the request comes from this machine and is addressed to it.
     ///
     /// # Errors
     /// 403
@@ -153,7 +153,8 @@ impl Access {
         if self.names().contain(host) {
             return Ok(());
         }
-        // A proxy on this machine asks for others, and may have put its own name for toolwire into `Host`.
+        // A proxy on this machine forwards requests of other machines, and may have put its own name for toolwire into
+        // `Host`.
         if is_passed_on(head) {
             let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys. HTTP/1.0 and headers such as X-Forwarded-For come from proxies";
             return Err(AdminError::forbidden("not_local", message));
@@ -166,10 +167,10 @@ impl Access {
         Err(AdminError::forbidden("wrong_host", message))
     }
 
-    /// Who sent the request. `may_be_nobody`: it only asks.
+    /// Returns the sender of a request. `may_be_nobody` accepts a sender without key and session.
     ///
     /// # Errors
-    /// 401 without key and session; 403 if it may come from another page; 429 after too many wrong keys.
+    /// 401 without key and session; 403 if the request may come from another page; 429 after too many wrong keys.
     pub(super) fn visitor(
         &self,
         (head, peer): (&request::Parts, IpAddr),
@@ -179,7 +180,7 @@ impl Access {
             self.check_page(head, &self.known.anonymous_csrf)?;
             return Ok(Visitor::Anonymous);
         }
-        // A proxy in front may ask browsers for credentials of another scheme.
+        // A proxy in front of toolwire may ask browsers for credentials of another scheme.
         let bearer = head.headers.get(header::AUTHORIZATION).and_then(|shown| bearer_token(shown.as_bytes()));
         if let Some(shown) = bearer {
             if self.key(shown).is_some() {
@@ -209,7 +210,7 @@ impl Access {
         }
     }
 
-    /// A request to sign in has no session yet. It must not come from another page all the same.
+    /// Checks a request to sign in. It has no session yet, but must not come from another page either.
     ///
     /// # Errors
     /// 403, 415 or 429.
@@ -234,7 +235,7 @@ impl Access {
         })
     }
 
-    /// Begins a session.
+    /// Starts a session.
     ///
     /// # Errors
     /// 400 or 401.
@@ -273,7 +274,7 @@ impl Access {
         Ok(said)
     }
 
-    /// The key that a request to sign in shows, or for which its code stands.
+    /// The key in a request to sign in, or the key for which its one-time code stands.
     fn shown_key(&self, object: &Map<String, Value>) -> Result<&SecretString, AdminError> {
         match (object.get("key"), object.get("code")) {
             (Some(Value::String(shown)), None) => {
@@ -293,7 +294,7 @@ impl Access {
         }
     }
 
-    /// Whether the session of the token with this digest goes on.
+    /// Whether the session whose token has this digest is still valid.
     pub(super) fn lasts(&self, token: &Digest) -> bool {
         self.sessions().lasts(token, Instant::now())
     }
@@ -306,7 +307,7 @@ impl Access {
         cookies.into_iter().fold(Said::nothing(), |said, cookie| said.with(header::SET_COOKIE, cookie))
     }
 
-    /// Whether somebody has signed in, and what their page needs to know.
+    /// Whether the visitor has signed in, and the facts that the page needs.
     pub(super) fn state(&self, visitor: &Visitor) -> Said {
         Said::json(match visitor {
             Visitor::Session(_, session) => {
@@ -335,7 +336,8 @@ impl Access {
         })
     }
 
-    /// The cookie in the two paths that need it. So it is never sent to `/v1/`, nor to other services of the host.
+    /// Returns the cookie for the two paths that need it, so that it is never sent to `/v1/` or to other services of
+    /// the host.
     fn cookies(&self, session: &Session, token: &str, more: &str) -> [String; 2] {
         let secure = if session.is_secure { "; Secure" } else { "" };
         let (name, base) = (self.cookie_name(), &session.base);
@@ -348,18 +350,20 @@ impl Access {
         format!("toolwire_{}", self.known.instance)
     }
 
-    /// The configured key that equals `shown`. Every key is compared, even after a match.
+    /// Returns the configured key that equals `shown`. Every key is compared, even after a match.
     fn key(&self, shown: &[u8]) -> Option<&SecretString> {
         let fits = |key: &SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(shown));
         self.settings.api_keys.iter().fold(None, |found, key| if fits(key) { Some(key) } else { found })
     }
 
-    /// The request does not come from another page. If it changes something, it comes from toolwire's own, which knows the token `csrf`.
+    /// Checks that the request does not come from another page. A request that changes state must come from toolwire's
+    /// own page, which knows the token `csrf`.
     fn check_page(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return self.check_origin(head, csrf);
         }
-        // No other page can read the answer, but a reader of events is one all the same: questions wait for it.
+        // No other page can read the response, but an open event stream already counts as a reader, for whom permission
+        // questions wait.
         let is_from_page = web_pages::is_from_browser(&head.headers) && !web_pages::is_typed(&head.headers);
         if is_from_page && !self.names().are_origin_of(head) {
             return Err(other_origin());
@@ -368,7 +372,7 @@ impl Access {
     }
 
     fn check_origin(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
-        // Pages of other origins can send other types without being asked.
+        // Pages of other origins can send other content types without a preflight request.
         if !is_json(&head.headers) {
             let message = "the content type must be `application/json`, also without a body";
             return Err(AdminError::forbidden("content_type", message));
@@ -398,7 +402,7 @@ impl Access {
     }
 }
 
-/// Whether a proxy asks for somebody else. nginx as it comes says so only by its version of HTTP.
+/// Whether a proxy forwards the request. nginx with default settings shows this only by its HTTP version.
 fn is_passed_on(head: &request::Parts) -> bool {
     let is_sign = |name: &str| name.starts_with("x-forwarded") || FORWARDED.contains(&name);
     head.version < Version::HTTP_11 || head.headers.keys().any(|name| is_sign(name.as_str()))
@@ -428,7 +432,7 @@ fn key_digest(key: &SecretString) -> Digest {
     digest_of(key.expose_secret().as_bytes())
 }
 
-/// Whether this is an absolute path of plain segments with a slash at its end.
+/// Whether `base` is an absolute path of plain segments that ends with a slash.
 fn is_base(base: &str) -> bool {
     let is_plain = |segment: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);

@@ -1,4 +1,4 @@
-//! `/admin/bench`: one measurement of a configured upstream at a time, by whatever bench the program has.
+//! `/admin/bench`: measures a configured upstream, one run at a time, with the bench that the program offers.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,10 +9,10 @@ use super::{AdminError, Said};
 use toolwire_config::{Config, Upstream, WILDCARD};
 use toolwire_gateway::{Bench, BenchRun, BenchWish};
 
-/// Streams of one run.
+/// Maximum number of streams of one run.
 const MAX_STREAMS: u64 = 200;
 
-/// Tokens of one stream's response.
+/// Maximum number of tokens of one stream's response.
 const MAX_TOKENS: u64 = 2000;
 
 /// The bench of the program, if it has one, and the last run.
@@ -23,9 +23,9 @@ pub(super) struct BenchPlace {
 }
 
 impl BenchPlace {
-    /// The program has this bench.
+    /// Sets the program's bench.
     pub(super) fn offer(&self, bench: Arc<dyn Bench>) {
-        // There is one in a process.
+        // Each process has only one bench.
         let _ = self.bench.set(bench);
     }
 
@@ -38,10 +38,11 @@ impl BenchPlace {
         Ok(Said::json(shown(self.run().as_deref())))
     }
 
-    /// Begins a run: `{"upstream", "streams", "tokens", "model"?}`.
+    /// Starts a run: `{"upstream", "streams", "tokens", "model"?}`.
     ///
     /// # Errors
-    /// 404 without a bench, 409 while one runs, 400 and 422 for wrong fields, and 422 for an upstream that cannot be measured.
+    /// 404 without a bench, 409 while a run is in progress, 400 and 422 for wrong fields, and 422 for an upstream that
+    /// cannot be measured.
     pub(super) fn begin(&self, config: &Config, object: &Map<String, Value>) -> Result<Said, AdminError> {
         let bench = self.bench()?;
         let streams = number(object, "streams", MAX_STREAMS)?;
@@ -92,7 +93,7 @@ fn shown(run: Option<&dyn BenchRun>) -> Value {
     }
 }
 
-/// The upstream that is named, and the model to ask there: the one that is named, or the first that the configuration names.
+/// The named upstream and the model to request there: the named model, or the first that is configured.
 fn target(config: &Config, object: &Map<String, Value>) -> Result<(Arc<Upstream>, String), AdminError> {
     let text = |key: &'static str| match object.get(key) {
         None => Ok(None),

@@ -1,6 +1,6 @@
 //! [`OneTimeCode`]: signs a browser in once, without the key.
 //!
-//! Only its digest is kept here. There is one code at a time.
+//! Only the code's digest is kept here. There is one code at a time.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use tokio::time::Instant;
 
 use super::sessions::{Digest, digest_of, random};
 
-/// How long a code can be used.
+/// Time for which a code is valid.
 const LIFETIME: Duration = Duration::from_secs(120);
 
-/// The code that can be used now.
+/// The valid code, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct OneTimeCode(Option<(Digest, Instant)>);
 
 impl OneTimeCode {
-    /// A new code, in place of the one before. `None`: the system has no random numbers.
+    /// Issues a new code, which replaces the previous one. `None` if the system has no random numbers.
     pub(super) fn issue(&mut self, now: Instant) -> Option<String> {
         let code = random()?;
         self.0 = Some((digest_of(code.as_bytes()), now + LIFETIME));
         Some(code)
     }
 
-    /// Whether `shown` is the code. It is used up then.
+    /// Returns whether `shown` is the code, which can then not be used again.
     pub(super) fn redeem(&mut self, shown: &str, now: Instant) -> bool {
         let Some((digest, expires)) = &self.0 else { return false };
         let is_it = bool::from(digest.ct_eq(&digest_of(shown.as_bytes()))) && now < *expires;

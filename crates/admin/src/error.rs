@@ -1,4 +1,4 @@
-//! [`AdminError`]: errors of the admin API, in their JSON form.
+//! [`AdminError`]: errors of the admin API and their JSON form.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use toolwire_gateway::observe::failure_name;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Why a request cannot be answered: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
+/// An error response: `{"error": {"code", "message", "path"?, "retry_after_s"?}}`.
 #[derive(Debug, Clone)]
 pub(crate) struct AdminError {
     status: StatusCode,
@@ -40,7 +40,7 @@ impl AdminError {
         }
     }
 
-    /// No such path, or nothing by this name: 404.
+    /// No such path, or no entry with this name: 404.
     pub(crate) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; docs/admin.md lists the paths")
     }
@@ -74,22 +74,22 @@ impl AdminError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
-    /// The same with the field that is wrong.
+    /// Adds the path of the wrong field.
     pub(super) fn at(self, path: &str) -> Self {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// The same with a further member.
+    /// Adds a further member.
     pub(super) fn with(self, key: &'static str, value: Value) -> Self {
         Self { more: Some(Box::new((key, value))), ..self }
     }
 
-    /// Whether no key, a wrong one or too many of them are why it is refused.
+    /// Whether the request is refused because its key is missing or wrong, or after too many wrong keys.
     pub(crate) fn is_of_key(&self) -> bool {
         [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS].contains(&self.status)
     }
 
-    /// Whether there were too many tries.
+    /// Whether there were too many attempts.
     pub(crate) fn is_of_many(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
@@ -121,7 +121,7 @@ impl AdminError {
         }
     }
 
-    /// The same for the log.
+    /// The same error for the log.
     pub(super) fn failure(&self) -> Failure {
         Failure::new(Kind::Request, self.message.clone())
             .with_status(self.status.as_u16())
@@ -130,7 +130,7 @@ impl AdminError {
 }
 
 impl AdminError {
-    /// A request for a model that fails before it has a response.
+    /// A model request that fails before it has a response.
     pub(crate) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
@@ -139,7 +139,7 @@ impl AdminError {
     }
 }
 
-/// Failures of reading a body.
+/// Errors while a body is read.
 impl From<Failure> for AdminError {
     fn from(failure: Failure) -> Self {
         let code = match failure.kind() {

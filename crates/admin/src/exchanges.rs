@@ -1,4 +1,4 @@
-//! The last exchanges: their list, and what is known of one.
+//! Requests for the list of the last exchanges, and for one of them.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use super::{
 use toolwire_config::percent::percent_decoded;
 use toolwire_gateway::stamp::unix_time;
 
-/// Exchanges in one answer, unless the request says otherwise.
+/// Number of exchanges in one response, unless the request sets it.
 const LIMIT: usize = 100;
 
-/// The most exchanges in one answer.
+/// Maximum number of exchanges in one response.
 const MAX_LIMIT: usize = 500;
 
-/// What a request for a list asks for.
+/// The parameters of a request for the list.
 #[derive(Debug, Default)]
 struct Wanted {
     query: Query,
-    /// The id of an exchange: those that began before it.
+    /// Id of an exchange: only exchanges that began before it are listed.
     before: Option<String>,
     limit: Option<usize>,
 }
 
-/// The exchanges that the query string asks for, newest first.
+/// Lists the exchanges that match the query string, newest first.
 pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<Said, AdminError> {
     let wanted = wanted(query.unwrap_or_default())?;
     let log = Arc::clone(log);
-    // Thousands of rows take longer than a stream should wait.
+    // Thousands of rows take longer than other streams on this thread should wait.
     let searching = tokio::task::spawn_blocking(move || rows(&log, &wanted));
     let list = searching.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the list could not be made")
@@ -48,17 +48,17 @@ fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
     json!({"exchanges": rows, "more": has_more, "kept": listed.kept, "keep": log.max(), "since": log.since()})
 }
 
-/// What is known of one exchange.
+/// Returns everything known about one exchange.
 pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
     Ok(Said::json(find(log, id)?.json()))
 }
 
-/// The rows of an exchange, as they come. `None`: it is over, or its contents are not kept.
+/// Follows the rows of an exchange as they appear. `None` if it is over, or its contents are not kept.
 pub(super) fn follow(log: &ExchangeLog, id: &str) -> Option<TraceFeed> {
     log.find(id)?.follow()
 }
 
-/// The rows of an exchange.
+/// Returns the rows of an exchange.
 pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
     let record = find(log, id)?;
     if !record.is_captured() {
@@ -74,7 +74,7 @@ pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<Said, AdminErr
     })))
 }
 
-/// The exchange as a fixture, which `toolwire replay` plays once it is unpacked.
+/// Returns the exchange as a fixture, which `toolwire replay` plays once it is unpacked.
 pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
     let record = find(log, id)?;
     let conflict = |code, message| Err(AdminError::new(StatusCode::CONFLICT, code, message));
@@ -102,10 +102,10 @@ pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<Said, AdminEr
     }
 }
 
-/// The exchange with this id.
+/// Finds the exchange with this id.
 ///
 /// # Errors
-/// 404: it is not kept any more, or never was.
+/// 404 if it is no longer kept, or never was.
 fn find(log: &ExchangeLog, id: &str) -> Result<Arc<ExchangeRecord>, AdminError> {
     log.find(id).ok_or_else(|| {
         let message = format!("this exchange is not kept any more: the last {} are kept", log.max());

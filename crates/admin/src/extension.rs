@@ -1,4 +1,4 @@
-//! [`AdminApi`]: the admin API as a server has it, whatever its configuration.
+//! [`AdminApi`]: the admin API of a server across all its configurations.
 
 use std::{
     io,
@@ -28,20 +28,20 @@ pub struct AdminApi {
     lasting: Arc<Lasting>,
 }
 
-/// What goes on from one configuration to the next, also if one between them has no admin API.
+/// State that continues from one configuration to the next, even if one between them has no admin API.
 #[derive(Debug, Default)]
 pub(super) struct Lasting {
     pub(super) bench: BenchPlace,
-    /// The last exchanges. It begins with the bus of events.
+    /// The last exchanges. Set when the event bus is known.
     exchanges: OnceLock<Arc<ExchangeLog>>,
     /// The API of the newest configuration.
     newest: Mutex<Weak<Admin>>,
 }
 
-/// A server as [`Server::bind_or_inherit`] makes it, which has the admin API where its configuration has it.
+/// Creates a server with [`Server::bind_or_inherit`] that serves the admin API whenever its configuration has one.
 ///
 /// # Errors
-/// As [`Server::bind_or_inherit`], or if the admin API cannot start.
+/// As for [`Server::bind_or_inherit`], or if the admin API cannot start.
 pub fn bind(
     config: Arc<Config>,
     tap: Option<Arc<dyn Tap>>,
@@ -53,8 +53,8 @@ pub fn bind(
 }
 
 impl AdminApi {
-    /// A new code with which a browser may sign in once, within two minutes. `None`: the configuration has no admin API, or it
-    /// needs no key.
+    /// Issues a one-time code with which a browser can sign in within two minutes. `None` if the configuration has no
+    /// admin API, or the API needs no key.
     pub fn sign_in_code(&self) -> Option<String> {
         let newest = self.lasting.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         newest?.issue_code()
@@ -83,7 +83,7 @@ impl Lasting {
         self.exchanges.get_or_init(|| Arc::new(ExchangeLog::new(0)))
     }
 
-    /// The API of a configuration. `before` is that of the configuration which it replaces.
+    /// The API of a configuration. `before` is the API of the configuration that it replaces.
     fn configured(
         self: &Arc<Self>,
         parts: ServiceParts<'_>,

@@ -5,9 +5,9 @@
 //! figures of now, once a second ─▲
 //! ```
 //!
-//! All readers share the last events. A reader knows only the number of its next one, so a slow reader costs nothing: when its next
-//! event is not kept any more, it gets a `reset` and continues with new ones. The same events serve readers that come back with
-//! `Last-Event-ID`.
+//! All readers share the last events. A reader knows only the number of its next event, so a slow reader costs nothing:
+//! when its next event is no longer kept, it gets a `reset` and continues with new ones. The same events serve readers
+//! that reconnect with `Last-Event-ID`.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,22 +28,22 @@ use super::{figures::PERIOD, sessions::random};
 use toolwire_execution::{Audit, Record, Runtime, Subscription, audit::unix_millis};
 use toolwire_gateway::{feed_body::FeedSource, observe::Metrics, stamp::unix_time};
 
-/// Events that are kept.
+/// Maximum number of events that are kept.
 const MAX_EVENTS: usize = 4096;
 
-/// Bytes of the events that are kept.
+/// Maximum total size in bytes of the events that are kept.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Bytes that a reader gets at once.
+/// Maximum number of bytes that a reader gets at once.
 const MAX_PIECE: usize = 64 << 10;
 
-/// How long events are collected after the last reader has left: it may come back.
+/// Time for which events are still collected after the last reader has left, since it may reconnect.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// See the module. Shared by all threads.
+/// The event feed. All threads share it.
 #[derive(Debug)]
 pub(super) struct Feed {
-    /// Tells the events of this process from those of others.
+    /// Distinguishes the events of this process from those of other processes.
     boot: String,
     kept: Mutex<Kept>,
 }
@@ -53,17 +53,17 @@ struct Kept {
     /// Events with their numbers, which have no gaps.
     events: VecDeque<(u64, Bytes)>,
     bytes: usize,
-    /// The number of the last event that was collected, or lost.
+    /// The number of the last event that was collected or lost.
     last: u64,
-    /// The number of the last event on the bus. `None`: what came before is not known.
+    /// The number of the last event on the bus. `None` if earlier events were not collected.
     on_bus: Option<u64>,
     readers: usize,
-    /// Readers that there ever were: the number of the next one.
+    /// Readers created so far; also the next reader's id.
     begun: u64,
-    /// How often all readers were told to end.
+    /// Number of times that all readers were closed.
     endings: u64,
     is_collecting: bool,
-    /// Those that wait for an event, by their numbers: with a thousand readers, none is searched for.
+    /// Readers that wait for an event, by number, so that none of a thousand readers must be searched for.
     waiting: HashMap<u64, Waker>,
 }
 
@@ -75,7 +75,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// A reader of the events after `last`, which is the `Last-Event-ID` of an earlier connection. Without one, of new events.
+    /// Opens a reader of the events after `last`, the `Last-Event-ID` of an earlier connection; without `last`, of new
+    /// events.
     pub(super) fn open(
         self: &Arc<Self>,
         bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
@@ -86,7 +87,7 @@ impl Feed {
         kept.begun += 1;
         if let (Some((audit, runtime, metrics)), false) = (bus, kept.is_collecting) {
             kept.is_collecting = true;
-            // What happened meanwhile was not collected.
+            // Events in between were not collected.
             kept.lose();
             kept.on_bus = None;
             runtime.spawn(collect(Arc::clone(self), audit.subscribe(), Arc::clone(metrics)));
@@ -99,19 +100,19 @@ impl Feed {
         Reader { feed: Arc::clone(self), number: kept.begun, next, reset, endings: kept.endings }
     }
 
-    /// Ends the connections of all readers: their keys may not be valid any more.
+    /// Closes the connections of all readers, since their keys may no longer be valid.
     pub(super) fn end_readers(&self) {
         let mut kept = self.lock();
         kept.endings += 1;
         kept.wake();
     }
 
-    /// Other events, which end when the readers of the feed are told to.
+    /// Wraps another event source, so that it ends when the readers of the feed are closed.
     pub(super) fn ending<S: FeedSource>(self: &Arc<Self>, source: S) -> Ending<S> {
         Ending { feed: Arc::clone(self), endings: self.lock().endings, source }
     }
 
-    /// The number of the next event of a reader that comes back, or why it has missed some.
+    /// The number of the next event of a reader that reconnects, or the reason why it has missed events.
     fn resumed(&self, kept: &Kept, last: &HeaderValue) -> (Option<u64>, Option<&'static str>) {
         let id = last.to_str().ok().and_then(|last| last.split_once('-'));
         let Some((boot, number)) = id else { return (None, Some("unknown_id")) };
@@ -137,7 +138,7 @@ impl Feed {
         self.keep(&mut kept, record.event.name(), &data);
     }
 
-    /// Publishes the figures of now, which are not on the bus, if anyone reads.
+    /// Publishes the current figures, which are not on the bus, if there are readers.
     fn publish_figures(&self, metrics: &Metrics) {
         if self.lock().readers == 0 {
             return;
@@ -174,7 +175,7 @@ impl Kept {
         self.events.front().is_some_and(|(first, _)| *first <= number)
     }
 
-    /// Some events are missing from here on: none of those before can be followed by new ones.
+    /// Marks a gap: drops the kept events, so that readers before it get a `reset`.
     fn lose(&mut self) {
         self.events.clear();
         self.bytes = 0;
@@ -186,7 +187,7 @@ impl Kept {
     }
 }
 
-/// Keeps the events of the bus, until nobody has read them for a while.
+/// Keeps the events of the bus until there has been no reader for a while.
 async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) {
     let mut last_read = Instant::now();
     let mut tick = interval(PERIOD);
@@ -195,7 +196,7 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
         tokio::select! {
             received = bus.recv() => match received {
                 Ok(record) => feed.publish(&record),
-                // The numbers of what follows show that some are missing.
+                // The next event's number shows the gap.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => break,
             },
@@ -219,9 +220,9 @@ pub(super) struct Reader {
     number: u64,
     /// The number of its next event.
     next: u64,
-    /// Why it has missed events, until it has been told.
+    /// Why the reader has missed events, until it has been notified.
     reset: Option<&'static str>,
-    /// See [`Kept`], when it began.
+    /// `Kept::endings` when the reader was opened.
     endings: u64,
 }
 
@@ -271,7 +272,7 @@ impl Drop for Reader {
 #[derive(Debug)]
 pub(super) struct Ending<S> {
     feed: Arc<Feed>,
-    /// See [`Kept`], when it began.
+    /// `Kept::endings` when the source was wrapped.
     endings: u64,
     source: S,
 }

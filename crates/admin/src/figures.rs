@@ -1,4 +1,4 @@
-//! `/admin/metrics` and `/admin/streams`: what requests came to, and the responses in progress.
+//! `/admin/metrics` and `/admin/streams`: figures about past requests, and the responses in progress.
 
 use std::{
     fmt,
@@ -21,10 +21,10 @@ use toolwire_gateway::{
 };
 use toolwire_net::untrusted::printable_json;
 
-/// How often readers get what is in progress.
+/// Interval at which readers get the responses in progress.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// The figures of a window, with those of now.
+/// The figures of a window, and the current figures.
 ///
 /// # Errors
 /// 400 for an unknown group or a window that is too short or too long.
@@ -60,7 +60,7 @@ pub(super) fn window(metrics: &Metrics, head: &request::Parts) -> Result<Said, A
     Ok(Said::json(json))
 }
 
-/// The responses in progress, with the figures of now.
+/// The responses in progress, and the current figures.
 pub(super) fn streams(metrics: &Metrics) -> Value {
     let (count, streams) = metrics.live().list();
     json!({
@@ -72,7 +72,7 @@ pub(super) fn streams(metrics: &Metrics) -> Value {
     })
 }
 
-/// Whether the client wants events in place of one JSON object.
+/// Whether the client wants events instead of one JSON object.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| {

@@ -1,4 +1,4 @@
-//! The text formats: their list, what becomes of a text, and how a model is taught to write one.
+//! The text formats: lists them, analyses a text, and shows how a model is taught to write one.
 
 use std::{ops::Range, sync::Arc};
 
@@ -24,16 +24,16 @@ use toolwire_pipeline::{
     },
 };
 
-/// Bytes of a text that is analysed.
+/// Maximum size in bytes of a text to analyse.
 const MAX_TEXT: usize = 256 << 10;
 
-/// Tools of a request.
+/// Maximum number of tools of a request.
 const MAX_TOOLS: usize = 128;
 
-/// Bytes of what a client of one dialect gets that are shown.
+/// Maximum number of bytes shown of the response that a client of one dialect gets.
 const MAX_CLIENT: usize = 512 << 10;
 
-/// Ids and times are the same in every analysis, so that two can be compared.
+/// Ids and times are the same in every analysis, so that two analyses can be compared.
 const STAMP: Stamp = Stamp { seed: 1, created: 0 };
 
 /// All formats.
@@ -50,10 +50,10 @@ pub(super) fn list(known: &KnownFormats) -> Value {
     json!({"formats": formats})
 }
 
-/// What becomes of a text: see the module `analysis`.
+/// Analyses a text: see the module `analysis`.
 pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<Said, AdminError> {
     let known = Arc::clone(known);
-    // A long text takes longer than a stream should wait.
+    // A long text takes longer than other streams on this thread should wait.
     let analyzing = tokio::task::spawn_blocking(move || analyzed(&known, &body));
     let analyzed = analyzing.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the text could not be analysed")
@@ -133,7 +133,7 @@ fn pair(range: &Range<usize>) -> Value {
     json!([range.start, range.end])
 }
 
-/// What a client of this dialect gets of the text, as a stream.
+/// The stream that a client of this dialect gets for the text.
 fn got_by(
     client: ClientDialect,
     text: &str,
@@ -141,7 +141,7 @@ fn got_by(
     (rules, known): (&Rules, &KnownFormats),
 ) -> Result<String, AdminError> {
     let internal = |message| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message);
-    // Another dialect than the client's, so that nothing is passed on as it is.
+    // Differs from the client's dialect, so that nothing is passed on unchanged.
     let upstream = UpstreamDialect::try_from(Dialect::Chat).map_err(internal)?;
     let reader = upstream.side().reader(&ReaderRules {
         max_frame: rules.limits.max_frame,
@@ -172,7 +172,7 @@ fn got_by(
     Ok(head(&got, boundary_upto(&got, MAX_CLIENT)).to_owned())
 }
 
-/// The text that teaches a format with these tools.
+/// Returns the text that teaches a format with these tools.
 pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<Said, AdminError> {
     let object = object(body)?;
     let conversation = conversation(&object)?;
@@ -183,7 +183,7 @@ pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<Said, AdminErro
         return Err(AdminError::new(StatusCode::CONFLICT, "not_taught", message).at("format"));
     }
     let taught = format::instruct(conversation, format, &Teaching::default());
-    // The user's text comes after what is taught.
+    // The user's text comes after the instructions.
     let turns: Vec<_> = taught.turns.iter().take(taught.turns.len().saturating_sub(1)).collect();
     let texts: Vec<_> = turns.iter().map(|turn| (turn.role, turn.joined_text())).collect();
     let system = texts.iter().filter(|(role, _)| *role == Role::System).map(|(_, text)| text.as_str());
@@ -197,7 +197,7 @@ pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<Said, AdminErro
     Ok(Said::json(json!({"format": format.name, "prompt": prompt, "examples": examples, "tokens": tokens})))
 }
 
-/// The format that a request names. `None`: `auto`.
+/// The format that a request names. `None` means `auto`.
 fn format_of(
     object: &Map<String, Value>,
     known: &KnownFormats,
@@ -218,7 +218,8 @@ fn format_of(
     }
 }
 
-/// A conversation with the tools of the request: each a name, a function as OpenAI's APIs declare it, or such a declaration.
+/// A conversation with the tools of the request: each is a name, a function as OpenAI's APIs declare it, or an
+/// equivalent declaration.
 fn conversation(object: &Map<String, Value>) -> Result<Conversation, AdminError> {
     let wrong = |message: &str| AdminError::invalid(message, Some("tools"));
     let tools = match object.get("tools") {
@@ -232,7 +233,7 @@ fn conversation(object: &Map<String, Value>) -> Result<Conversation, AdminError>
         Value::Object(fields) if fields.contains_key("function") => Ok(tool.clone()),
         Value::Object(fields) if fields.contains_key("name") => {
             let mut function = fields.clone();
-            // Anthropic's name for them.
+            // Anthropic's name for the parameters.
             if let Some(schema) = function.remove("input_schema") {
                 function.insert("parameters".to_owned(), schema);
             }

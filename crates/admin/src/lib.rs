@@ -5,7 +5,8 @@
 //!                                                        └▶ feed ◀─ the stage's events
 //! ```
 //!
-//! It is there only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never applies to it.
+//! The API exists only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never
+//! applies to it.
 
 #![allow(
     missing_docs,
@@ -74,10 +75,10 @@ use toolwire_gateway::{
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::format::KnownFormats;
 
-/// Bytes of a request's body.
+/// Maximum size of a request's body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// Paths of changed settings that a log line lists.
+/// Maximum number of changed settings whose paths a log line lists.
 const MAX_LOGGED: usize = 20;
 
 /// The admin API. All threads share it.
@@ -85,27 +86,27 @@ const MAX_LOGGED: usize = 20;
 struct Admin {
     settings: Arc<SavedSettings>,
     door: Door,
-    /// `None`: no hosted tools are configured.
+    /// `None` if no hosted tools are configured.
     execution: Option<Arc<Execution>>,
-    /// Where the feed's events come from.
+    /// Source of the feed's events.
     audit: Arc<Audit>,
     exchanges: Arc<ExchangeLog>,
     /// The text formats that the configuration knows.
     formats: Arc<KnownFormats>,
     keys: Arc<Keys>,
-    /// Where they are collected.
+    /// Where the feed's events are collected.
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
     config: Arc<Config>,
-    /// What goes on when the configuration changes.
+    /// State that outlives changes of the configuration.
     lasting: Arc<Lasting>,
-    /// The console's.
+    /// The console's chats.
     chats: Arc<Chats>,
     metrics: Arc<Metrics>,
     reloads: Reloads,
 }
 
-/// What a request asks for, as far as its head says.
+/// The request, as far as its head describes it.
 #[derive(Debug)]
 struct Admitted {
     path: AdminPath,
@@ -118,7 +119,7 @@ impl Admitted {
         matches!(*method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// Whether it begins a chat of the console.
+    /// Whether it starts a chat of the console.
     fn begins_chat(&self) -> bool {
         self.path == AdminPath::Chat
     }
@@ -128,23 +129,23 @@ impl Admitted {
         self.path == AdminPath::Sample
     }
 
-    /// Whether it attaches to one.
+    /// Whether it attaches to a chat.
     fn attaches_chat(&self) -> bool {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
-    /// Whether its answer has texts of tools and servers in which no secret was covered before.
+    /// Whether the response contains texts of tools and servers in which secrets have not been covered yet.
     fn repeats_others(&self) -> bool {
         matches!(self.path, AdminPath::Tools | AdminPath::Bench)
     }
 
-    /// Who sent it, as [`Chats`] tell visitors apart.
+    /// The sender, as [`Chats`] tells visitors apart.
     fn mark(&self) -> SessionMark {
         self.visitor.mark()
     }
 }
 
-/// A response before it is one.
+/// A response before it is serialized.
 #[derive(Debug)]
 struct Said {
     status: StatusCode,
@@ -178,7 +179,7 @@ impl Said {
         Self { status: StatusCode::OK, body: None, file: Bytes::new(), headers }
     }
 
-    /// The same, with the secrets that `redactor` knows covered in its JSON.
+    /// Covers the secrets that `redactor` knows in the JSON.
     fn covered(mut self, redactor: &Redactor) -> Self {
         self.body.iter_mut().for_each(|body| redactor.cover_json(body));
         self
@@ -193,11 +194,11 @@ impl Said {
 }
 
 impl Admin {
-    /// The API of a configuration, if it has one. `before` is the API of the configuration that it replaces: its sessions go on, and so
-    /// do its readers of events.
+    /// The API of a configuration, if it has one. `before` is the API of the configuration that it replaces: its
+    /// sessions and event readers continue.
     ///
     /// # Errors
-    /// If there can be no thread for the event feed.
+    /// If the thread for the event feed cannot be created.
     fn new(
         parts: ServiceParts<'_>,
         lasting: &Arc<Lasting>,
@@ -237,23 +238,23 @@ impl Admin {
         }))
     }
 
-    /// A new code with which a browser may sign in once. `None`: no key is needed.
+    /// Issues a one-time code with which a browser can sign in. `None` if no key is needed.
     fn issue_code(&self) -> Option<String> {
         self.door.issue_code()
     }
 
-    /// Whether requests without a key are served to this peer, under this host name.
+    /// Checks whether requests without a key are served to this peer under this host name.
     ///
     /// # Errors
-    /// 403, without keys only.
+    /// 403, only if no keys are configured.
     fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
         self.door.check_host(head, peer)
     }
 
-    /// Checks the head of a request. `Ok(Err(_))`: all that can be said without reading its body.
+    /// Checks the head of a request. `Ok(Err(_))` is a response that does not depend on the body.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason why the request is refused.
     fn admit(
         &self,
         head: &request::Parts,
@@ -287,12 +288,13 @@ impl Admin {
         &self.chats
     }
 
-    /// What a connection of the console reads of a chat. It ends with the other readers of events, or with its session.
+    /// The event source with which a connection of the console reads a chat. It ends with the other readers of events,
+    /// or with its session.
     fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
         self.while_signed_in(admitted, Box::new(self.feed.ending(chat.reader())))
     }
 
-    /// The stream of events that the request opens, if it does.
+    /// The stream of events that the request opens, if it opens one.
     fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
         let source: Box<dyn FeedSource> = match &admitted.path {
@@ -315,7 +317,7 @@ impl Admin {
         Some(self.while_signed_in(admitted, source))
     }
 
-    /// `source`, until the session ends that the request belongs to, if it does.
+    /// Limits `source` to the session that the request belongs to, if it belongs to one.
     fn while_signed_in(&self, admitted: &Admitted, source: Box<dyn FeedSource>) -> Box<dyn FeedSource> {
         match admitted.mark() {
             Some(token) => Box::new(SignedIn::new(&self.door, token, source)),
@@ -323,10 +325,10 @@ impl Admin {
         }
     }
 
-    /// Answers a request that was admitted.
+    /// Answers an admitted request.
     ///
     /// # Errors
-    /// Why it cannot be done.
+    /// The reason why it fails.
     async fn answer(
         &self,
         admitted: Admitted,
@@ -347,7 +349,7 @@ impl Admin {
                 self.chats.stop(&id, visitor.mark()).map(|()| Said::nothing())
             }
             AdminPath::OneChat(id) => self.chats.find(&id, visitor.mark()).map(|_| Said::event_stream()),
-            // It is answered with the state that all requests share.
+            // Answered with the state that all requests share.
             AdminPath::Chat | AdminPath::Sample => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
@@ -392,7 +394,7 @@ impl Admin {
         }
     }
 
-    /// Changes the saved settings, on a thread that may wait for the disk, and loads the configuration with them.
+    /// Changes the saved settings, on a thread that may wait for the disk, and reloads the configuration with them.
     async fn change_settings(
         &self,
         change: settings::Change,
@@ -405,7 +407,7 @@ impl Admin {
         })?;
         let paths = changed?;
         log_saved(peer, &paths);
-        // If it fails, that was logged, and the answer says that the settings do not hold yet.
+        // A failure is logged, and the response says that the settings do not apply yet.
         let _ = self.reloads.reload(ReloadReason::SettingsSaved).await;
         Ok(self.settings.changed(&paths))
     }
@@ -427,7 +429,7 @@ fn log_saved(peer: IpAddr, paths: &[String]) {
     tracing::info!(%peer, count = paths.len(), paths = listed, "settings were saved over the admin API");
 }
 
-/// The response that says `said`.
+/// Builds the response for `said`.
 fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
     let mut response = match said {
         Ok(Said { status, body, file, headers }) => {
@@ -478,7 +480,7 @@ fn put_json(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
 }
 
-/// What all responses have: nothing is cached, guessed, or read by pages of other origins.
+/// Sets the headers of all responses: nothing is cached, sniffed, or read by pages of other origins.
 fn put_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::CACHE_CONTROL, "no-store, no-transform"),
@@ -490,7 +492,7 @@ fn put_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// A body that is a JSON object, or nothing.
+/// Parses a body that is a JSON object or empty.
 fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(serde_json::Map::new());
@@ -502,7 +504,7 @@ fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     }
 }
 
-/// The switch `key` of a body.
+/// The boolean `key` of a body.
 fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<Option<bool>, AdminError> {
     match object.get(key) {
         None => Ok(None),
@@ -511,7 +513,7 @@ fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Resu
     }
 }
 
-/// A switch that must be there.
+/// A boolean that is required.
 fn required_switch(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<bool, AdminError> {
     switch_of(object, key)?.ok_or_else(|| AdminError::invalid(format!("`{key}` is missing"), Some(key)))
 }

@@ -1,4 +1,4 @@
-//! GET `/console/`: the console's page. What it shows comes from the admin API, so the page itself needs no key.
+//! GET `/console/`: the console's page. Its data comes from the admin API, so the page itself needs no key.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
@@ -9,12 +9,12 @@ use toolwire_gateway::{
     routes,
 };
 
-/// The page loads nothing from elsewhere, and nothing on it becomes code.
+/// The page loads nothing from other origins, and none of its content becomes code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
 
-/// The response for the URL's path `path` to a request with `headers`.
+/// The response for the URL path `path` to a request with `headers`.
 pub(crate) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Response<ReplyBody> {
     let Some(rest) = path.strip_prefix(CONSOLE) else {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -46,7 +46,7 @@ pub(crate) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Respon
     response
 }
 
-/// Whether the client reads gzip (RFC 9110, section 12.5.3).
+/// Whether the client accepts gzip (RFC 9110, section 12.5.3).
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|coding| {

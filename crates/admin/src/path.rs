@@ -9,7 +9,7 @@ use toolwire_config::percent::percent_decoded;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AdminPath {
     Session,
-    /// A chat of the console begins.
+    /// Starts a chat of the console.
     Chat,
     /// A chat of the console, by the id of its exchange.
     OneChat(String),
@@ -44,7 +44,7 @@ pub(super) enum AdminPath {
 }
 
 impl AdminPath {
-    /// The path of a URL. `None`: there is no such path.
+    /// Parses the path of a URL. `None` if there is no such path.
     pub(super) fn find(path: &str) -> Option<Self> {
         let name = |written: &str| percent_decoded(written).filter(|name| !name.is_empty());
         if let Some(below) = path.strip_prefix(CONSOLE_API) {

@@ -7,11 +7,11 @@ use super::{AdminError, Said, object, ok, required_switch, switch_of};
 use toolwire_execution::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope};
 use toolwire_net::store::StoreError;
 
-/// Questions, rules, and whether all questions are answered with yes.
+/// Lists questions, rules, and whether all questions are answered with yes.
 pub(super) async fn list(execution: Option<&Execution>) -> Value {
     let permissions = execution.map(Execution::permissions);
     if let Some(permissions) = permissions {
-        // While the store is away, the rules are those that were known before.
+        // While the store is away, the last known rules are shown.
         let _ = permissions.follow().await;
     }
     let questions = permissions.map(|permissions| permissions.questions()).unwrap_or_default();
@@ -31,7 +31,7 @@ fn rule(rule: &RememberedRule) -> Value {
     })
 }
 
-/// Answers a question. The first answer counts.
+/// Answers a question. Only the first answer counts.
 pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Result<Said, AdminError> {
     let object = object(body)?;
     let scope = match object.get("scope").map(Value::as_str) {
@@ -98,7 +98,7 @@ pub(super) async fn allow_all(execution: &Execution) -> Result<Said, AdminError>
     Ok(ok())
 }
 
-/// A change is confirmed when it is kept: what was revoked must not be back after a crash.
+/// A change is confirmed once it is stored: a revoked rule must not come back after a crash.
 fn not_kept(error: NotKept) -> AdminError {
     match error {
         NotKept::Unwritten => {

@@ -1,4 +1,4 @@
-//! `/admin/reload`: loads the configuration again, and says how that went the last time.
+//! `/admin/reload`: reloads the configuration, and shows how the last reload went.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use super::{AdminError, Said};
 use toolwire_config::{Place, Problem};
 use toolwire_gateway::reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
 
-/// Loads the configuration again.
+/// Reloads the configuration.
 ///
 /// # Errors
-/// It is not valid, and the one before stays.
+/// If it is not valid; the previous one stays in use.
 pub(super) async fn reload(reloads: &Reloads) -> Result<Said, AdminError> {
     match reloads.reload(ReloadReason::Requested).await {
         Ok(Reloaded { generation, changed, restart_required }) => Ok(Said::json(json!({
@@ -31,7 +31,7 @@ pub(super) async fn reload(reloads: &Reloads) -> Result<Said, AdminError> {
     }
 }
 
-/// The configuration that holds, and what is wrong with a later one.
+/// The configuration in use, and the fault of a later one.
 pub(super) fn status(reloads: &Reloads) -> Said {
     let status = reloads.status();
     let failed = status.failed.map(|(at, problems)| json!({"t": at, "problems": shown(&problems)}));

@@ -1,7 +1,7 @@
-//! POST `/admin/sample`: an exchange whose request and whose upstream's response are part of the program. With it the console has
-//! something to show before there is a client or an upstream that answers.
+//! POST `/admin/sample`: an exchange whose request and upstream response are part of the program. It gives the console
+//! something to show before there is a client, or an upstream that answers.
 //!
-//! Only the upstream is missing: request, pipeline, events and logs are those of every exchange.
+//! Only the upstream is missing: request, pipeline, events and logs are the same as in every exchange.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -11,7 +11,7 @@ use toolwire_config as config;
 use toolwire_gateway::service::MadeResponse;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The only entry of its configuration. Nothing is ever sent to the address.
+/// A configuration with a single entry. Nothing is ever sent to its address.
 const CONFIG: &str = r#"
 [[upstreams]]
 name = "sample"
@@ -30,7 +30,7 @@ pub(super) const REQUEST: &str = r#"{"model": "sample", "stream": true, "stream_
 "tools": [{"type": "function", "function": {"name": "get_weather", "description": "The weather of a city, now",
 "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]}"#;
 
-/// What the model writes. Markers are cut in two, so that text is held back.
+/// The text that the model writes. Markers are split in two, so that text is held back.
 const PIECES: [&str; 9] = [
     "I will look",
     " it up.",
@@ -43,10 +43,10 @@ const PIECES: [&str; 9] = [
     "call>",
 ];
 
-/// What takes the place of the upstream.
+/// The response that replaces the upstream's.
 ///
 /// # Errors
-/// [`Kind::Internal`] if the configuration is wrong, which is part of the program.
+/// [`Kind::Internal`] if the built-in configuration is wrong.
 pub(super) fn response() -> Result<MadeResponse, Failure> {
     let config = config::of_text(CONFIG.to_owned())
         .map_err(|_| Failure::new(Kind::Internal, "the sample has no configuration"))?;

@@ -21,7 +21,7 @@ use toolwire_gateway::{
 };
 
 impl Admin {
-    /// A request for one of its paths.
+    /// Serves a request for a path of the API or the page.
     pub(super) async fn serve(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         match request.route.kind {
             ExtensionRouteKind::Api => self.administer(request).await,
@@ -29,7 +29,7 @@ impl Admin {
         }
     }
 
-    /// A request to the admin API.
+    /// Serves a request to the admin API.
     async fn administer(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         let ExtensionRequest { service, head, peer, body, mut access, .. } = request;
         let admitted = match self.admit(head, &path_of(head), peer) {
@@ -47,7 +47,7 @@ impl Admin {
         };
         let keep_alive = service.limits().keep_alive;
         if let Some(events) = self.events(&admitted, head) {
-            // A chat that is in progress may end, as other responses do.
+            // A chat in progress may finish, as other responses may.
             let stopped = match admitted.attaches_chat() {
                 true => service.drain().when_cut(),
                 false => service.drain().when_begun(),
@@ -92,7 +92,7 @@ impl Admin {
         response(said, access)
     }
 
-    /// A request that begins a chat of the console.
+    /// Serves a request that starts a chat of the console.
     async fn chat(
         &self,
         (service, admitted): (&Arc<Service>, &Admitted),
@@ -103,7 +103,7 @@ impl Admin {
         self.begin_chat((service, admitted), (&asked, memory), request).await
     }
 
-    /// A request for the sample exchange: a chat whose upstream is not asked. The answer comes at its end.
+    /// Serves a request for the sample exchange: a chat that asks no upstream. The response is sent when it ends.
     async fn sample(
         &self,
         (service, admitted): (&Arc<Service>, &Admitted),
@@ -116,7 +116,8 @@ impl Admin {
         Ok(Said::json(json!({"exchange": **chat.id()})))
     }
 
-    /// Asks a model as a client would whose key has the name `console`. `request`: the id of the console's own request.
+    /// Asks a model, as a client would whose key has the name `console`. `request`: the id of the console's own
+    /// request.
     async fn begin_chat(
         &self,
         (service, admitted): (&Arc<Service>, &Admitted),
@@ -129,7 +130,7 @@ impl Admin {
         self.chats().make_room()?;
         let exchange = service.exchange_id(request);
         let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark(), service.redactor()));
-        // Before the upstream is asked: no call is missed.
+        // Subscribes before the upstream is asked, so that no call is missed.
         let bus = self.execution.as_ref().map(|_| self.audit.subscribe());
         let (body, made) = match admitted.is_sample() {
             true => {
@@ -147,7 +148,7 @@ impl Admin {
         Ok(chat)
     }
 
-    /// A request for the console's page. Who may not use the API without a key does not get the page either.
+    /// Serves the console's page. A visitor who may not use the API without a key does not get the page either.
     fn page(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         let ExtensionRequest { head, peer, access, .. } = request;
         match self.check_host(head, peer) {
@@ -157,14 +158,14 @@ impl Admin {
     }
 }
 
-/// Whether the answer is to be one object.
+/// Whether the client wants one object instead of a stream.
 fn wants_json(headers: &HeaderMap) -> bool {
     let accepted =
         headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
     accepted.contains("application/json") && !accepted.contains("text/event-stream")
 }
 
-/// The path of a request, as routes are found by it.
+/// The path of a request in the form that is used for routing.
 fn path_of(head: &request::Parts) -> std::borrow::Cow<'_, str> {
     routes::without_doubled_slash(head.uri.path())
 }

@@ -1,6 +1,6 @@
-//! [`Sessions`]: who has signed in.
+//! [`Sessions`]: the browsers that have signed in.
 //!
-//! A session is named by a random token in a cookie. Only the token's digest is kept here.
+//! A session is identified by a random token in a cookie. Only the token's digest is kept here.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,25 +10,23 @@ use ring::{
 };
 use tokio::time::Instant;
 
-/// How long a session lasts at most.
+/// Maximum duration of a session.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Sessions at the same time. Beyond, the one that was used longest ago ends.
+/// Maximum number of sessions. Beyond it, the least recently used one ends.
 const MAX_SESSIONS: usize = 256;
 
-/// A SHA-256 digest.
 pub(super) type Digest = [u8; 32];
 
-/// A session.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
-    /// What requests that change something must show.
+    /// CSRF token, required by requests that change state.
     pub(super) csrf: String,
-    /// The digest of the key with which it began.
+    /// The digest of the key that started the session.
     pub(super) key: Digest,
-    /// The path of the page, in which the cookie is valid.
+    /// The path of the page, for which the cookie is valid.
     pub(super) base: String,
-    /// The page was loaded over HTTPS.
+    /// Whether the page was loaded over HTTPS.
     pub(super) is_secure: bool,
     begun: Instant,
     used: Instant,
@@ -47,12 +45,12 @@ impl Sessions {
         Self { sessions: HashMap::new(), idle }
     }
 
-    /// Sets how long a session lasts without a request.
+    /// Sets the time after which an unused session ends.
     pub(super) fn set_idle(&mut self, idle: Duration) {
         self.idle = idle;
     }
 
-    /// Begins a session. Returns its token. `None`: the system has no random numbers.
+    /// Starts a session and returns its token. `None` if the system has no random numbers.
     pub(super) fn begin(
         &mut self,
         key: Digest,
@@ -71,7 +69,7 @@ impl Sessions {
         Some((token, session))
     }
 
-    /// The session of `token`, which is used now. `is_key` says whether a key still exists.
+    /// Returns the session of `token` and marks it as used now. `is_key` says whether a key still exists.
     pub(super) fn find(
         &mut self,
         token: &str,
@@ -88,7 +86,7 @@ impl Sessions {
         Some((token, session.clone()))
     }
 
-    /// Whether the session of the token with this digest goes on. Asking does not use it.
+    /// Whether the session whose token has this digest is still valid. Does not mark it as used.
     pub(super) fn lasts(&self, token: &Digest, now: Instant) -> bool {
         self.sessions.get(token).is_some_and(|session| session.ends(self.idle) > now)
     }
@@ -98,7 +96,7 @@ impl Sessions {
         self.sessions.remove(token);
     }
 
-    /// How long a session lasts if it is not used any more.
+    /// The remaining time of a session if it is not used again.
     pub(super) fn left(&self, session: &Session, now: Instant) -> Duration {
         session.ends(self.idle).saturating_duration_since(now)
     }

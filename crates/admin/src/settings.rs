@@ -1,6 +1,7 @@
-//! `/admin/settings`: all settings, each with its value and its source, and those that are saved over the admin API.
+//! `/admin/settings`: all settings with their values and sources, and the settings that are saved over the admin API.
 //!
-//! The whole configuration is checked with what is to be saved, by the code that reads it when it is loaded again afterwards.
+//! The whole configuration is checked together with the new settings, by the same code that reads it on the reload
+//! afterwards.
 
 use std::{
     path::PathBuf,
@@ -19,29 +20,29 @@ use toolwire_config::{
 };
 use toolwire_pipeline::wire::suggest::nearest_names;
 
-/// Problems that an error lists.
+/// Maximum number of problems in an error.
 const MAX_PROBLEMS: usize = 50;
 
-/// Characters of the message of a problem.
+/// Maximum length of a problem's message in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// The settings.
+/// The settings that are saved over the admin API.
 #[derive(Debug)]
 pub(super) struct SavedSettings {
-    /// `None`: there is no folder in which something could be saved.
+    /// `None` if there is no folder to save them in.
     folder: Option<PathBuf>,
     saved: RwLock<Arc<Saved>>,
-    /// One change after the other.
+    /// Held while a change is made, so that changes happen one after the other.
     changing: Mutex<()>,
 }
 
-/// What is saved, and what holds. They differ only if the configuration could not be loaded again.
+/// The saved settings and the settings in use. They differ only if the configuration could not be reloaded.
 #[derive(Debug)]
 struct Saved {
     overlay: Overlay,
-    /// The configuration with it.
+    /// The configuration with the saved settings.
     config: Arc<Config>,
-    /// The saved settings that hold.
+    /// The saved settings that are in use.
     running: Overlay,
 }
 
@@ -55,11 +56,11 @@ impl Saved {
 /// A change of the saved settings.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// An object of values by paths, or by their parts; `null` resets a setting.
+    /// New values by path, flat or nested; `null` resets a setting.
     Patch(Map<String, Value>),
-    /// The setting at this path is reset, and those below it.
+    /// Resets the setting at this path, and the settings below it.
     Reset(String),
-    /// All are reset.
+    /// Resets all settings.
     ResetAll,
 }
 
@@ -69,12 +70,12 @@ impl SavedSettings {
         Self { folder: config.state_dir.clone(), saved, changing: Mutex::default() }
     }
 
-    /// Takes note that `config` holds now.
+    /// Records that `config` is in use now.
     pub(super) fn reloaded(&self, config: &Arc<Config>) {
         self.replace(Saved::of(config));
     }
 
-    /// All settings. Secrets are only said to be set or not.
+    /// Lists all settings. Of a secret, it only says whether it is set.
     pub(super) fn list(&self) -> Said {
         let saved = self.saved();
         let settings = saved.config.settings().into_iter();
@@ -82,10 +83,10 @@ impl SavedSettings {
         Said::json(json!({"settings": settings})).with(header::ETAG, etag(&saved.overlay))
     }
 
-    /// Makes a change and saves it. Blocks on the disk. Returns the paths of what has changed, too.
+    /// Makes a change and saves it. Blocks on the disk. Also returns the paths of the changed settings.
     ///
     /// # Errors
-    /// 404, 409, 412 or 422. Nothing has changed then.
+    /// 404, 409, 412 or 422. Nothing is changed in that case.
     pub(super) fn change(&self, change: &Change, condition: Option<&str>) -> Result<Vec<String>, AdminError> {
         let Some(folder) = &self.folder else {
             let message = "settings cannot be saved without `state_dir`";
@@ -122,7 +123,7 @@ impl SavedSettings {
         Ok(paths)
     }
 
-    /// What a change of `paths` has led to.
+    /// The result of a change of `paths`.
     pub(super) fn changed(&self, paths: &[String]) -> Said {
         let saved = self.saved();
         let settings = saved.config.settings();
@@ -178,7 +179,7 @@ impl Saved {
         Value::Object(shown)
     }
 
-    /// Says so if the value does not hold yet.
+    /// Marks a value that is not in use yet.
     fn mark_pending(&self, path: &str, shown: &mut Map<String, Value>) {
         if self.is_pending(path) {
             shown.insert("restart_required".to_owned(), true.into());
@@ -190,10 +191,10 @@ impl Saved {
     }
 }
 
-/// The condition of a request, if it has one.
+/// The `If-Match` condition of a request, if it has one.
 ///
 /// # Errors
-/// It has one that is not text.
+/// If the condition is not text.
 pub(super) fn condition(headers: &HeaderMap) -> Result<Option<String>, AdminError> {
     let values = headers.get_all(header::IF_MATCH).iter().map(HeaderValue::to_str);
     let values: Result<Vec<_>, _> = values.collect();
@@ -206,7 +207,7 @@ fn is_met(condition: &str, tag: &str) -> bool {
     condition.trim() == "*" || condition.split(',').any(|own| own.trim() == tag)
 }
 
-/// Changes with the saved settings. A secret must not be guessed from it, so it is a digest.
+/// The entity tag, which changes with the saved settings. It is a digest, so that no secret can be guessed from it.
 fn etag(overlay: &Overlay) -> String {
     let digest = hex(&digest_of(overlay.text().as_bytes()));
     format!("\"{}\"", digest.get(..32).unwrap_or(&digest))
@@ -218,7 +219,7 @@ fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Confi
     let Loaded { config, .. } = config.with_overlay(overlay.clone()).map_err(|Problems(problems)| {
         let mut errors: Vec<_> =
             problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
-        // Those in the request come before those that follow from them elsewhere.
+        // Errors in the request come before errors that they cause elsewhere.
         errors.sort_by_key(|problem| !matches!(problem.place, Place::Overlay { .. }));
         let errors = errors.into_iter().take(MAX_PROBLEMS);
         invalid(errors.map(|problem| shown_problem(problem, &facts)).collect())
@@ -228,7 +229,7 @@ fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Confi
     if refused.is_empty() { Ok(config) } else { Err(invalid(refused)) }
 }
 
-/// 422 with what is wrong.
+/// The response 422 with `problems`.
 fn invalid(problems: Vec<Value>) -> AdminError {
     let first = problems.first().and_then(|problem| problem.get("message")).and_then(Value::as_str);
     let message = format!("nothing was changed: {}", first.unwrap_or("the settings are not valid"));
@@ -248,7 +249,7 @@ fn shown_refusal(refused: &Refused, facts: &Facts) -> Value {
 }
 
 fn shown_problem(problem: &Problem, facts: &Facts) -> Value {
-    // Some repeat the value.
+    // Some messages repeat the value.
     let message: String = problem.message.chars().take(MAX_MESSAGE).collect();
     match &problem.place {
         Place::Overlay { setting, .. } => {
@@ -259,7 +260,7 @@ fn shown_problem(problem: &Problem, facts: &Facts) -> Value {
     }
 }
 
-/// The paths that are most similar to one that is not known.
+/// The paths that are most similar to an unknown path.
 fn nearest(path: &str, facts: &Facts) -> Vec<String> {
     if facts.find(path).is_some() {
         return Vec::new();

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::{access::Access, sessions::Digest};
 use toolwire_gateway::feed_body::FeedSource;
 
-/// See the module. The end shows when the stream is polled next, which is as often as it is kept alive.
+/// An event stream of a session. The end of the session is noticed when the stream is next polled, at the latest for
+/// its next keep-alive.
 #[derive(Debug)]
 pub(super) struct SignedIn {
     door: Access,
@@ -17,7 +18,7 @@ pub(super) struct SignedIn {
 }
 
 impl SignedIn {
-    /// `source` for the session of this token.
+    /// Limits `source` to the session of this token.
     pub(super) fn new(door: &Access, token: Digest, source: Box<dyn FeedSource>) -> Self {
         Self { door: door.clone(), token, source }
     }

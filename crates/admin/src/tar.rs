@@ -1,9 +1,10 @@
-//! Files as one archive, in the format `ustar` of POSIX.1-1988, which every `tar` reads.
+//! Writes files as one archive, in the format `ustar` of POSIX.1-1988, which every `tar` reads.
 
-/// Bytes of a block: of a header, and the unit of a file's length.
+/// Size of a block in bytes: the size of a header, and the unit to which files are padded.
 const BLOCK: usize = 512;
 
-/// `files` with their names in the folder `folder`, last changed at `now`, in seconds of Unix time. Names are short.
+/// Archives `files` by name in the folder `folder`, last changed at `now`, in seconds of Unix time. Names must be
+/// short.
 pub(super) fn archive(folder: &str, files: &[(String, Vec<u8>)], now: u64) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {
@@ -39,7 +40,7 @@ fn header(name: &str, size: usize, now: u64) -> Vec<u8> {
         header.resize(BLOCK, 0);
         header
     };
-    // The sum is that of a header with spaces in its place.
+    // The checksum is computed with spaces in its own field.
     let sum: u32 = fields("        ").iter().map(|byte| u32::from(*byte)).sum();
     fields(&format!("{sum:06o}\0 "))
 }

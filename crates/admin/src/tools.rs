@@ -1,4 +1,4 @@
-//! `/admin/tools` and `/admin/providers`: what there is, and trying it.
+//! `/admin/tools` and `/admin/providers`: lists, switches and tests them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,10 +13,10 @@ use toolwire_gateway::observe::Metrics;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::conversation::{Call, CallOutput};
 
-/// How long a test may take.
+/// Maximum duration of a test.
 const MAX_TEST: Duration = Duration::from_secs(20);
 
-/// All hosted tools and all providers.
+/// Lists all hosted tools and all providers.
 pub(super) fn list(execution: Option<&Execution>, metrics: &Metrics) -> Value {
     let Some(execution) = execution else {
         return json!({"execution": false, "tools": [], "providers": []});
@@ -88,7 +88,7 @@ pub(super) fn switch(execution: &Execution, name: &str, body: &[u8]) -> Result<S
     Ok(Said::json(json!({"name": name, "enabled": enabled})))
 }
 
-/// Runs a tool by hand, under the rules that hold for models.
+/// Runs a tool by hand, under the same rules as for models.
 pub(super) async fn run(execution: &Arc<Execution>, name: &str, body: &[u8]) -> Result<Said, AdminError> {
     let mut object = object(body)?;
     let input = match object.remove("input") {
@@ -124,7 +124,7 @@ pub(super) async fn run(execution: &Arc<Execution>, name: &str, body: &[u8]) -> 
     Ok(Said::json(said))
 }
 
-/// Asks a provider's server whether the provider can be used, with `api_key` in place of the configured key.
+/// Asks a provider's server whether the provider can be used, with `api_key` instead of the configured key.
 pub(super) async fn test(execution: &Execution, name: &str, body: &[u8]) -> Result<Said, AdminError> {
     let key = match object(body)?.get("api_key") {
         None | Some(Value::Null) => None,
@@ -132,7 +132,7 @@ pub(super) async fn test(execution: &Execution, name: &str, body: &[u8]) -> Resu
         Some(_) => return Err(AdminError::invalid("`api_key` is a key", Some("api_key"))),
     };
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
-    // On the runtime of the stage, whose connections the provider uses.
+    // Runs on the runtime of the execution stage, whose connections the provider uses.
     let testing = async move { timeout(MAX_TEST, provider.test(key.as_ref())).await };
     let tested = execution.runtime().run(testing).await;
     let verdict = match tested.unwrap_or(Ok(None)).unwrap_or(Some(Verdict::Unreachable)) {
@@ -148,7 +148,7 @@ pub(super) async fn test(execution: &Execution, name: &str, body: &[u8]) -> Resu
     Ok(Said::json(json!({"provider": name, "verdict": verdict})))
 }
 
-/// Starts a provider's server again.
+/// Restarts a provider's server.
 pub(super) fn restart(execution: &Execution, name: &str) -> Result<Said, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
     if provider.restart() {
@@ -159,7 +159,7 @@ pub(super) fn restart(execution: &Execution, name: &str) -> Result<Said, AdminEr
     Err(AdminError::new(StatusCode::CONFLICT, "not_restartable", message))
 }
 
-/// What a provider's server has written to its log lately.
+/// The recent log lines of a provider's server.
 pub(super) fn log(execution: &Execution, name: &str) -> Result<Said, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
     let lines: Vec<_> =

@@ -1,7 +1,8 @@
-//! What becomes of a model's text: which events it gives, after how many of its bytes each, and what each part of it is.
+//! Analysis of a model's text: the events that it produces, the byte at which each appears, and the meaning of each
+//! part.
 //!
-//! The text goes through a [`Detector`] character by character. Since what a client receives never depends on how the upstream's bytes
-//! were split (law 1), the place at which an event comes out of such a run is the earliest at which it is certain.
+//! The text goes through a [`Detector`] character by character. Since the client's response never depends on how the
+//! upstream's bytes were split (law 1), each event appears at the earliest place at which it is certain.
 //!
 //! ```text
 //! text ─character by character─▶ Detector ─Event─▶ Walk ─▶ events, each with its place ─▶ parts: ranges of the text
@@ -29,36 +30,37 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// Events and parts that are kept. A text of single characters in turn would have one for each.
+/// Maximum number of events and of parts. A text that alternates single characters would have one for each.
 const MAX_ITEMS: usize = 20_000;
 
-/// What became of a text.
+/// The result of analysing a text.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
-    /// In the order in which they came out.
+    /// In the order in which they appeared.
     pub(crate) events: Vec<TimedEvent>,
-    /// What the parts of the text are, in its order and without gaps.
+    /// The parts of the text, in order and without gaps.
     pub(crate) parts: Vec<Part>,
     pub(crate) calls: Vec<CallParts>,
-    /// Some events or parts are missing: there were too many.
+    /// Whether events or parts are missing because there were too many.
     pub(crate) is_cut: bool,
 }
 
-/// An event, with its place.
+/// An event and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TimedEvent {
     pub(crate) kind: EventKind,
     /// The text, the name of a call, a piece of its arguments, or the finish reason.
     pub(crate) text: String,
-    /// How many bytes of the input had been read when it came out. If `step` is 1: when its first byte did.
+    /// Number of input bytes that had been read when the event appeared. If `step` is 1, when its first byte appeared.
     pub(crate) at: usize,
-    /// 1: each further byte of the text came out with a further byte of the input. 0: it came out as a whole.
+    /// 1 if each further byte of the event appeared with a further byte of the input; 0 if the event appeared in one
+    /// piece.
     pub(crate) step: usize,
-    /// The number of its call, from 1.
+    /// The number of the event's call, from 1.
     pub(crate) call: Option<usize>,
 }
 
-/// What came out.
+/// Kind of an emitted event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventKind {
     Text,
@@ -70,7 +72,7 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
-    /// Its name.
+    /// The name of the kind.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -83,7 +85,7 @@ impl EventKind {
     }
 }
 
-/// Analyses `text`, the response to `conversation` under these rules.
+/// Analyses `text`, the response to `conversation`, under these rules.
 pub(crate) fn analyze(
     text: &str,
     conversation: &Conversation,
@@ -119,7 +121,7 @@ struct Walk<'t> {
     /// Ranges of text and of reasoning.
     located: Vec<Located>,
     calls: Vec<FoundCall>,
-    /// What is before this place has been accounted for.
+    /// All text before this position has been accounted for.
     cursor: usize,
 }
 
@@ -128,7 +130,7 @@ impl<'t> Walk<'t> {
         Self { text, tools, analysis: Analysis::default(), located: Vec::new(), calls: Vec::new(), cursor: 0 }
     }
 
-    /// Takes the events that came out when `at` bytes had been read, and `held` of these were kept.
+    /// Takes the events that appeared when `at` bytes had been read and `held` of these bytes were held back.
     fn step(&mut self, at: usize, held: usize, out: &mut Vec<Event<'static>>) {
         let shown = |event: &Event<'_>| match event {
             Event::Text(text) => text.len(),
@@ -142,7 +144,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Takes one event. Text in it ends at `end` of the input, unless something behind it was left out.
+    /// Takes one event. Its text ends at `end` of the input, unless something after the text was left out.
     fn take(&mut self, event: Event<'static>, at: usize, end: usize) {
         match event {
             Event::Text(text) => self.said(EventKind::Text, &text, (at, end)),
@@ -185,11 +187,11 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Finds where in the text a piece of arguments stands as it came out.
+    /// Finds the position of a piece of arguments in the text.
     fn arguments(&mut self, place: usize, piece: &str, at: usize) {
         let Some(call) = self.calls.get(place).filter(|call| !call.is_rewritten) else { return };
         let from = call.arguments.as_ref().map_or(call.begin, |range| range.end);
-        // The pieces that follow the first one follow it in the text, too.
+        // Later pieces also follow the first piece in the text.
         let found = match call.arguments {
             Some(_) => Some(from..from + piece.len()).filter(|range| self.is_at(piece, range)),
             None => self.find(piece, from, at, at),
@@ -203,7 +205,7 @@ impl<'t> Walk<'t> {
         call.written.push_str(piece);
     }
 
-    /// Where `piece` stands: ending at `end` if it does, otherwise at its first place between `from` and `upto`.
+    /// The range of `piece`: ending at `end` if it is there, otherwise its first occurrence between `from` and `upto`.
     fn find(&self, piece: &str, from: usize, upto: usize, end: usize) -> Option<Range<usize>> {
         let start = end.checked_sub(piece.len()).filter(|start| *start >= from);
         let expected = start.map(|start| start..end).filter(|range| self.is_at(piece, range));
@@ -217,13 +219,13 @@ impl<'t> Walk<'t> {
         self.text.as_bytes().get(range.clone()) == Some(piece.as_bytes())
     }
 
-    /// Adds an event. `shown`: bytes of it that are the model's.
+    /// Adds an event. `shown`: number of its bytes that come from the model.
     fn put(&mut self, kind: EventKind, text: &str, (at, shown): (usize, usize)) {
         let call = match kind {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),
             _ => None,
         };
-        // The last character that was read came out at once.
+        // The last character that was read appeared immediately.
         let char = slice(self.text, 0, at).chars().next_back().map_or(0, char::len_utf8);
         let is_one = shown > 0 && shown == char;
         let begins = if is_one { at + 1 - shown } else { at };
@@ -254,7 +256,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// The place of a call among those that were found in text.
+/// The index of a call among the calls that were found in the text.
 fn number(index: u32) -> usize {
     usize::try_from(index & !DETECTED).unwrap_or(usize::MAX)
 }
@@ -328,7 +330,7 @@ mod tests {
         }
     }
 
-    /// What a cut shows: the bytes of events that are out after `cut` bytes.
+    /// The bytes of events that have appeared after `cut` bytes.
     fn out_at(analysis: &Analysis, cut: usize) -> String {
         let mut shown = String::new();
         for event in analysis.events.iter().filter(|event| event.at <= cut && event.kind == EventKind::Text) {

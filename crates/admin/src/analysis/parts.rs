@@ -1,4 +1,4 @@
-//! What the parts of a text are: text, reasoning, the markers, names and arguments of calls.
+//! Parts of a text: plain text, reasoning, and the markers, names and arguments of calls.
 
 use std::ops::Range;
 
@@ -11,29 +11,29 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// A range of the text that came out as text or as reasoning.
+/// A range of the text that was emitted as text or as reasoning.
 #[derive(Debug)]
 pub(super) struct Located {
     pub(super) kind: EventKind,
     pub(super) range: Range<usize>,
 }
 
-/// A call that came out, as far as its events say where it stands.
+/// An emitted call, with its position as far as its events show it.
 #[derive(Debug)]
 pub(super) struct FoundCall {
     pub(super) name: String,
     pub(super) format: &'static str,
     pub(super) is_declared: bool,
-    /// What precedes it ends here.
+    /// Text before the call ends here.
     pub(super) begin: usize,
-    /// How much had been read when it came out.
+    /// Number of bytes that had been read when the call was emitted.
     pub(super) start_at: usize,
     pub(super) end_at: Option<usize>,
-    /// Where its arguments stand as they came out.
+    /// Range of the arguments, if the text contains them as they were emitted.
     pub(super) arguments: Option<Range<usize>>,
-    /// They stand otherwise in the text.
+    /// Whether the arguments are written differently in the text.
     pub(super) is_rewritten: bool,
-    /// The arguments that came out.
+    /// The arguments as they were emitted.
     pub(super) written: String,
 }
 
@@ -58,7 +58,7 @@ impl FoundCall {
     }
 }
 
-/// A call with the ranges of its parts, as far as they are known.
+/// A call with the known ranges of its parts.
 #[derive(Debug, Default)]
 pub(crate) struct CallParts {
     pub(crate) name: String,
@@ -67,12 +67,12 @@ pub(crate) struct CallParts {
     pub(crate) is_declared: bool,
     pub(crate) opener: Option<Range<usize>>,
     pub(crate) name_range: Option<Range<usize>>,
-    /// The arguments, if they stand in the text as the client gets them.
+    /// The range of the arguments, if the text contains them as the client gets them.
     pub(crate) arguments: Option<Range<usize>>,
     pub(crate) closer: Option<Range<usize>>,
-    /// The arguments are an object of JSON.
+    /// Whether the arguments are a JSON object.
     pub(crate) is_valid: bool,
-    /// All of it.
+    /// Range of the whole call.
     range: Range<usize>,
 }
 
@@ -81,13 +81,13 @@ pub(crate) struct CallParts {
 pub(crate) struct Part {
     pub(crate) kind: PartKind,
     pub(crate) range: Range<usize>,
-    /// The name of its format, if it is part of a call.
+    /// The name of the format, if the part belongs to a call.
     pub(crate) format: Option<&'static str>,
-    /// A sentence for people.
+    /// An explanation for people.
     pub(crate) why: String,
 }
 
-/// What a part is.
+/// Kind of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartKind {
     Text,
@@ -96,12 +96,12 @@ pub(crate) enum PartKind {
     Name,
     Arguments,
     Closer,
-    /// What the client does not get: other markup, white space around calls.
+    /// Text that the client does not get: other markup, and white space around calls.
     Markup,
 }
 
 impl PartKind {
-    /// Its name.
+    /// The name of the kind.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -115,7 +115,7 @@ impl PartKind {
     }
 }
 
-/// The calls with the ranges of their parts.
+/// Returns the calls with the ranges of their parts.
 pub(super) fn of_calls(
     text: &str,
     calls: Vec<FoundCall>,
@@ -127,7 +127,7 @@ pub(super) fn of_calls(
     let mut found = Vec::new();
     for (call, next) in calls.into_iter().zip(starts) {
         let read = call.arguments.as_ref().map_or(call.start_at, |range| range.end).min(text.len());
-        // The next text ends it, or the next call.
+        // The call ends at the next text or the next call.
         let following = located.partition_point(|located| located.range.start < read);
         let limit = located.get(following).map_or(next, |located| located.range.start.min(next)).max(read);
         let begin = call.begin.max(before).min(read);
@@ -154,7 +154,7 @@ pub(super) fn of_calls(
     found
 }
 
-/// Where the name stands: before the arguments, or behind them.
+/// The range of the name, before or after the arguments.
 fn name_in(call: &FoundCall, text: &str, inside: usize, limit: usize) -> Option<Range<usize>> {
     let name = call.name.as_bytes();
     let (start, end) =
@@ -220,7 +220,7 @@ pub(super) fn has_fence(format: &Format) -> bool {
     format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Fenced { .. } | Grammar::Code { .. }))
 }
 
-/// What all parts of the text are, in its order.
+/// Returns all parts of the text, in order.
 pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> Vec<Part> {
     let mut parts: Vec<_> = located
         .iter()
@@ -239,7 +239,7 @@ pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> V
     let mut at = 0;
     for part in parts {
         if part.range.start < at {
-            // Two formats share a marker; the first has it.
+            // Two formats share a marker; the first format gets it.
             continue;
         }
         whole.extend(gap(text, at..part.range.start, calls));
@@ -250,7 +250,7 @@ pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> V
     whole
 }
 
-/// A part of the text that nobody gets.
+/// A part of the text that is not emitted.
 fn gap(text: &str, range: Range<usize>, calls: &[CallParts]) -> Option<Part> {
     if range.is_empty() {
         return None;
@@ -266,7 +266,7 @@ fn gap(text: &str, range: Range<usize>, calls: &[CallParts]) -> Option<Part> {
 }
 
 impl CallParts {
-    /// As people see it: with its number, and the ranges that are known.
+    /// The JSON that people see: the call with its number and its known ranges.
     pub(crate) fn json(&self, number: usize) -> Value {
         let ranges: Map<String, Value> = [
             ("opener", &self.opener),

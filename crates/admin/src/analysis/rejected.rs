@@ -1,4 +1,4 @@
-//! Why a text is not written in a format.
+//! Explains why a text is not written in a format.
 
 use std::ops::Range;
 
@@ -15,17 +15,17 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// A format in which there is no call.
+/// A format in which the text contains no call.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     pub(crate) format: &'static str,
-    /// What of the text decided that.
+    /// The range of the text that decided it.
     pub(crate) range: Range<usize>,
-    /// A sentence for people.
+    /// An explanation for people.
     pub(crate) why: String,
 }
 
-/// The formats of calls that the text is not written in. `analysis` is what became of it.
+/// Returns the call formats in which the text is not written. `analysis` is the analysis of the text.
 pub(crate) fn rejected(
     text: &str,
     conversation: &Conversation,

@@ -1,8 +1,8 @@
 //! The console: the web page at `/console/`, embedded in the program. docs/console.md describes it.
 //!
-//! The page is a document and the files that it loads. The files are at a path that has a hash of all of them, so browsers may keep
-//! them forever and never mix two versions. The document is small and always fetched again. It names everything by
-//! relative URLs, so that it works behind any prefix.
+//! The page is a document and the files that it loads. The path of the files contains a hash of all of them, so
+//! browsers may keep them forever and never mix two versions. The document is small and fetched again each time. It
+//! refers to everything by relative URLs, so that it works behind any prefix.
 
 use std::{
     io::Write,
@@ -14,25 +14,26 @@ use flate2::{Compression, write::GzEncoder};
 
 use toolwire_pipeline::wire::digest::Digest;
 
-/// A file of the page, compressed if its reader accepts that.
+/// A file of the page, compressed if the client accepts that.
 #[derive(Debug, Clone)]
 pub(crate) struct Asset {
-    /// Its media type.
+    /// The media type.
     pub(crate) content_type: &'static str,
-    /// Its content.
+    /// The content.
     pub(crate) bytes: Bytes,
-    /// Whether its URL never has another content.
+    /// Whether the URL is immutable.
     pub(crate) is_immutable: bool,
-    /// Whether it is compressed by gzip.
+    /// Whether the content is compressed with gzip.
     pub(crate) is_compressed: bool,
 }
 
 const DOCUMENT: &str = include_str!("page/index.html");
 
-/// What stands in the document for the hash.
+/// Placeholder for the hash in the document.
 const PLACEHOLDER: &str = "{{version}}";
 
-/// What the document loads. `bundle/` is made of the modules and style sheets in `page/`, see clients/README.md.
+/// The files that the document loads. `bundle/` is made of the modules and style sheets in `page/`, see
+/// clients/README.md.
 const FILES: &[(&str, &[u8])] = &[
     ("boot.js", include_bytes!("bundle/boot.js")),
     ("icon.svg", include_bytes!("page/icon.svg")),
@@ -51,10 +52,11 @@ static PAGE: LazyLock<(String, Bytes)> = LazyLock::new(|| {
     (version, document.into())
 });
 
-/// Each file compressed, once somebody has asked for it.
+/// Each file compressed, once it has been requested.
 static COMPRESSED: [OnceLock<Option<Bytes>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
 
-/// The file at `path` below `/console/`, by gzip if `accepts_gzip`. `None`: there is no such file, or only another version of it.
+/// Returns the file at `path` below `/console/`, compressed with gzip if `accepts_gzip`. `None` if there is no such
+/// file, or only another version of it.
 pub(crate) fn find(path: &str, accepts_gzip: bool) -> Option<Asset> {
     let (version, document) = &*PAGE;
     if path.is_empty() {
@@ -78,7 +80,7 @@ pub(crate) fn find(path: &str, accepts_gzip: bool) -> Option<Asset> {
     })
 }
 
-/// `bytes` compressed. `None`: there is not enough memory.
+/// Compresses `bytes`. `None` if there is not enough memory.
 fn gzip(bytes: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).ok()?;

@@ -11,13 +11,13 @@ use ring::digest::{SHA256, digest};
 
 use super::*;
 
-/// Bytes of all that a browser loads: the document and its files, before they are compressed.
+/// Maximum size in bytes of everything that a browser loads: the document and its files, uncompressed.
 const BUDGET: usize = 150_000;
 
-/// The same as it is sent, by gzip.
+/// Maximum size of the same files compressed with gzip, as they are sent.
 const SENT_BUDGET: usize = 60_000;
 
-/// Ways to make elements or code of strings: everything on the page is text or made element by element.
+/// Ways to make elements or code from strings. Everything on the page must be text or built element by element.
 const REFUSED: &[&str] = &[
     "innerHTML",
     "outerHTML",
@@ -58,7 +58,7 @@ fn sources() -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Whoever changes a source makes the bundle anew: `node clients/console/bundle.mjs`.
+/// After a source changes, the bundle must be rebuilt: `node clients/console/bundle.mjs`.
 #[test]
 fn bundle_is_made_of_the_sources() {
     let digests = sources().into_iter().map(|(name, bytes)| {
@@ -88,7 +88,7 @@ fn no_elements_or_code_are_made_of_strings() {
     }
 }
 
-/// The policy allows neither, and a URL with a host would break behind a proxy.
+/// The policy allows no inline code, and a URL with a host would break behind a proxy.
 #[test]
 fn document_has_no_inline_code_and_only_relative_urls() {
     assert!(!DOCUMENT.contains("<style") && !DOCUMENT.contains(" style=") && !DOCUMENT.contains(" on"));

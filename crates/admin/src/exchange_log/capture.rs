@@ -1,6 +1,7 @@
-//! [`Capture`]: the upstream's bytes of one exchange, without secrets, and what it takes to read them again.
+//! [`Capture`]: the upstream's bytes of one exchange, without secrets, and the data needed to read them again.
 //!
-//! What the client got is not kept. It depends on the upstream's bytes alone, so it can be made again from them (`trace`).
+//! The client's response is not kept. It depends only on the upstream's bytes, so it can be made again from them
+//! (`trace`).
 
 use std::{
     convert::Infallible,
@@ -31,37 +32,37 @@ use toolwire_pipeline::{
     rules::{HostedRules, Rules},
 };
 
-/// Bytes that are kept of one exchange, with [`PIECE`] for each piece. The rest is left out.
+/// Maximum number of bytes kept of one exchange, counting [`PIECE`] for each piece. The rest is left out.
 const MAX_EXCHANGE: usize = 1 << 20;
 
-/// Bytes of a client's request that are kept for a fixture.
+/// Maximum number of bytes of a client's request that are kept for a fixture.
 const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
 
-/// What the rest of an exchange takes, about: rules, names and the beginnings of lists.
+/// Approximate size of the rest of an exchange: rules, names and the starts of lists.
 const BASE: usize = 4 << 10;
 
-/// Bytes that are kept of all exchanges. Beyond, those of the oldest are dropped.
+/// Maximum number of bytes kept of all exchanges. Beyond it, the bytes of the oldest exchanges are dropped.
 pub(super) const MAX_ALL: usize = 64 << 20;
 
-/// What a step takes beside its bytes: its place in a list that may be half empty, and its own allocation.
+/// Memory that a step takes in addition to its bytes: its place in a list that may be half empty, and its own
+/// allocation.
 const PIECE: usize = 2 * size_of::<Step>() + 32;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(super) replay: Replay,
     kept: Mutex<Kept>,
-    /// What its fixture says of it, and the client's request as it was sent: few are ever read, so that secrets are covered then.
-    /// `None`: that is too long.
+    /// The fixture's description of the exchange, and the client's request as it was sent: requests are rarely read, so
+    /// secrets are covered only then. `None` if they are too long.
     noted: Mutex<Option<(Noted, Bytes)>>,
-    /// Bytes that all exchanges take together.
+    /// Total bytes of all exchanges.
     total: Arc<AtomicUsize>,
 }
 
-/// What it takes to read the bytes again.
+/// The data needed to read the bytes again.
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// What is needed of the client's request.
+    /// The parts of the client's request that are needed.
     pub(super) conversation: Conversation,
     pub(super) rules: Rules,
     pub(super) formats: Arc<KnownFormats>,
@@ -73,30 +74,30 @@ pub(super) struct Replay {
     pub(super) redactor: Redactor,
 }
 
-/// What happened, in its order.
+/// The events of an exchange, in order.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The upstream is asked, `after` that number of milliseconds from the beginning: what the client was shown before, and the
-    /// beginning of the response in the request.
+    /// The upstream is asked, `after` that number of milliseconds from the start of the exchange. Includes the content
+    /// that the client got before, and the start of the response that the request contains.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
-    /// It refused that because of a constraint, and is asked otherwise.
+    /// The upstream refused the request because of a constraint and is asked again without it.
     Otherwise(Option<Prefill>),
-    /// It answers.
+    /// The upstream answers.
     Answered { is_error: bool, framing: Framing },
-    /// A piece of its body, and when it arrived, in milliseconds from the begin.
+    /// A piece of the body, and its arrival time in milliseconds from the start.
     Piece(u64, Bytes),
     /// The exchange is over.
     End(Option<Failure>),
 }
 
-/// How the events of a body are told apart.
+/// The way in which events of a body are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Framing {
     /// By empty lines.
     Sse,
-    /// One on each line.
+    /// One event on each line.
     Lines,
-    /// They are not: a row is a piece as it arrived.
+    /// Not separated: each piece becomes a row as it arrived.
     #[default]
     None,
 }
@@ -105,43 +106,43 @@ pub(super) enum Framing {
 struct Kept {
     steps: Vec<Step>,
     size: usize,
-    /// Pieces were left out.
+    /// Whether pieces were left out.
     is_cut: bool,
     is_over: bool,
-    /// It had to make room for others.
+    /// Whether the contents were dropped to make room for other exchanges.
     is_dropped: bool,
     waiting: Vec<Waker>,
 }
 
-/// Why an exchange is no fixture.
+/// Reason why there is no fixture of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoFixture {
-    /// Its contents are not kept any more.
+    /// The contents are no longer kept.
     NotKept,
-    /// It is not over.
+    /// The exchange is not over.
     Running,
-    /// Not all of it is kept.
+    /// Not all contents are kept.
     TooLong,
     /// No upstream has answered.
     Unanswered,
 }
 
-/// What a reader finds.
+/// The result of reading steps.
 #[derive(Debug)]
 pub(super) enum Next {
     Steps(Vec<Step>),
-    /// More follows; the reader is woken.
+    /// More will follow; the reader will be woken.
     Wait,
-    /// That was all.
+    /// There are no further steps.
     Over {
         is_cut: bool,
     },
-    /// It is not kept any more.
+    /// The contents are no longer kept.
     Dropped,
 }
 
 impl Capture {
-    /// The capture of an exchange that begins, and what fills it.
+    /// The capture of an exchange that starts, and the watch that fills it.
     pub(super) fn begin(
         log: &Arc<ExchangeLog>,
         total: &Arc<AtomicUsize>,
@@ -169,10 +170,10 @@ impl Capture {
             redactor: redactor.clone(),
         };
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
-        // Without its tools, nothing of an exchange can be read again.
+        // Without its tools, no part of an exchange can be read again.
         let kept = Kept { steps: vec![first], is_dropped: own_size.is_none(), ..Kept::default() };
         let noted = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
-            // The body may be a part of something larger.
+            // The body may be a slice of a larger buffer.
             (Noted::begin(opening.noted()), Bytes::copy_from_slice(opening.body))
         });
         let size =
@@ -189,7 +190,7 @@ impl Capture {
         (capture, watch)
     }
 
-    /// The steps from number `from` on, at most `most`.
+    /// Returns the steps from index `from` on, at most `most`.
     pub(super) fn next(&self, from: usize, most: usize, cx: Option<&Context<'_>>) -> Next {
         let mut kept = self.lock();
         if kept.is_dropped {
@@ -210,15 +211,15 @@ impl Capture {
         Next::Wait
     }
 
-    /// Whether nothing will be added.
+    /// Whether no further steps will be added.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over
     }
 
-    /// The exchange as a fixture: its files by name.
+    /// Returns the files of the exchange as a fixture, by name.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no fixture.
     pub(super) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
         let (steps, is_cut) = {
             let kept = self.lock();
@@ -266,7 +267,7 @@ impl Capture {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the fixture says, which then takes `more` bytes.
+    /// Changes the fixture's description, which then takes `more` bytes.
     fn note(&self, more: usize, change: impl FnOnce(&mut Noted)) {
         let mut noted = self.noted();
         let mut kept = self.lock();
@@ -279,7 +280,7 @@ impl Capture {
         }
     }
 
-    /// Counts `more` bytes that a later step will have. `false`: there is no room for them.
+    /// Counts `more` bytes for a later step. Returns `false` if there is no room for them.
     fn hold(&self, more: usize) -> bool {
         let mut kept = self.lock();
         kept.is_cut |= kept.size + more > MAX_EXCHANGE;
@@ -290,7 +291,7 @@ impl Capture {
         has_room
     }
 
-    /// Makes room for others.
+    /// Drops the contents to make room for other exchanges.
     pub(super) fn drop_steps(&self) {
         *self.noted() = None;
         let mut kept = self.lock();
@@ -300,7 +301,7 @@ impl Capture {
         kept.wake();
     }
 
-    /// Whether more of the body is kept.
+    /// Whether more of the body will be kept.
     fn takes_more(&self) -> bool {
         let kept = self.lock();
         !kept.is_cut && !kept.is_dropped
@@ -346,7 +347,7 @@ impl Kept {
     }
 }
 
-/// Bytes that a turn takes in a manifest, in which there is at most its text and that of its results, twice.
+/// Bytes that a turn takes in a manifest, which contains its text and the text of its results at most twice.
 fn size_of_turn(turn: &Turn) -> usize {
     let sizes = turn.parts.iter().map(|part| match part {
         Part::Text(text) => text.len(),
@@ -356,7 +357,7 @@ fn size_of_turn(turn: &Turn) -> usize {
     PIECE + sizes.sum::<usize>()
 }
 
-/// Bytes that what the client was shown takes in a manifest.
+/// Bytes that an event sent to the client takes in a manifest.
 fn size_of_shown(event: &Event<'_>) -> usize {
     PIECE
         + match event {
@@ -376,12 +377,12 @@ pub(crate) struct CaptureWatch {
     capture: Arc<Capture>,
     log: Arc<ExchangeLog>,
     pieces: Pieces,
-    /// What the client was shown since the last hop.
+    /// Events that the client was sent since the last hop.
     shown: Vec<Event<'static>>,
 }
 
 impl CaptureWatch {
-    /// Keeps the pieces that are decided, with a new one; without one, all of them.
+    /// Keeps the pieces that are decided after `piece` has arrived; without a piece, keeps all.
     fn keep(&mut self, piece: Option<(&[u8], Duration)>) {
         let Self { capture, pieces, .. } = self;
         let pass = |bytes: &[u8], after: Duration| {
@@ -461,7 +462,7 @@ impl Watch for CaptureWatch {
     }
 }
 
-/// However the exchange ends, its readers do.
+/// However the exchange ends, its readers end too.
 impl Drop for CaptureWatch {
     fn drop(&mut self) {
         if !self.capture.is_over() {

@@ -1,4 +1,4 @@
-//! What of a client's request is kept to read its response again, and the memory that this takes.
+//! The parts of a client's request that are kept to read its response again, and the memory that they take.
 
 use toolwire_pipeline::{
     conversation::{Conversation, Namespaced, Rest, Tool, ToolChoice},
@@ -31,7 +31,7 @@ pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
     }
 }
 
-/// The bytes that [`for_reading`] and a copy of `answering` take in memory. `None`: more than `limit`.
+/// The memory in bytes that [`for_reading`] and a copy of `answering` take. `None` if more than `limit`.
 pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: usize) -> Option<usize> {
     let mut left = Left(limit);
     left.text(&conversation.model)?;
@@ -42,7 +42,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
         )?;
         left.text(&tool.name)?;
         if conversation.hosted_tools.contains(&tool.name) {
-            // The fixture has it, too.
+            // The fixture also contains it.
             left.text(&tool.description)?;
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
     Some(limit - left.0)
 }
 
-/// Bytes that are left of a limit.
+/// Remaining bytes of a limit.
 struct Left(usize);
 
 impl Left {
@@ -95,7 +95,7 @@ mod tests {
 
     const LIMIT: usize = 512 << 10;
 
-    /// What is counted of a request to Responses, which repeats most fields.
+    /// The size that is counted for a Responses request, which repeats most fields in its response.
     fn counted(body: &Value) -> Option<usize> {
         let decoded = ClientDialect::Responses.side().decode(body.to_string().as_bytes());
         let conversation = decoded.expect("a request");
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(counted(&json!({"model": "m", "input": "x", "text": {"a": vec![0; 100_000]}})), None);
     }
 
-    /// Chat Completions repeats no field, so the choice is counted as such.
+    /// Chat Completions repeats no field, so the choice itself is counted.
     #[test]
     fn names_of_a_choice_are_counted() {
         let tools = json!([{"type": "function", "function": {"name": "t"}}]);

@@ -1,4 +1,4 @@
-//! [`ExchangeLog`]: the last exchanges, for people who look at them over the admin API.
+//! [`ExchangeLog`]: the last exchanges, which people can inspect over the admin API.
 //!
 //! ```text
 //! Observation (a response) ─────┐
@@ -6,8 +6,8 @@
 //! hosted calls (the bus) ───────┘
 //! ```
 //!
-//! A record is written when the state of its exchange changes: a hop begins or ends, a hosted call, the first content, the end. What it
-//! keeps is bounded, and so is the number of records; the oldest give way to new ones.
+//! A record is updated when the state of its exchange changes: a hop starts or ends, a hosted call, the first content,
+//! the end. The size of a record is bounded, and so is the number of records; the newest replace the oldest.
 
 mod capture;
 mod held;
@@ -40,21 +40,21 @@ use toolwire_gateway::{
 };
 use toolwire_net::redact::Redactor;
 
-/// See the module. Shared by all threads, and by the configurations that follow one another.
+/// The log of the last exchanges. All threads and successive configurations share it.
 #[derive(Debug)]
 pub(super) struct ExchangeLog {
-    /// How many exchanges are kept. 0: there is no admin API, or it shows none.
+    /// Maximum number of exchanges that are kept. 0 if there is no admin API, or it shows no exchanges.
     max: AtomicUsize,
-    /// When the first one could be kept, in milliseconds of Unix time.
+    /// Time from which exchanges have been kept, in milliseconds of Unix time.
     since: u64,
-    /// Bytes of contents that are kept.
+    /// Bytes of captured contents.
     captured: Arc<AtomicUsize>,
     kept: Mutex<Kept>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// The newest is the last.
+    /// The newest is last.
     records: VecDeque<Arc<ExchangeRecord>>,
     by_id: HashMap<Arc<str>, Arc<ExchangeRecord>>,
 }
@@ -63,7 +63,7 @@ struct Kept {
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) records: Vec<Arc<ExchangeRecord>>,
-    /// How many are kept in all.
+    /// Total number of exchanges that are kept.
     pub(super) kept: usize,
 }
 
@@ -73,23 +73,23 @@ impl ExchangeLog {
         Self { max: max.into(), since: unix_millis(), captured: Arc::default(), kept: Mutex::default() }
     }
 
-    /// From now on, at most `max` exchanges are kept.
+    /// Sets the maximum number of exchanges that are kept.
     pub(super) fn keep(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
         self.lock().drop_beyond(max);
     }
 
-    /// How many exchanges are kept at most.
+    /// Maximum number of exchanges that are kept.
     pub(super) fn max(&self) -> usize {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Since when exchanges are kept, in milliseconds of Unix time.
+    /// Time from which exchanges have been kept, in milliseconds of Unix time.
     pub(super) fn since(&self) -> u64 {
         self.since
     }
 
-    /// Takes note of an exchange that begins, or begins again with another model. `None`: exchanges are not kept.
+    /// Records an exchange that starts, or starts again with another model. `None` if exchanges are not kept.
     pub(super) fn begin(&self, begin: &ExchangeBegin<'_>) -> Option<Arc<ExchangeRecord>> {
         let max = self.max();
         if max == 0 {
@@ -109,7 +109,7 @@ impl ExchangeLog {
         Some(record)
     }
 
-    /// Keeps the contents of an exchange that is kept, from its begin on.
+    /// Captures the contents of a kept exchange from its start.
     pub(super) fn capture(
         self: &Arc<Self>,
         record: &ExchangeRecord,
@@ -122,7 +122,7 @@ impl ExchangeLog {
         Box::new(watch)
     }
 
-    /// If too much of contents is kept, drops those of the oldest exchanges.
+    /// If contents take too much memory, drops those of the oldest exchanges.
     fn make_room(&self) {
         let is_below = |max: usize| self.captured.load(Ordering::Relaxed) <= max;
         if is_below(MAX_ALL) {
@@ -130,7 +130,7 @@ impl ExchangeLog {
         }
         for record in &self.lock().records {
             record.drop_capture();
-            // Not again with the next piece.
+            // Makes some extra room, so that the next piece does not need this again.
             if is_below(MAX_ALL / 4 * 3) {
                 break;
             }
@@ -142,7 +142,8 @@ impl ExchangeLog {
         self.lock().by_id.get(id).map(Arc::clone)
     }
 
-    /// All exchanges, newest first, or those that began before the exchange `before`. If that is not kept any more, neither are they.
+    /// Lists all exchanges, newest first, or those that began before the exchange `before`. If that exchange is no
+    /// longer kept, the list is empty.
     pub(super) fn list(&self, before: Option<&str>) -> Listed {
         let kept = self.lock();
         let newest_first = kept.records.iter().rev();
@@ -153,7 +154,7 @@ impl ExchangeLog {
         Listed { records, kept: kept.records.len() }
     }
 
-    /// Takes note of what happens to hosted calls.
+    /// Records what happens to hosted calls.
     pub(super) fn observe(&self, record: &Record) {
         let is_call = matches!(record.event, AuditEvent::ToolUse { .. } | AuditEvent::ToolResult { .. });
         let Some(subject) = record.subject.as_ref().filter(|_| is_call && self.max() > 0) else { return };

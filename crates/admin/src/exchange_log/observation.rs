@@ -10,7 +10,6 @@ use toolwire_gateway::{
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::pipeline::TextGiven;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Observation {
     log: Arc<ExchangeLog>,
@@ -18,7 +17,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// For an exchange that begins. `None`: exchanges are not kept.
+    /// Observes an exchange that starts. `None` if exchanges are not kept.
     pub(crate) fn begin(log: &Arc<ExchangeLog>, begin: &ExchangeBegin<'_>) -> Option<Self> {
         let record = log.begin(begin)?;
         Some(Self { log: Arc::clone(log), record })

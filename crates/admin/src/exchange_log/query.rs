@@ -1,7 +1,8 @@
 //! [`Query`]: the language in which exchanges are filtered: `model:qwen* hops:>1 -state:done "connection lost"`.
 //!
-//! A term is a field with a value, or text that occurs anywhere. All terms must match; `-` before a term turns it around. Values of names
-//! may have `*`; those of numbers may begin with `<`, `<=`, `>`, `>=` or `=`. A value or text with white space is quoted.
+//! A term is a field with a value, or text that may occur anywhere. All terms must match; `-` before a term negates it.
+//! Values of names may contain `*`; values of numbers may begin with `<`, `<=`, `>`, `>=` or `=`. A value or text that
+//! contains white space is quoted.
 
 use std::fmt;
 
@@ -10,13 +11,13 @@ use serde_json::Value;
 use super::ExchangeRecord;
 use toolwire_pipeline::{format::glob_matches, wire::suggest::suggest};
 
-/// Bytes of a query.
+/// Maximum length of a query in bytes.
 const MAX_BYTES: usize = 1024;
 
-/// Terms of a query.
+/// Maximum number of terms of a query.
 const MAX_TERMS: usize = 16;
 
-/// The fields: as queries name them, as rows do, and whether they are numbers.
+/// The fields: the name in queries, the name in rows, and whether the field is a number.
 const FIELDS: [(&str, &str, bool); 16] = [
     ("id", "id", false),
     ("request", "request", false),
@@ -36,16 +37,16 @@ const FIELDS: [(&str, &str, bool); 16] = [
     ("tokens_per_s", "tokens_per_s", true),
 ];
 
-/// The field that is not one of a row: a tool that was called.
+/// The only field that is not in a row: the name of a called tool.
 const TOOL: &str = "tool";
 
-/// A query that was read.
+/// A parsed query.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
     terms: Vec<Term>,
 }
 
-/// What is wrong with a query, and where: the number of the character, from 0.
+/// The fault of a query, and its position: the index of the character, from 0.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryError {
     pub(crate) message: String,
@@ -60,14 +61,14 @@ struct Term {
 
 #[derive(Debug)]
 enum Test {
-    /// Text that occurs anywhere, in lower case.
+    /// Text that may occur anywhere, in lower case.
     Text(String),
     Name(&'static str, String),
     Tool(String),
     Number(&'static str, Order, f64),
 }
 
-/// How a number compares.
+/// Comparison of numbers.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Less,
@@ -89,7 +90,7 @@ impl Query {
     /// Reads a query.
     ///
     /// # Errors
-    /// It is too long, or names a field that is not there, or compares with what is not a number.
+    /// If the query is too long, names an unknown field, or compares a number with a value that is not a number.
     pub(crate) fn parse(text: &str) -> Result<Self, QueryError> {
         let error = |at: usize, message: String| {
             let position = text.get(..at).map_or(0, |before| before.chars().count());
@@ -110,19 +111,19 @@ impl Query {
         Ok(Self { terms })
     }
 
-    /// Whether `record` is one of those that are looked for; if so, its row.
+    /// Returns the row of `record` if the query matches it.
     pub(crate) fn row_of(&self, record: &ExchangeRecord) -> Option<Value> {
         let row = record.row();
-        // Names of tools are only collected for a term that looks at them.
+        // Names of tools are collected only for a term that needs them.
         let tools = || record.tools();
         self.terms.iter().all(|term| term.test.holds(&row, &tools) != term.is_negated).then_some(row)
     }
 }
 
-/// The words of a query with their places: separated by white space outside of quotes.
+/// Splits a query into words with their positions, at white space outside quotes.
 ///
 /// # Errors
-/// The place of a quote that is not closed.
+/// The position of a quote that is not closed.
 fn words(text: &str) -> Result<Vec<(usize, &str)>, usize> {
     let (mut words, mut start, mut quote) = (Vec::new(), None, None);
     for (at, char) in text.char_indices() {
@@ -144,7 +145,7 @@ fn words(text: &str) -> Result<Vec<(usize, &str)>, usize> {
 
 impl Term {
     /// # Errors
-    /// What is wrong, and at which byte.
+    /// The fault, and its byte position.
     fn parse(word: &str) -> Result<Self, (usize, String)> {
         let rest = word.strip_prefix('-').filter(|rest| !rest.is_empty());
         let (is_negated, rest) = (rest.is_some(), rest.unwrap_or(word));

@@ -1,4 +1,4 @@
-//! [`ExchangeRecord`]: what is kept of one exchange.
+//! [`ExchangeRecord`]: the data kept of one exchange.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -23,20 +23,19 @@ use toolwire_gateway::{
 use toolwire_net::untrusted::clip;
 use toolwire_pipeline::pipeline::{Tally, TextGiven};
 
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 const MAX_NAME: usize = 128;
 
-/// Bytes of the message of a failure.
+/// Maximum length of a failure's message in bytes.
 const MAX_MESSAGE: usize = 512;
 
-/// Hops, and calls of each kind, of which details are kept. All are counted.
+/// Maximum number of hops, and of calls of each kind, whose details are kept. Further ones are only counted.
 const MAX_DETAILS: usize = 128;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct ExchangeRecord {
     id: ExchangeId,
-    /// When it began, in milliseconds of Unix time.
+    /// Start time in milliseconds of Unix time.
     t: u64,
     begun: Instant,
     model: String,
@@ -44,17 +43,17 @@ pub(crate) struct ExchangeRecord {
     client: &'static str,
     captured: &'static str,
     course: Mutex<Course>,
-    /// Its contents, while they are kept.
+    /// The captured contents, while they are kept.
     capture: Mutex<Option<Arc<Capture>>>,
 }
 
-/// What changes.
+/// The part of the record that changes.
 #[derive(Debug, Default)]
 struct Course {
     upstream: String,
     upstream_dialect: &'static str,
     upstream_model: String,
-    /// How it ended. `None`: it goes on.
+    /// How the exchange ended. `None` while it runs.
     end: Option<End>,
     hops: Vec<Hop>,
     hop_count: usize,
@@ -66,7 +65,7 @@ struct Course {
     output_tokens: Option<u64>,
     input_tokens: Option<u64>,
     text_bytes: u64,
-    /// Pieces of text, about one for each token.
+    /// Number of pieces of text, about one for each token.
     pieces: u64,
     held: u64,
 }
@@ -76,7 +75,7 @@ struct End {
     state: &'static str,
     millis: u64,
     finish: String,
-    /// The code and the words of its failure.
+    /// The code and the message of the failure.
     failure: Option<(String, String)>,
 }
 
@@ -85,9 +84,9 @@ struct Hop {
     number: usize,
     upstream: String,
     model: String,
-    /// When it began, from the beginning of the exchange.
+    /// Milliseconds from the start of the exchange to the start of the hop.
     after_millis: u64,
-    /// How it ended: finish, usage, milliseconds.
+    /// How the hop ended: finish, usage, milliseconds.
     end: Option<(String, Value, u64)>,
 }
 
@@ -108,14 +107,14 @@ struct HostedCall {
 
 #[derive(Debug)]
 struct HostedEnd {
-    /// Why it failed.
+    /// Error code, if the call failed.
     code: Option<&'static str>,
     millis: u64,
     is_cached: bool,
 }
 
 impl ExchangeRecord {
-    /// The record of an exchange that begins now.
+    /// Creates the record of an exchange that starts now.
     pub(super) fn new(begin: &ExchangeBegin<'_>) -> Self {
         let record = Self {
             id: begin.exchange.clone(),
@@ -132,7 +131,7 @@ impl ExchangeRecord {
         record
     }
 
-    /// Another model is asked in place of one that has failed.
+    /// Records that another model is asked instead of one that has failed.
     pub(super) fn begin_again(&self, begin: &ExchangeBegin<'_>) {
         {
             let mut course = self.course();
@@ -146,12 +145,12 @@ impl ExchangeRecord {
         }
     }
 
-    /// Its id.
+    /// The id of the exchange.
     pub(crate) fn id(&self) -> &str {
         &self.id.own
     }
 
-    /// The upstream is asked, again or for the first time.
+    /// Records that the upstream is asked, again or for the first time.
     pub(crate) fn hop_started(&self) {
         let after_millis = millis(self.begun.elapsed());
         let mut course = self.course();
@@ -163,7 +162,7 @@ impl ExchangeRecord {
         }
     }
 
-    /// The hop has ended.
+    /// Records that the hop has ended.
     pub(crate) fn hop_ended(&self, result: HopResult<'_>) {
         let mut course = self.course();
         course.count(result.tally);
@@ -173,18 +172,18 @@ impl ExchangeRecord {
         }
     }
 
-    /// The client gets the first content, `after` the request to the upstream.
+    /// Records that the client gets the first content, `after` the request to the upstream.
     pub(crate) fn content_began(&self, after: Duration) {
         self.course().first_content_millis = Some(millis(after));
     }
 
-    /// How far the text has come.
+    /// Updates the progress of the text.
     pub(crate) fn went_on(&self, text: &TextGiven, held: u64) {
         let mut course = self.course();
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
     }
 
-    /// It is over, unless another model is asked.
+    /// Records that the exchange is over, unless another model is asked.
     pub(crate) fn ended(&self, end: &ExchangeEnd<'_>) {
         let mut course = self.course();
         course.count(end.tally);
@@ -195,7 +194,7 @@ impl ExchangeRecord {
         course.end = Some(End { state: end.state, millis: end.millis, finish: name(end.finish), failure });
     }
 
-    /// A hosted call begins.
+    /// Records that a hosted call starts.
     pub(super) fn hosted_began(&self, call: &CallRecord, hop: usize) {
         let mut course = self.course();
         course.hosted_count += 1;
@@ -204,7 +203,8 @@ impl ExchangeRecord {
         }
     }
 
-    /// A hosted call has a result: why it failed, how long it took, whether the result is that of an earlier call.
+    /// Records the result of a hosted call: its error code, its duration, and whether the result is that of an earlier
+    /// call.
     pub(super) fn hosted_ended(
         &self,
         call: &CallRecord,
@@ -218,51 +218,51 @@ impl ExchangeRecord {
         if let Some(known) = begun {
             known.end = Some(end);
         } else if course.hosted_calls.len() < MAX_DETAILS {
-            // It was refused before it began.
+            // The call was refused before it started.
             course.hosted_count += 1;
             course.hosted_calls.push(HostedCall { end: Some(end), ..HostedCall::new(call, hop) });
         }
     }
 
-    /// Keeps these contents, in place of those of a model that has failed.
+    /// Keeps these contents instead of those of a model that has failed.
     pub(super) fn set_capture(&self, capture: Arc<Capture>) {
         *self.capture() = Some(capture);
     }
 
-    /// Makes room for the contents of others.
+    /// Drops the contents to make room for those of other exchanges.
     pub(super) fn drop_capture(&self) {
         if let Some(capture) = self.capture().take() {
             capture.drop_steps();
         }
     }
 
-    /// Whether contents are captured, by the settings that held when it began.
+    /// Whether contents are captured, according to the settings when the exchange began.
     pub(crate) fn is_captured(&self) -> bool {
         self.captured != config::Capture::Off.word()
     }
 
-    /// Follows its contents, if they are kept and it goes on.
+    /// Follows the contents, if they are kept and the exchange is still running.
     pub(crate) fn follow(&self) -> Option<TraceFeed> {
         let capture = self.capture().clone()?;
         (!capture.is_over()).then(|| TraceFeed::new(capture))
     }
 
-    /// Its files as a fixture.
+    /// Returns the files of the exchange as a fixture.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there is no fixture.
     pub(crate) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
         let capture = self.capture().clone();
         capture.ok_or(NoFixture::NotKept)?.fixture()
     }
 
-    /// What its contents were. `None`: they are not kept any more.
+    /// Returns the contents. `None` if they are no longer kept.
     pub(crate) fn traced(&self) -> Option<Traced> {
         let capture = self.capture().clone()?;
         Trace::new(capture).all()
     }
 
-    /// What happened, without contents: times, sizes, kinds and names.
+    /// Returns what happened, without contents: times, sizes, kinds and names.
     pub(crate) fn outline(&self) -> Vec<Value> {
         let course = self.course();
         let mut rows = Vec::new();
@@ -287,7 +287,7 @@ impl ExchangeRecord {
         rows.map(|((hop, after, out), n)| json!({"n": n, "hop": hop, "t_ms": after, "out": out})).collect()
     }
 
-    /// Its row in a list.
+    /// The row of the exchange in a list.
     pub(crate) fn row(&self) -> Value {
         let course = self.course();
         let end = course.end.as_ref();
@@ -308,14 +308,14 @@ impl ExchangeRecord {
         row
     }
 
-    /// The names of the tools that were called.
+    /// The names of the called tools.
     pub(super) fn tools(&self) -> Vec<String> {
         let course = self.course();
         let own = course.client_calls.iter().filter_map(|call| call.name.clone());
         own.chain(course.hosted_calls.iter().map(|call| call.name.clone())).collect()
     }
 
-    /// All that is known: its row with more fields, its hops and calls.
+    /// Everything known about the exchange: its row with more fields, its hops and calls.
     pub(crate) fn json(&self) -> Value {
         let mut row = self.row();
         let course = self.course();
@@ -358,7 +358,7 @@ impl Course {
         self.input_tokens = tally.input_tokens.or(self.input_tokens);
     }
 
-    /// Tokens of the response for each second since the first one, of `took` milliseconds in all, with one decimal.
+    /// Tokens per second of the response since the first token, with one decimal. `took`: total milliseconds.
     fn tokens_per_second(&self, took: u64) -> Option<f64> {
         let tokens = self.output_tokens.unwrap_or(self.pieces);
         let flowed =

@@ -1,7 +1,7 @@
-//! [`Trace`]: the rows of an exchange: what came from the upstream, and what the client got for it.
+//! [`Trace`]: the rows of an exchange: what the upstream sent, and what the client got because of it.
 //!
-//! The upstream's bytes are read again, event by event, with the same rules and ids as when they arrived. A row is one event of the
-//! upstream, and beside it what the client got because of it, so the two cannot drift apart.
+//! The upstream's bytes are read again, event by event, with the same rules and ids as when they arrived. A row has one
+//! event of the upstream and what the client got because of it, so the two cannot drift apart.
 
 use std::sync::Arc;
 
@@ -21,49 +21,48 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// Bytes of a hop's text in which calls are looked for.
+/// Maximum number of bytes of a hop's text in which calls are searched for.
 const MAX_ANALYSED: usize = 256 << 10;
 
-/// The same while the exchange is followed: that holds up the thread.
+/// The same limit while the exchange is followed, since the search blocks the thread.
 const MAX_FOLLOWED: usize = 32 << 10;
 
-/// Rows of one exchange. An upstream could send half a million empty events in what is kept.
+/// Maximum number of rows of one exchange. The kept bytes could hold half a million empty events.
 const MAX_ROWS: u64 = 20_000;
 
-/// Steps that are read at once.
+/// Number of steps that are read at once.
 const STEPS: usize = 64;
 
-/// See the module.
 pub(crate) struct Trace {
     capture: Arc<Capture>,
-    /// The number of the next step.
+    /// The index of the next step.
     at: usize,
     pipeline: Pipeline,
-    /// Reads the same bytes, to tell the upstream's text.
+    /// Reads the same bytes to extract the upstream's text.
     reader: Reader,
     text: UpstreamText,
     hop: usize,
     is_error: bool,
     framing: Framing,
-    /// The beginning of an event that is not complete.
+    /// The start of an incomplete event.
     partial: Vec<u8>,
     /// The number of the next row.
     n: u64,
     last_millis: u64,
-    /// The row from which on something is held back.
+    /// The row since which something is held back.
     held_since: Option<u64>,
-    /// There were too many rows.
+    /// Whether there were too many rows.
     is_full: bool,
     max_analysed: usize,
     calls: Vec<Value>,
 }
 
-/// The rows of an exchange that is over.
+/// The rows of a finished exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Traced {
     pub(crate) rows: Vec<Value>,
     pub(crate) calls: Vec<Value>,
-    /// The rest was left out: it was too long.
+    /// Whether the rest was left out because it was too long.
     pub(crate) is_cut: bool,
 }
 
@@ -113,7 +112,7 @@ impl Trace {
         }
     }
 
-    /// All rows so far. `None`: they are not kept any more.
+    /// Returns all rows so far. `None` if they are no longer kept.
     pub(crate) fn all(mut self) -> Option<Traced> {
         let mut traced = Traced::default();
         loop {
@@ -168,7 +167,7 @@ impl Trace {
         }
     }
 
-    /// Reads the events that are complete with these bytes.
+    /// Reads the events that `bytes` complete.
     fn piece(&mut self, bytes: &[u8], rows: &mut Vec<Value>) {
         let mut searched = self.partial.len().saturating_sub(3);
         self.partial.extend_from_slice(bytes);
@@ -189,7 +188,7 @@ impl Trace {
         let mut out = BytesMut::new();
         let before = self.text.0.len();
         if !self.is_error {
-            // What is wrong with the bytes, the pipeline finds as well.
+            // The pipeline reports the same faults of the bytes.
             let _ = self.reader.push(raw, &mut self.text);
             self.pipeline.push(raw, &mut out);
         }
@@ -223,7 +222,7 @@ impl Trace {
         }
     }
 
-    /// Adds a row, unless nothing came and nothing went.
+    /// Adds a row, unless nothing was received and nothing was sent.
     fn row(&mut self, raw: &str, text_at: Option<(usize, usize)>, out: &mut BytesMut, rows: &mut Vec<Value>) {
         let events = self.pipeline.take_events();
         if raw.is_empty() && out.is_empty() {
@@ -251,7 +250,7 @@ impl Trace {
         let text = |from: usize, upto: usize| {
             let bytes = frames.get(from..upto).unwrap_or_default();
             let text = str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned);
-            // What the client sent may be repeated in it.
+            // The text may repeat what the client sent.
             replay.redactor.text(&text).into_owned()
         };
         let first = events.first().map_or(frames.len(), |event| event.at);
@@ -283,7 +282,7 @@ fn text_reader(replay: &Replay) -> Reader {
     reader
 }
 
-/// Where the first event of `bytes` ends.
+/// Returns where the first event of `bytes` ends.
 fn end_of_event(framing: Framing, bytes: &[u8]) -> Option<usize> {
     match framing {
         Framing::Sse => {

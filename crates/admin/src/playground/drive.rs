@@ -1,4 +1,5 @@
-//! [`Driven`]: the task of a chat. It reads the response as a client of its dialect does, and tells the chat what it says.
+//! [`Driven`]: the task of a chat. It reads the response as a client of its dialect does, and passes the content to the
+//! chat.
 
 use std::{
     collections::HashMap,
@@ -29,28 +30,27 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// Bytes of one frame of the response. The last one of some dialects has the whole response in it.
+/// Maximum size in bytes of one frame. In some dialects, the last frame contains the whole response.
 const MAX_FRAME: usize = 16 << 20;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Driven {
     answer: Pin<Box<AnswerBody>>,
-    /// Hosted calls are not part of the response. `None`: there are no hosted tools.
+    /// Hosted calls are not part of the response. `None` if there are no hosted tools.
     bus: Option<Subscription>,
     exchange: ExchangeId,
     reader: Reader,
     telling: Telling,
 }
 
-/// What the response has come to.
+/// The next thing that happens to the response.
 #[derive(Debug)]
 enum Step {
     Committed(Result<(), Failure>),
     Read { has_more: bool },
 }
 
-/// What is known of the response beside what was told.
+/// State of the response in addition to what was passed on.
 #[derive(Debug)]
 struct Telling {
     begun: Instant,
@@ -69,14 +69,14 @@ struct Call {
 }
 
 impl Driven {
-    /// For the response `answer` to `request`.
+    /// Reads the response `answer` to `request`.
     pub(crate) fn new(
         request: &ChatRequest,
         exchange: ExchangeId,
         answer: Pin<Box<AnswerBody>>,
         bus: Option<Subscription>,
     ) -> Self {
-        // No client speaks Lumo, so no frame is passed on unread.
+        // There are no Lumo clients, so no frame is passed on unread.
         let rules = ReaderRules { max_frame: MAX_FRAME, tolerate_truncation: false, client: Dialect::Lumo };
         let mut reader = request.spoken.side().reader(&rules);
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
@@ -85,12 +85,12 @@ impl Driven {
         Self { answer, bus, exchange, reader, telling: Telling::begin() }
     }
 
-    /// Tells `chat` what the response says, until nobody has read it for a while.
+    /// Passes the content of the response to `chat`, until it has had no reader for a while.
     pub(super) async fn run(self, chat: &Chat) {
         let mut abandoned = pin!(chat.abandoned());
         tokio::select! {
             () = self.tell(chat) => {}
-            // The response is dropped, and with it the upstream's request.
+            // Dropping the response also drops the request to the upstream.
             () = &mut abandoned => return chat.end(),
         }
         chat.end();
@@ -106,7 +106,7 @@ impl Driven {
                 true => answer.as_mut().poll_some(cx).map(|has_more| Step::Read { has_more }),
             });
             tokio::select! {
-                // Text that came before a call is told before it.
+                // Text before a call must be passed on before the call.
                 biased;
                 step = step => match step {
                     Step::Committed(result) => {
@@ -131,18 +131,18 @@ impl Driven {
         }
     }
 
-    /// Reads what the client gets now.
+    /// Reads the bytes that the client gets now.
     fn read(&mut self, chat: &Chat) -> Result<(), Failure> {
         let mut bytes = self.answer.as_mut().take();
         let mut told = Told { chat, telling: &mut self.telling };
         let read = if bytes.is_empty() { Ok(()) } else { self.reader.push(&bytes, &mut told) };
         bytes.clear();
         self.answer.as_mut().put_back(bytes);
-        // In its own words, not in those of the dialect.
+        // With its original message instead of the dialect's form of it.
         self.answer.failure().cloned().map_or(read, Err)
     }
 
-    /// Tells of a hosted call of this exchange.
+    /// Passes on a hosted call of this exchange.
     fn called(&mut self, chat: &Chat, record: &Record) {
         let Some(subject) = record.subject.as_ref().filter(|own| own.exchange.own == self.exchange.own)
         else {
@@ -154,7 +154,7 @@ impl Driven {
         }
     }
 
-    /// What is on the bus already.
+    /// Passes on the events that are already on the bus.
     fn catch_up(&mut self, chat: &Chat) {
         while let Some(record) = self.bus.as_mut().and_then(|bus| bus.try_recv().ok()) {
             self.called(chat, &record);
@@ -189,7 +189,7 @@ impl Driven {
     }
 }
 
-/// The next event of the bus. One that was missed is one of many thousands, and the exchange's record has it.
+/// The next event of the bus. A missed event is one of many thousands, and the exchange's record contains it.
 async fn next(bus: &mut Option<Subscription>) -> Arc<Record> {
     use tokio::sync::broadcast::error::RecvError;
     loop {
@@ -204,7 +204,7 @@ async fn next(bus: &mut Option<Subscription>) -> Arc<Record> {
     }
 }
 
-/// Tells a chat what the response's events say.
+/// Passes the events of a response to a chat.
 struct Told<'c> {
     chat: &'c Chat,
     telling: &'c mut Telling,
@@ -231,7 +231,7 @@ impl Sink for Told<'_> {
             Event::CallEnd { index, .. } => telling.call_complete(chat, index),
             Event::ServerCall(server) => tell_server_call(chat, &server),
             Event::CallResult(result) => {
-                // Some dialects say only at the end of the response that a call is complete.
+                // In some dialects, only the end of the response shows that a call is complete.
                 telling.call_complete(chat, result.index);
                 let data =
                     json!({"toolCall": {"id": result.id}, "result": result.content, "ok": !result.is_error});
@@ -273,7 +273,7 @@ impl Telling {
         }
     }
 
-    /// Tells of the whole call, once.
+    /// Passes on the complete call, once.
     fn call_complete(&mut self, chat: &Chat, index: u32) {
         if let Some(Call { saying: Saying::Input(id, name), arguments }) = self.calls.remove(&index) {
             chat.event("tool_use", &json!({"toolCall": call(&id, &name, &arguments)}));
@@ -281,7 +281,7 @@ impl Telling {
     }
 }
 
-/// A call that the upstream has run, or toolwire.
+/// Passes on a call that the upstream or toolwire has run.
 fn tell_server_call(chat: &Chat, server: &ServerCall<'_>) {
     let ServerCall { id, name, arguments, content, is_error, .. } = server;
     if let Some(arguments) = arguments {

@@ -1,4 +1,4 @@
-//! [`Chat`]: what was said in one chat, for the page's connections that read it.
+//! [`Chat`]: the content of one chat so far, for the page's connections that read it.
 
 use std::{
     collections::VecDeque,
@@ -15,24 +15,24 @@ use toolwire_execution::{ExchangeId, audit::unix_millis};
 use toolwire_gateway::feed_body::FeedSource;
 use toolwire_net::{redact::Redactor, untrusted::printable_json};
 
-/// Bytes that are kept of one chat. Beyond, its beginning is dropped.
+/// Maximum number of bytes kept of one chat. Beyond it, the start of the chat is dropped.
 const MAX_KEPT: usize = 1 << 20;
 
-/// Bytes of text in one part.
+/// Maximum number of bytes of text in one part.
 const MAX_PART: usize = 32 << 10;
 
-/// What a part takes beside its bytes.
+/// Memory that a part takes in addition to its bytes.
 const PART: usize = 64;
 
-/// Bytes that a reader gets at once, unless one event is longer.
+/// Maximum number of bytes that a reader gets at once, unless one event is longer.
 const MAX_PIECE: usize = 64 << 10;
 
-/// One chat. Its task writes, and the page's connections read.
+/// One chat. Its task writes it, and the page's connections read it.
 #[derive(Debug)]
 pub(crate) struct Chat {
     id: Arc<str>,
     mark: SessionMark,
-    /// No configured secret gets to a browser, whatever an upstream repeats.
+    /// No configured secret may reach a browser, even if an upstream repeats it.
     redactor: Redactor,
     kept: Mutex<Kept>,
     /// Wakes the task when readers come and go, and when the chat is stopped.
@@ -42,9 +42,9 @@ pub(crate) struct Chat {
 #[derive(Debug, Default)]
 struct Kept {
     parts: VecDeque<Part>,
-    /// The end of the text, as long as it may be the beginning of a secret.
+    /// The end of the text, while it may be the start of a secret.
     held: Option<(Saying, String)>,
-    /// Parts that were dropped.
+    /// Number of parts that were dropped.
     dropped: usize,
     bytes: usize,
     readers: usize,
@@ -54,16 +54,16 @@ struct Kept {
     summary: Summary,
 }
 
-/// A part of what was said.
+/// A part of the chat.
 #[derive(Debug)]
 enum Part {
-    /// A whole event.
+    /// A complete event.
     Event(&'static str, String),
-    /// Text that may go on. A reader gets what is there since it has read last as one event.
+    /// Text that may continue. A reader gets everything since its last read as one event.
     Text(Saying, String),
 }
 
-/// What a text is.
+/// Kind of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Saying {
     Content,
@@ -72,7 +72,7 @@ pub(super) enum Saying {
     Input(String, String),
 }
 
-/// What an answer that is not a stream says beside the text.
+/// The content of a response that is not a stream, in addition to the text.
 #[derive(Debug, Default)]
 struct Summary {
     complete: Option<Value>,
@@ -82,7 +82,7 @@ struct Summary {
 }
 
 impl Saying {
-    /// The name and the data of an event with more of the text.
+    /// The name and data of an event with more of the text.
     fn event(&self, text: &str) -> (&'static str, Value) {
         match self {
             Self::Content => ("message_update", json!({"content": text})),
@@ -102,34 +102,34 @@ impl Part {
 }
 
 impl Chat {
-    /// The chat of the exchange `id`, begun by who has `mark`. `redactor` knows the configured secrets.
+    /// The chat of the exchange `id`, started by the visitor with `mark`. `redactor` knows the configured secrets.
     pub(crate) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
-        // What a person has written is not ours to change.
+        // Text that a person wrote must not be changed.
         let redactor = redactor.of_configured();
         Self { id, mark, redactor, kept: Mutex::default(), moved: Notify::new() }
     }
 
-    /// The id of its exchange.
+    /// The id of the exchange.
     pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
     }
 
-    /// Who began it.
+    /// The visitor who started it.
     pub(super) fn mark(&self) -> SessionMark {
         self.mark
     }
 
-    /// Whether nothing will be added.
+    /// Whether nothing more will be added.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over
     }
 
-    /// Whether it is kept from its beginning.
+    /// Whether the start of the chat is still kept.
     pub(super) fn is_whole(&self) -> bool {
         self.lock().dropped == 0
     }
 
-    /// Its first event: who answers.
+    /// Adds the first event: the model that answers.
     pub(crate) fn started(&self, request: &ChatRequest, exchange: &ExchangeId) {
         let ChatRequest { model, client, .. } = request;
         let data = json!({
@@ -139,20 +139,20 @@ impl Chat {
         self.event("message_start", &data);
     }
 
-    /// A reader of everything, from the beginning.
+    /// A reader of the whole chat from its start.
     pub(crate) fn reader(self: &Arc<Self>) -> ChatReader {
         self.lock().readers += 1;
         self.moved.notify_one();
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
     }
 
-    /// Nobody wants more of it.
+    /// Stops the chat: no more of it is wanted.
     pub(super) fn stop(&self) {
         self.lock().is_stopped = true;
         self.moved.notify_one();
     }
 
-    /// Returns when nobody has read for [`GRACE`], or the chat is stopped.
+    /// Returns when there has been no reader for [`GRACE`], or the chat is stopped.
     pub(super) async fn abandoned(&self) {
         loop {
             let Kept { is_stopped, readers, .. } = *self.lock();
@@ -202,7 +202,7 @@ impl Chat {
         kept.say(saying, text);
     }
 
-    /// Nothing will be added.
+    /// Ends the chat: nothing more will be added.
     pub(super) fn end(&self) {
         let mut kept = self.lock();
         kept.release();
@@ -210,7 +210,7 @@ impl Chat {
         kept.wake();
     }
 
-    /// The whole chat as one object: `message`, `type`, `data`. For a chat that is over.
+    /// The whole chat as one object: `message`, `type`, `data`. Only for a finished chat.
     pub(crate) fn summary(&self) -> Value {
         let kept = self.lock();
         let text: String = kept.parts.iter().filter_map(Part::content).collect();
@@ -231,7 +231,7 @@ impl Chat {
         json!({"message": error["message"], "type": "error", "data": data})
     }
 
-    /// What was said so far, as events.
+    /// The chat so far, as events.
     #[cfg(test)]
     pub(super) fn told(&self) -> Vec<(&'static str, Value)> {
         let kept = self.lock();
@@ -257,7 +257,7 @@ impl Part {
 }
 
 impl Kept {
-    /// The text does not go on: what was held is no secret.
+    /// Releases the held text: it does not continue, so it is not a secret.
     fn release(&mut self) {
         if let Some((saying, held)) = self.held.take() {
             self.say(&saying, held);
@@ -286,7 +286,7 @@ impl Kept {
         self.shrink();
     }
 
-    /// Drops the beginning of what is too long. The newest part stays.
+    /// Drops the start of a chat that is too long. The newest part stays.
     fn shrink(&mut self) {
         while self.bytes > MAX_KEPT && self.parts.len() > 1 {
             self.bytes -= self.parts.pop_front().map_or(0, |part| part.len());
@@ -304,9 +304,9 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct ChatReader {
     chat: Arc<Chat>,
-    /// The number of its next part.
+    /// The index of its next part.
     at: usize,
-    /// Bytes of that part that it has read.
+    /// Number of bytes of that part that it has read.
     within: usize,
 }
 
@@ -349,7 +349,7 @@ impl FeedSource for ChatReader {
             match part {
                 Part::Event(name, data) => put(&mut out, name, data),
                 Part::Text(saying, text) => {
-                    // It only ever grows by whole characters.
+                    // The text only grows by whole characters.
                     let new = text.get(self.within..).unwrap_or_default();
                     if !new.is_empty() {
                         let (name, data) = saying.event(new);
@@ -402,7 +402,7 @@ mod tests {
         Arc::new(Chat::new("ex_1".into(), None, &Redactor::new(["sésame-open"])))
     }
 
-    /// What the reader gets now. `None`: it waits, or the chat is over.
+    /// Reads the events that are ready for the reader. `None` if it must wait, or the chat is over.
     fn read(reader: &mut ChatReader) -> Option<String> {
         match reader.poll_events(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(piece) => piece.map(|piece| String::from_utf8(piece.to_vec()).unwrap()),

@@ -1,4 +1,4 @@
-//! The console's chats: requests of toolwire's own page for models' responses, at `/console/api/chat`.
+//! The console's chats: model requests of toolwire's own page, at `/console/api/chat`.
 //!
 //! ```text
 //! POST ─▶ ChatRequest ─▶ an ordinary request in the chosen dialect ─▶ AnswerBody
@@ -6,9 +6,9 @@
 //! readers, one for each connection ◀─ Chat: what was said so far ◀──────┘
 //! ```
 //!
-//! The response has a task of its own, unlike those of other clients, since it outlives the page's connection: a page that is loaded
-//! again attaches to its chat, and gets everything from the beginning. When nobody has read for [`GRACE`], or the page says so, the
-//! client counts as gone.
+//! Unlike the responses of other clients, a chat's response has its own task, since it outlives the page's connection:
+//! a reloaded page attaches to its chat and gets everything from the start. When there has been no reader for
+//! [`GRACE`], or the page stops the chat, the client counts as disconnected.
 
 mod drive;
 mod kept;
@@ -26,13 +26,13 @@ use tokio::task::JoinSet;
 pub(super) use self::{drive::Driven, kept::Chat, request::ChatRequest};
 use super::{AdminError, SessionMark};
 
-/// How long a chat goes on without a reader, and is kept after its end.
+/// Time for which a chat continues without a reader and is kept after its end.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// Chats that run or are kept.
+/// Maximum number of chats that run or are kept.
 const MAX_CHATS: usize = 128;
 
-/// The name of the client that the console is.
+/// The client name of the console.
 pub(super) const CLIENT: &str = "console";
 
 /// All chats, by the ids of their exchanges. All threads share them.
@@ -43,7 +43,7 @@ pub(super) struct Chats {
 }
 
 impl Chats {
-    /// Whether another chat may begin. Chats that are over give way.
+    /// Checks that another chat may start. Drops finished chats if necessary.
     ///
     /// # Errors
     /// 429
@@ -60,7 +60,7 @@ impl Chats {
         Err(AdminError::too_many(&message, 5))
     }
 
-    /// Keeps a chat, and runs its task on this thread's runtime, to which the connection to the upstream belongs.
+    /// Keeps a chat, and runs its task on this thread's runtime, which owns the connection to the upstream.
     pub(super) fn begin(self: &Arc<Self>, chat: &Arc<Chat>, driven: Driven) {
         self.lock().insert(Arc::clone(chat.id()), Arc::clone(chat));
         let (all, chat) = (Arc::clone(self), Arc::clone(chat));
@@ -72,10 +72,10 @@ impl Chats {
         });
     }
 
-    /// The chat of the exchange `id`, for who began it.
+    /// The chat of the exchange `id`, for the visitor who started it.
     ///
     /// # Errors
-    /// 404: there is none, or someone else began it; 410: not all of it is kept.
+    /// 404 if it does not exist or another visitor started it; 410 if its start is no longer kept.
     pub(super) fn find(&self, id: &str, mark: SessionMark) -> Result<Arc<Chat>, AdminError> {
         let chat = self.of(id, mark)?;
         if chat.is_whole() {
@@ -85,10 +85,10 @@ impl Chats {
         Err(AdminError::new(StatusCode::GONE, "reset", message))
     }
 
-    /// Stops the chat of the exchange `id`, for who began it, and forgets it.
+    /// Stops and removes the chat of the exchange `id`, for the visitor who started it.
     ///
     /// # Errors
-    /// 404: there is none, or someone else began it.
+    /// 404 if it does not exist or another visitor started it.
     pub(super) fn stop(&self, id: &str, mark: SessionMark) -> Result<(), AdminError> {
         self.of(id, mark).map(|chat| chat.stop())
     }

@@ -1,4 +1,4 @@
-//! [`ChatRequest`]: what the page asks for, as the request of a client.
+//! [`ChatRequest`]: the page's request, which becomes a client's request.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -10,18 +10,18 @@ use toolwire_pipeline::{
     dialect::{ClientDialect, UpstreamDialect},
 };
 
-/// Messages of one request.
+/// Maximum number of messages of one request.
 const MAX_MESSAGES: usize = 1000;
 
-/// Bytes of a model's name.
+/// Maximum length of a model's name in bytes.
 const MAX_MODEL: usize = 256;
 
-/// A chat so far, and who is to go on with it.
+/// A chat so far, and the model that continues it.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) client: ClientDialect,
-    /// The same dialect as its clients write and read it.
+    /// The same dialect from the side of a client, which writes requests and reads responses.
     pub(super) spoken: UpstreamDialect,
     turns: Vec<Turn>,
 }
@@ -68,7 +68,7 @@ impl ChatRequest {
     }
 }
 
-/// The dialect with this name, as its servers and as its clients speak it.
+/// The dialect with this name, from the server's side and from the client's side.
 fn dialect(name: &str) -> Result<(ClientDialect, UpstreamDialect), AdminError> {
     let client = ClientDialect::all().find(|client| client.dialect().name() == name);
     let spoken = client.and_then(|client| UpstreamDialect::try_from(client.dialect()).ok());
