@@ -1,4 +1,4 @@
-//! What the parts of toolwire that do I/O share: TLS, proxies, state, traces, and texts that may be shown.
+//! Shared code for toolwire's I/O: TLS, proxies, state, traces, and texts that are safe to show.
 
 #![allow(
     missing_docs,

@@ -9,7 +9,7 @@ use std::{
 /// Creates a folder.
 ///
 /// # Errors
-/// It exists already, or cannot be created.
+/// If it already exists or cannot be created.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     dir_builder().create(path)
 }
@@ -22,7 +22,7 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
 /// Creates an empty file.
 ///
 /// # Errors
-/// It exists already, or cannot be created.
+/// If it already exists or cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -31,15 +31,17 @@ pub fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Replaces a file atomically: if the process ends meanwhile, the old or the new one is there.
+/// Replaces a file atomically: if the process ends meanwhile, either the old or the new content remains.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, |_| Ok(()))
 }
 
-/// The same even if the machine stops, and the new one is there as soon as this returns. Waits for the disk.
+/// Like [`replace`], but also survives a crash of the machine: once this returns, the new content is on disk. Waits
+/// for the disk.
 pub fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, File::sync_all)?;
-    // The new name is on disk when the folder is. Where a folder cannot be written by itself, nothing better can be done.
+    // The new name is on disk once the folder is. On systems where a folder cannot be synced, nothing better can be
+    // done.
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -49,9 +51,10 @@ pub fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn put(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    // The whole name is kept: files that differ only after the dot may be replaced at the same time.
+    // `.new` is added to the whole name: files that differ only in their extension may be replaced at the same
+    // time.
     let fresh = path.with_added_extension("new");
-    // An earlier attempt may have left it. Nothing is written through a link.
+    // An earlier attempt may have left this file. It is removed first, so that nothing is written through a link.
     if let Err(error) = fs::remove_file(&fresh)
         && error.kind() != io::ErrorKind::NotFound
     {

@@ -1,8 +1,8 @@
 //! [`Redactor`]: covers secrets in recordings, logs and forwarded errors.
 //!
-//! Two kinds of secrets are known: those of the configuration, by value, and anything that has the form of a
-//! key. A secret is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the
-//! timing of recorded pieces.
+//! Two kinds of secrets are known: the configured ones, by value, and anything that has the form of a key. A secret
+//! is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the timing of recorded
+//! pieces.
 
 mod pieces;
 mod spread;
@@ -21,9 +21,9 @@ use serde_json::Value;
 pub use self::pieces::Pieces;
 use crate::failure::Redact;
 
-/// Patterns of secrets; the first group is covered. A key may follow an escape in a JSON string (`\nsk-…`),
-/// which looks like a letter before it. Members may be inside a string, so their quotes may be preceded by
-/// backslashes.
+/// Patterns of secrets; the first group is covered. A key may follow an escape in a JSON string (`\nsk-…`), whose
+/// last character looks like a letter before the key. Members may be inside a string, so backslashes may precede
+/// their quotes.
 const PATTERNS: [&str; 5] = [
     r"(?i-u)\bbearer[ \t]+((?:[a-z0-9._~+/=-]|\\/){8,})",
     concat!(
@@ -46,18 +46,18 @@ const PATTERNS: [&str; 5] = [
 /// are placeholders and ordinary words.
 const SHORTEST: usize = 6;
 
-/// Bytes of a line that are held until it ends. In a longer line, everything except the last [`WINDOW`] bytes
-/// is settled.
+/// Maximum number of bytes of a line that are held until the line ends. In a longer line, everything except the
+/// last [`WINDOW`] bytes is settled.
 const LONGEST_LINE: usize = 256 << 10;
 
-/// Bytes at the end of a long line that may be the beginning of a secret.
+/// Bytes at the end of a long line that may be the start of a secret.
 const WINDOW: usize = 16 << 10;
 
 /// Finds and covers secrets. Its `Debug` output does not show them.
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    /// How many of them are for configured secrets; they come first.
+    /// Number of patterns for configured secrets; they come first.
     configured: usize,
     /// The configured secrets themselves.
     secrets: Arc<[Box<str>]>,
@@ -74,16 +74,16 @@ struct Learned {
     pattern: Regex,
 }
 
-/// Secrets that are learned later and covered at the same time. Those before are no longer valid.
+/// Maximum number of learned secrets that are covered at the same time. Older ones are no longer valid.
 const MAX_LEARNED: usize = 64;
 
 impl Redactor {
-    /// A redactor for keys of well-known forms, members whose name marks them as secret, and `secrets` in any
-    /// escaped form.
+    /// Creates a redactor for keys of well-known forms, for members whose name marks them as secret, and for
+    /// `secrets` in any escaped form.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
         // One pattern per secret: combined, they could exceed the size limit of a pattern.
-        // A text may have only some lines of a secret, and ends of lines have many forms.
+        // A text may contain only some lines of a secret, and there are many forms of line endings.
         let lines = secrets.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
         let secrets: Vec<_> = lines.filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
@@ -94,12 +94,13 @@ impl Redactor {
         Self { patterns, configured, secrets, longest, learned: Arc::default() }
     }
 
-    /// The same for configured secrets only. Texts that are not ours to change keep what merely looks like a key.
+    /// A redactor for the configured secrets only, for texts that must otherwise stay unchanged, even if they
+    /// contain something that looks like a key.
     pub fn of_configured(&self) -> Self {
         Self { patterns: self.patterns.iter().take(self.configured).cloned().collect(), ..self.clone() }
     }
 
-    /// A redactor for other configured secrets, which shares with this one what is learned.
+    /// A redactor for other configured secrets, which shares the learned secrets with this one.
     pub fn with_configured<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self { learned: Arc::clone(&self.learned), ..Self::new(secrets) }
     }
@@ -122,7 +123,8 @@ impl Redactor {
         self.learned.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bytes at the end of `text`, which goes on, may be the beginning of a configured secret as it is.
+    /// Returns the number of bytes at the end of `text`, which will continue, that may be the start of an unescaped
+    /// configured secret.
     pub fn begun_in(&self, text: &str) -> usize {
         let learned = self.learned();
         let secrets = self.secrets.iter().chain(learned.iter().map(|learned| &learned.secret));
@@ -141,7 +143,7 @@ impl Redactor {
         self.longest
     }
 
-    /// `text` with its secrets covered; borrowed if there are none.
+    /// `text` with its secrets covered; borrowed if there are no secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let found = self.find(text.as_bytes());
         if found.is_empty() {
@@ -149,7 +151,7 @@ impl Redactor {
         }
         let mut covered = text.as_bytes().to_vec();
         found.into_iter().for_each(|range| cover_range(&mut covered, range));
-        // Whole characters are covered, by as many `x` as they have bytes.
+        // Whole characters are covered, each by as many `x` as it has bytes.
         String::from_utf8(covered).unwrap_or_else(|_| "x".repeat(text.len())).into()
     }
 
@@ -158,7 +160,7 @@ impl Redactor {
         self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
     }
 
-    /// Covers the secrets in the texts of `value`, which stays what it is otherwise.
+    /// Covers the secrets in the texts of `value`; the rest of `value` is unchanged.
     pub fn cover_json(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -172,9 +174,9 @@ impl Redactor {
         }
     }
 
-    /// How many of `bytes`, which more will follow, can be covered now: no secret that begins in them
-    /// continues after them. This is everything up to the end of a line, since no secret contains one; for a
-    /// very long line, everything except its end.
+    /// Returns how many of `bytes`, which will continue, can be covered now because no secret that begins in them
+    /// continues after them: everything up to the last line ending, since no secret contains one, and in a very
+    /// long line everything except its end.
     pub fn settled(&self, bytes: &[u8]) -> usize {
         let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
         if bytes.len() - lines <= LONGEST_LINE {
@@ -182,11 +184,11 @@ impl Redactor {
         }
         let end = bytes.len() - WINDOW;
         let across = self.find(bytes).into_iter().filter(|range| range.start < end && range.end > end);
-        // A match that long is not a secret, and part of it has to be released.
+        // A match that long is not a secret, and a part of it must be released.
         across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
     }
 
-    /// The ranges of secrets. Ranges may overlap.
+    /// Returns the ranges of secrets. Ranges may overlap.
     pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let mut found = self.find_written(bytes);
         if let Some(unescaped) = Unescaped::of(bytes) {
@@ -213,16 +215,16 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// A text with its `\u` escapes replaced by the characters that they stand for. Any character of a secret may be written as one, in
-/// JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.
+/// A text with its `\u` escapes replaced by the characters that they stand for. Any character of a secret may be
+/// written as an escape, in JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.
 struct Unescaped {
     bytes: Vec<u8>,
-    /// The escapes: where they are in `bytes`, and where in the text.
+    /// The escapes: their range in `bytes`, and their range in the original text.
     escapes: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Unescaped {
-    /// `None`: there are no escapes.
+    /// Returns `None` if there are no escapes.
     fn of(text: &[u8]) -> Option<Self> {
         memchr::memmem::find(text, br"\u")?;
         let mut unescaped = Self { bytes: Vec::with_capacity(text.len()), escapes: Vec::new() };
@@ -238,7 +240,7 @@ impl Unescaped {
                 unescaped.escapes.push((start..unescaped.bytes.len(), at..at + length));
                 at += length;
             } else {
-                // All of them, so that each is looked at once.
+                // Skips all backslashes at once, so that each is examined once.
                 let backslashes = escape.iter().take_while(|byte| **byte == b'\\').count();
                 unescaped.bytes.extend_from_slice(escape.get(..backslashes).unwrap_or_default());
                 at += backslashes;
@@ -247,7 +249,7 @@ impl Unescaped {
         (!unescaped.escapes.is_empty()).then_some(unescaped)
     }
 
-    /// The part of the text that `range` was. Of an escape, it is all or nothing.
+    /// Maps `range` to the original text. An escape is included completely or not at all.
     fn original(&self, range: Range<usize>) -> Range<usize> {
         let place = |at: usize, is_end: bool| {
             let before = self.escapes.partition_point(|(own, _)| own.start < at);
@@ -267,7 +269,7 @@ impl Unescaped {
     }
 }
 
-/// The character that the escape at the beginning of `bytes` stands for, and the length of the escape.
+/// The character that the escape at the start of `bytes` stands for, and the length of the escape.
 fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
     let (first, length) = escaped_unit(bytes)?;
     if let Some(char) = char::from_u32(first.into()) {
@@ -278,7 +280,7 @@ fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
     Some((char, length + more))
 }
 
-/// One unit of UTF-16 that is written as `\uXXXX`, with any number of backslashes.
+/// One UTF-16 code unit that is written as `\uXXXX`, with any number of backslashes.
 fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
     let backslashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
     let digits = bytes.get(backslashes..)?.strip_prefix(b"u")?.get(..4)?;
@@ -288,7 +290,8 @@ fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
     Some((u16::from_str_radix(digits, 16).ok()?, backslashes + 5))
 }
 
-/// A pattern for a secret in every form it takes in JSON, in JSON inside a JSON string, and in a URL, but for `\u` escapes.
+/// A pattern for a secret in every form that it takes in JSON, in JSON inside a JSON string, and in a URL, except
+/// with `\u` escapes.
 fn pattern_of(secret: &str) -> String {
     let byte = |byte: u8| {
         let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
@@ -303,8 +306,8 @@ fn pattern_of(secret: &str) -> String {
     format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
 }
 
-/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins
-/// with `n`), the match is moved to begin after it: covering the escape would make the JSON invalid.
+/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins with
+/// `n`), moves the start of the match after it: covering the escape would make the JSON invalid.
 fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
     let before = bytes.get(..range.start).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
@@ -425,7 +428,7 @@ mod tests {
             (r"é\u00e9 ", r"plain-secre\u0074", ""),
             ("key ", r"s\u006b-proj-abcdefghijkl", "."),
             (r#"{"pass\u0077ord":""#, "hunter2", r#""}"#),
-            // Not escapes of a character.
+            // These are not escapes of a character.
             (r"\uD83D\u0041 \u00g1 \u00", "", ""),
             (r"\\\", "", ""),
         ] {

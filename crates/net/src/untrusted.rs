@@ -1,15 +1,16 @@
 //! Makes text from outside safe for a log line or a terminal.
 //!
-//! Clients and upstreams choose model names, paths, error codes and messages. Written unchanged, such text
-//! can start a line of its own, move a terminal's cursor, or fill a disk. Code that shows it to people passes
-//! it through this module, which escapes invisible characters and clips long texts.
+//! Clients and upstreams choose model names, paths, error codes and messages. Written unchanged, such text can
+//! start a new log line, move a terminal's cursor, or fill a disk. Code that shows it to people passes it through
+//! this module, which escapes invisible characters and clips long texts.
 
 use std::{
     borrow::Cow,
     fmt::{self, Write},
 };
 
-/// The most bytes of one value in a log line. The rest is cut off, and a mark says how much is missing.
+/// Maximum number of bytes of one value in a log line. The rest is cut off and replaced by a mark that says how
+/// much is missing.
 pub const MAX_VALUE: usize = 256;
 
 /// Whether a terminal or a line reader could treat `char` as anything but a visible character: control
@@ -43,7 +44,7 @@ pub fn printable_json(value: &serde_json::Value) -> String {
     out
 }
 
-/// Writes `json` with its unprintable characters as escapes. They occur only in its strings.
+/// Writes `json` with its unprintable characters escaped. They occur only in its strings.
 pub fn write_printable(writer: &mut impl Write, json: &str) -> fmt::Result {
     for char in json.chars() {
         if is_unprintable(char) {
@@ -56,7 +57,8 @@ pub fn write_printable(writer: &mut impl Write, json: &str) -> fmt::Result {
     Ok(())
 }
 
-/// At most the first `max` bytes of `text`, cut between characters. If there is more, a mark says how much.
+/// At most the first `max` bytes of `text`, cut between characters. If there is more, a mark says how much is
+/// missing.
 pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
     match rest.len() {
@@ -65,7 +67,7 @@ pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// The mark in place of the bytes that were cut off.
+/// The mark that replaces the bytes that were cut off.
 struct Mark(usize);
 
 impl fmt::Display for Mark {
@@ -74,7 +76,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// The `Debug` form of `value`, escaped, and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
+/// The `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
 pub fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
     // Writing into a string cannot fail; a value whose `Debug` fails is shown up to that point.
@@ -88,7 +90,7 @@ pub fn cleaned(value: &dyn fmt::Debug) -> String {
 /// Keeps the first [`MAX_VALUE`] bytes that are written to it, escaped.
 struct Cleaner {
     text: String,
-    /// Bytes that were cut off.
+    /// Number of bytes that were cut off.
     missing: usize,
 }
 

@@ -1,4 +1,4 @@
-//! [`HttpProxy`]: a proxy between toolwire and a server, and [`Proxies`]: which one it is for which server.
+//! [`HttpProxy`]: a proxy between toolwire and a server, and [`Proxies`]: the choice of a proxy for each server.
 
 use std::{fmt, net::IpAddr};
 
@@ -22,23 +22,24 @@ const VARIABLES: [&str; 8] = [
     "NO_PROXY",
 ];
 
-/// A proxy that speaks HTTP. Requests to `https` addresses go through a tunnel that it opens (`CONNECT`), others are passed to it.
+/// A proxy that speaks HTTP. Requests to `https` addresses go through a tunnel that the proxy opens (`CONNECT`);
+/// other requests are sent to the proxy itself.
 #[derive(Debug, Clone)]
 pub struct HttpProxy {
-    /// Where it is; without user and password.
+    /// The proxy's address, without user and password.
     pub address: Uri,
-    /// `Proxy-Authorization`, marked as sensitive.
+    /// The `Proxy-Authorization` header, marked as sensitive.
     pub authorization: Option<HeaderValue>,
 }
 
 impl HttpProxy {
-    /// The proxy at the URL `written`, which may have a user and a password. Without a scheme it is `http`.
+    /// Parses the URL of a proxy, which may contain a user and a password. The default scheme is `http`.
     ///
     /// # Errors
-    /// What is wrong with it. It is not repeated: it may hold a password.
+    /// Says what is wrong with the URL without repeating it, since it may contain a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected the URL of a proxy such as \"http://proxy.example:3128\"";
-        // hyper-util parses such a URL only as part of rules. These rules send everything to it.
+        // hyper-util parses such a URL only as part of rules. These rules send all requests to the proxy.
         let found =
             Matcher::builder().all(written).build().intercept(&Uri::from_static("http://any.example/"));
         let found = found.ok_or(EXPECTED)?;
@@ -51,7 +52,7 @@ impl HttpProxy {
         Ok(Self { address: found.uri().clone(), authorization: found.basic_auth().cloned() })
     }
 
-    /// The URL, with user and password covered.
+    /// The URL with user and password masked.
     pub fn shown(&self, mask: &str) -> String {
         match self.authorization {
             Some(_) => format!("http://{mask}@{}", self.host()),
@@ -59,21 +60,22 @@ impl HttpProxy {
         }
     }
 
-    /// The host, with its port.
+    /// The host and port.
     fn host(&self) -> &str {
         self.address.authority().map_or("", |authority| authority.as_str())
     }
 
-    /// The secret part of what is sent to the proxy.
+    /// The secret part of the header that is sent to the proxy.
     pub fn secret(&self) -> Option<&str> {
         self.authorization.as_ref()?.to_str().ok()?.strip_prefix("Basic ")
     }
 
-    /// The proxy that the environment names for `base`: `HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`, unless `NO_PROXY` lists the
-    /// host. In lower case, which curl prefers, or in upper case. This machine is never reached through a proxy.
+    /// Returns the proxy that the environment names for `base`: `HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`,
+    /// unless `NO_PROXY` lists the host. The names may be in lower case, which takes precedence as in curl, or in
+    /// upper case. This machine is never reached through a proxy.
     ///
     /// # Errors
-    /// The variable that cannot be used, and why.
+    /// The unusable variable, and the reason.
     pub fn of_environment(
         base: &Uri,
         environment: Environment<'_>,
@@ -94,34 +96,34 @@ impl HttpProxy {
     }
 }
 
-/// Which proxy requests go through whose servers are not known beforehand.
+/// The choice of a proxy for requests whose servers are not known in advance.
 #[derive(Debug, Clone)]
 pub enum Proxies {
-    /// This one, or none.
+    /// Always this proxy, or no proxy.
     One(Option<HttpProxy>),
-    /// What these environment variables say.
+    /// The proxy that these environment variables name.
     Environment(Vec<(&'static str, String)>),
 }
 
 impl Proxies {
-    /// As the environment says.
+    /// Reads the environment variables.
     pub fn of_environment(environment: Environment<'_>) -> Self {
         let set = VARIABLES.into_iter().filter_map(|name| Some((name, environment(name)?)));
         Self::Environment(set.collect())
     }
 
-    /// The proxy for the server of `url`.
+    /// Returns the proxy for the server of `url`.
     pub fn proxy_for(&self, url: &Uri) -> Option<HttpProxy> {
         self.find(url).unwrap_or_default()
     }
 
-    /// The variables that cannot be used, and why.
+    /// The unusable variables, and the reasons.
     pub fn faults(&self) -> Vec<(&'static str, &'static str)> {
         let urls = ["https://any.example", "http://any.example"].map(Uri::from_static);
         urls.iter().filter_map(|url| self.find(url).err()).collect()
     }
 
-    /// The secret parts of what is sent to the proxies.
+    /// The secret parts of the headers that are sent to the proxies.
     pub fn secrets(&self) -> Vec<String> {
         let proxies = match self {
             Self::One(proxy) => vec![proxy.clone()],
@@ -155,8 +157,9 @@ pub fn is_loopback(url: &Uri) -> bool {
     name == "localhost" || name.ends_with(".localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether `NO_PROXY`, a list with commas, excludes `url`: its entries are `*`, domains, which include the names below them, addresses
-/// and networks, each with or without a port. hyper-util decides about these, but knows no ports.
+/// Whether `NO_PROXY`, a comma-separated list, excludes `url`. Its entries are `*`, domains (which include their
+/// subdomains), addresses and networks, each with an optional port. hyper-util matches them, but does not support
+/// ports.
 fn excludes(list: &str, url: &Uri) -> bool {
     let port = port_of(url);
     let entries = list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty());
@@ -165,7 +168,7 @@ fn excludes(list: &str, url: &Uri) -> bool {
         only.is_none_or(|only| only == port).then_some(host)
     });
     let entries: Vec<_> = entries.map(|entry| entry.strip_prefix('*').unwrap_or(entry)).collect();
-    // A `*` alone has become nothing.
+    // An entry `*` is now empty.
     if entries.contains(&"") {
         return true;
     }
@@ -173,13 +176,13 @@ fn excludes(list: &str, url: &Uri) -> bool {
     rules.intercept(&without_dot(url)).is_none()
 }
 
-/// An entry's host, without brackets, and its port, if it has one.
+/// Splits an entry into its host, without brackets, and its port, if it has one.
 fn with_port(entry: &str) -> (&str, Option<u16>) {
     if let Some((address, rest)) = entry.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (address, rest.strip_prefix(':').and_then(|port| port.parse().ok()));
     }
     match entry.split_once(':') {
-        // More than one colon: an IPv6 address or network.
+        // More than one colon means an IPv6 address or network.
         Some((host, port)) if !port.contains(':') && !host.is_empty() => match port.parse() {
             Ok(port) => (host, Some(port)),
             Err(_) => (entry, None),
@@ -188,7 +191,7 @@ fn with_port(entry: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// `url` without the dot that a complete name may end with.
+/// Removes the trailing dot of a fully qualified host name from `url`.
 fn without_dot(url: &Uri) -> Uri {
     let host = url.host().unwrap_or_default().trim_end_matches('.');
     let scheme = url.scheme_str().unwrap_or("http");

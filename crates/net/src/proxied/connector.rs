@@ -1,7 +1,7 @@
 //! [`TcpConnector`]: opens TCP connections to a server, directly or through a proxy.
 //!
-//! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), in which everything is as without it. For `http`, the connection is
-//! to the proxy, and requests name the server (RFC 9112, section 3.2.2).
+//! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), in which everything works as without a proxy.
+//! For `http`, the connection goes to the proxy, and requests name the server (RFC 9112, section 3.2.2).
 
 use std::{
     error::Error,
@@ -21,19 +21,19 @@ use tower_service::Service;
 
 use super::{HttpProxy, open_tunnel};
 
-/// See the module.
+/// Opens TCP connections to one server.
 #[derive(Debug, Clone)]
 pub enum TcpConnector {
-    /// To the server.
+    /// Directly to the server.
     Direct(HttpConnector),
-    /// To the server, by a tunnel of this proxy.
+    /// To the server, through a tunnel of this proxy.
     Tunnel(HttpConnector, HttpProxy),
-    /// To the proxy, which is here.
+    /// To the proxy at this address.
     Forward(HttpConnector, Uri),
 }
 
 impl TcpConnector {
-    /// Connections to the server of `address` by `tcp`.
+    /// Creates a connector to the server of `address` that opens connections with `tcp`.
     pub fn new(tcp: HttpConnector, proxy: Option<&HttpProxy>, address: &Uri) -> Self {
         match proxy {
             None => Self::Direct(tcp),
@@ -91,12 +91,12 @@ pub fn port_of(url: &Uri) -> u16 {
 #[derive(Debug)]
 pub struct TcpConnection {
     stream: TokioIo<TcpStream>,
-    /// A proxy reads the requests and passes them on.
+    /// Whether a proxy reads the requests and forwards them.
     is_forwarded: bool,
 }
 
 impl TcpConnection {
-    /// One whose other end is the server itself, perhaps through a tunnel.
+    /// Wraps a connection to the server itself, possibly through a tunnel.
     pub fn direct(stream: TokioIo<TcpStream>) -> Self {
         Self { stream, is_forwarded: false }
     }

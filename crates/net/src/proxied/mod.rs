@@ -1,4 +1,4 @@
-//! Servers behind HTTP proxies: which proxy, connections through it, and tunnels.
+//! Connections through HTTP proxies: the choice of the proxy, connectors, and tunnels.
 
 mod choice;
 mod connector;

@@ -5,22 +5,22 @@ use std::{error::Error, fmt, io};
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Bytes of the head of a proxy's answer.
+/// Maximum size in bytes of the head of a proxy's response.
 const MAX_HEAD: usize = 16 << 10;
 
-/// Fields of such a head.
+/// Maximum number of fields of such a head.
 const MAX_FIELDS: usize = 100;
 
-/// Why there is no tunnel.
+/// The reason why a tunnel cannot be opened.
 #[derive(Debug)]
 pub enum TunnelError {
-    /// The proxy answered with another status than 2xx.
+    /// The proxy answered with a status other than 2xx.
     Refused(StatusCode),
-    /// Its answer is not HTTP, or has too many fields.
+    /// The response is not HTTP, or has too many fields.
     Unreadable,
-    /// The head of its answer is too long.
+    /// The head of the response is too long.
     TooLong,
-    /// It closed the connection.
+    /// The proxy closed the connection.
     Closed,
     /// The connection failed.
     Io(io::Error),
@@ -46,7 +46,7 @@ impl Error for TunnelError {}
 /// Asks the proxy at the other end of `stream` for a tunnel to `target`, a host with its port.
 ///
 /// # Errors
-/// There is no tunnel.
+/// If the tunnel cannot be opened.
 pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     target: &str,
@@ -69,7 +69,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
         if (&mut stream).take(room).read_buf(&mut head).await.map_err(TunnelError::Io)? == 0 {
             return Err(TunnelError::Closed);
         }
-        // What follows the head belongs to nothing: no server speaks before it is spoken to.
+        // Bytes after the head are discarded: no server speaks before it has received a request.
         match status(&head)? {
             Some(status) if status.is_success() => return Ok(stream),
             Some(status) => return Err(TunnelError::Refused(status)),
@@ -78,7 +78,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The status of an answer that begins with `head`. `None`: its head is not complete.
+/// Parses the status of a response that begins with `head`. `None` if the head is incomplete.
 fn status(head: &[u8]) -> Result<Option<StatusCode>, TunnelError> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of an answer, and what was asked.
+    /// Returns the result for this response of the proxy, and the request that was sent.
     async fn opened(answer: &[u8], authorization: Option<&HeaderValue>) -> (String, String) {
         let (client, mut proxy) = duplex(64 << 10);
         proxy.write_all(answer).await.unwrap();

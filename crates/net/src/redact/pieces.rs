@@ -1,24 +1,26 @@
-//! [`Pieces`]: the pieces of a body without their secrets, each as soon as it can contain none.
+//! [`Pieces`]: the pieces of a body with secrets covered, each passed on as soon as it cannot contain part of an
+//! undecided secret.
 //!
-//! A piece waits until the line in which it ends is complete, since a secret may be cut into two pieces but not into two lines, and
-//! until the last word of a streamed text has ended, since a model writes a secret token by token.
+//! A piece waits until the line in which it ends is complete, since a secret may be split over two pieces but not
+//! over two lines. It also waits until the last word of a streamed text has ended, since a model writes a secret
+//! token by token.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use super::{LONGEST_LINE, Redactor, spread::Spread};
 
-/// See the module.
+/// Covers the secrets in the pieces of one body.
 #[derive(Debug)]
 pub struct Pieces {
     redactor: Redactor,
-    /// Bytes that have not been passed on.
+    /// Bytes that have not been passed on yet.
     held: Vec<u8>,
-    /// How many of them have been covered.
+    /// Number of the held bytes that have been covered.
     covered: usize,
-    /// Bytes before them.
+    /// Number of bytes that were passed on before.
     passed: usize,
     spread: Spread,
-    /// The pieces in which they arrived.
+    /// Arrival times and lengths of the pieces.
     waiting: VecDeque<(Duration, usize)>,
 }
 
@@ -35,10 +37,10 @@ impl Pieces {
         }
     }
 
-    /// Takes a piece that arrived at `after`, and calls `pass` with those that are decided now.
+    /// Takes a piece that arrived at `after`, and calls `pass` with the pieces that are decided now.
     ///
     /// # Errors
-    /// Those of `pass`.
+    /// Errors of `pass`.
     pub fn push<E>(
         &mut self,
         bytes: &[u8],
@@ -48,7 +50,7 @@ impl Pieces {
         self.held.extend_from_slice(bytes);
         self.waiting.push_back((after, bytes.len()));
         let open = self.held.get(self.covered..).unwrap_or_default();
-        // No line ends in the open bytes before these.
+        // The open bytes before this piece contain no line ending.
         if open.len() > LONGEST_LINE || memchr::memchr2(b'\n', b'\r', bytes).is_some() {
             #[cfg(test)]
             tests::LOOKED.set(tests::LOOKED.get() + open.len());
@@ -59,10 +61,10 @@ impl Pieces {
         self.pass(decided, pass)
     }
 
-    /// The body has ended: calls `pass` with all that is left.
+    /// Ends the body: calls `pass` with the rest.
     ///
     /// # Errors
-    /// Those of `pass`.
+    /// Errors of `pass`.
     pub fn finish<E>(&mut self, pass: impl FnMut(&[u8], Duration) -> Result<(), E>) -> Result<(), E> {
         self.cover(self.held.len() - self.covered);
         let mut found = Vec::new();
@@ -90,7 +92,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Covers secrets in the next `len` held bytes, and what turns out to be part of one in the bytes before them.
+    /// Covers secrets in the next `len` held bytes, and earlier bytes that turn out to be part of such a secret.
     fn cover(&mut self, len: usize) {
         let mut at = self.passed + self.covered;
         let Some(open) = self.held.get_mut(self.covered..self.covered + len) else { return };
@@ -104,7 +106,7 @@ impl Pieces {
         self.covered += len;
     }
 
-    /// Covers these places of the body.
+    /// Covers these ranges of the body.
     fn mask(&mut self, found: Vec<Range<usize>>) {
         for place in found {
             let place = place.start.saturating_sub(self.passed)..place.end.saturating_sub(self.passed);
@@ -122,11 +124,11 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// Bytes in which ends of lines were looked for, or the end of a long line.
+        /// Number of bytes that were searched for line endings or the end of a long line.
         pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// A response that is not streamed is one line, and may arrive byte by byte.
+    /// A response that is not streamed is a single line, and may arrive byte by byte.
     #[test]
     fn line_that_does_not_end_is_looked_at_a_bounded_number_of_times() {
         let (mut pieces, mut passed) = (Pieces::new(Redactor::new([])), Vec::new());

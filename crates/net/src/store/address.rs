@@ -1,18 +1,19 @@
-//! [`StoreAddress`]: the URL of a Redis or Valkey server, or of several.
+//! [`StoreAddress`]: the URL of one or several Redis or Valkey servers.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-/// The URL of a server: `redis://host:6379/0`, or of sentinels that know which server is the primary one:
-/// `redis+sentinel://host:26379,host:26379/name/0`, or of servers of a cluster: `redis+cluster://host:6379,host:6379`; `rediss…` with
-/// TLS. It may have a user and a password, so it is never shown whole.
+/// The URL of a server: `redis://host:6379/0`; of sentinels that know which server is the primary:
+/// `redis+sentinel://host:26379,host:26379/name/0`; or of servers of a cluster:
+/// `redis+cluster://host:6379,host:6379`. `rediss…` uses TLS. It may contain a user and a password, so it is never
+/// shown completely.
 #[derive(Clone)]
 pub struct StoreAddress {
-    /// As it was written.
+    /// The URL as it was written.
     written: SecretString,
-    /// That of the server. With sentinels or a cluster, its host is one of them.
+    /// The URL of the server. With sentinels or a cluster, its host is one of them.
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks one"))]
     url: SecretString,
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks them"))]
@@ -23,12 +24,12 @@ pub struct StoreAddress {
     password: Option<SecretString>,
 }
 
-/// Programs that watch servers, and say which one is the primary one.
+/// Programs that watch servers and say which server is the primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sentinels {
-    /// Their URLs.
+    /// URLs of the sentinels.
     pub(crate) urls: Vec<String>,
-    /// How they call the servers.
+    /// Name by which the sentinels know the servers.
     pub(crate) name: String,
 }
 
@@ -47,7 +48,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// Sentinels of one address, or servers of a cluster. A cluster may have more.
+/// Maximum number of sentinels or cluster servers in one address. A cluster may have more servers.
 const MAX_NODES: usize = 16;
 
 const EXPECTED: &str =
@@ -58,7 +59,7 @@ const EXPECTED_SENTINELS: &str =
 
 const EXPECTED_CLUSTER: &str = "expected the URL of servers of a cluster such as \"redis+cluster://host:6379,host:6379\"; a cluster has database 0 only";
 
-/// Reads several hosts, whose ports may be left out.
+/// Parses several hosts with optional ports.
 fn nodes(scheme: &str, hosts: &str, port: u16) -> Option<Vec<Node>> {
     let node = |host: &str| {
         let url = Url::parse(&format!("{scheme}://{host}")).ok()?;
@@ -71,7 +72,7 @@ fn nodes(scheme: &str, hosts: &str, port: u16) -> Option<Vec<Node>> {
     (nodes.len() <= MAX_NODES).then_some(nodes)
 }
 
-/// The nodes as they are shown.
+/// The nodes in the form in which they are shown.
 fn listed(nodes: &[Node]) -> String {
     nodes.iter().map(Node::to_string).collect::<Vec<_>>().join(",")
 }
@@ -80,7 +81,7 @@ impl StoreAddress {
     /// Reads a URL.
     ///
     /// # Errors
-    /// What is wrong with it. It is not repeated: it may hold a password.
+    /// Says what is wrong with the URL without repeating it, since it may contain a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
         match (written.split_once("+sentinel://"), written.split_once("+cluster://")) {
             (Some((scheme @ ("redis" | "rediss"), rest)), _) => Self::of_sentinels(written, scheme, rest),
@@ -151,19 +152,20 @@ impl StoreAddress {
         Ok(Self { written: whole.clone(), url: whole, sentinels: None, cluster: None, shown, password })
     }
 
-    /// The whole URL of the server. It must not be shown. With sentinels, its host and port are not the server's.
+    /// The complete URL of the server, which must not be shown. With sentinels, its host and port are not the
+    /// server's.
     #[cfg(feature = "redis")]
     pub(crate) fn url(&self) -> &str {
         self.url.expose_secret()
     }
 
-    /// Who says which server it is.
+    /// The sentinels that know the server, if there are any.
     #[cfg(feature = "redis")]
     pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
         self.sentinels.as_ref()
     }
 
-    /// Servers of a cluster, which know the others.
+    /// Some servers of the cluster, which know the other servers.
     #[cfg(feature = "redis")]
     pub(crate) fn cluster(&self) -> Option<&[Node]> {
         self.cluster.as_deref()
@@ -175,12 +177,12 @@ impl StoreAddress {
         self.shown.starts_with("rediss")
     }
 
-    /// The password, as it stands in the URL.
+    /// The password as it is written in the URL.
     pub fn password(&self) -> Option<&str> {
         self.password.as_ref().map(|password| password.expose_secret())
     }
 
-    /// The URL with `mask` in place of user and password.
+    /// The URL with `mask` instead of user and password.
     pub fn covered(&self, mask: &str) -> String {
         match (&self.password, self.shown.split_once("://")) {
             (Some(_), Some((scheme, rest))) => format!("{scheme}://{mask}@{rest}"),

@@ -1,7 +1,8 @@
-//! [`CheckedFile`]: the file below redb, which notices that a block is not what was written to it.
+//! [`CheckedFile`]: the file that redb uses. It notices if a block is no longer what was written to it.
 //!
-//! redb verifies what it reads when it opens a file. Later it trusts its pages, and may panic if they have changed since. So the
-//! sum of each block is remembered from when it was read or written first: a read of another one fails, as for a damaged file.
+//! redb verifies what it reads when it opens a file. Later it trusts its pages, and may panic if they have changed.
+//! So the checksum of each block is remembered when the block is first read or written, and a read that finds other
+//! content fails as for a damaged file.
 
 use std::{
     fs::File,
@@ -13,14 +14,14 @@ use std::{
 
 use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
 
-/// Bytes of a block: a page of redb's.
+/// Size of a block in bytes: one page of redb.
 const BLOCK: usize = 4096;
 
-/// See the module.
+/// A file whose blocks are checked when they are read.
 #[derive(Debug)]
 pub(super) struct CheckedFile {
     file: FileBackend,
-    /// By the number of the block. 0: it is not known.
+    /// Checksums by block number. 0 if unknown.
     sums: Mutex<Vec<u64>>,
     #[cfg(test)]
     pub(super) faults: super::disk::Faults,
@@ -40,7 +41,7 @@ impl CheckedFile {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is known of the blocks that these bytes touch.
+    /// Forgets the blocks that these bytes touch.
     fn forget(&self, offset: u64, bytes: &[u8]) {
         let end = offset.saturating_add(size(bytes.len())).div_ceil(size(BLOCK));
         let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -49,7 +50,7 @@ impl CheckedFile {
         sums.get_mut(number(offset)..end).unwrap_or_default().fill(0);
     }
 
-    /// Remembers the whole blocks of these bytes. Returns whether they are those that are known.
+    /// Remembers the complete blocks in these bytes. Returns whether they match the known checksums.
     fn learn(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut sums = self.sums();
         for (number, block) in whole_blocks(offset, bytes) {
@@ -77,7 +78,7 @@ fn number(offset: u64) -> usize {
     usize::try_from(offset / size(BLOCK)).unwrap_or(usize::MAX)
 }
 
-/// The blocks that are whole in these bytes, with their numbers.
+/// The complete blocks in these bytes, with their numbers.
 fn whole_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let first = offset.div_ceil(size(BLOCK));
     let skipped = usize::try_from(first * size(BLOCK) - offset).unwrap_or(usize::MAX);
@@ -86,7 +87,7 @@ fn whole_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8]
     blocks.enumerate().map(move |(number, block)| (first.saturating_add(number), block))
 }
 
-/// Never 0.
+/// Checksum of a block. Never 0.
 fn sum(block: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(block);
@@ -118,7 +119,7 @@ impl StorageBackend for CheckedFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // If it fails, nobody knows what was written.
+        // After a failed write, the content of these blocks is unknown.
         self.forget(offset, data);
         #[cfg(test)]
         self.faults.write()?;

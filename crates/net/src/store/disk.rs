@@ -1,15 +1,12 @@
-//! [`Disk`]: values in one file, with redb.
+//! [`Disk`]: values in one redb file.
 //!
 //! | table | key | value |
 //! |---|---|---|
 //! | `values` | the key's bytes | number, time of expiry, the value |
 //! | `ages` | number | size of the value, the key's bytes |
-//! | `format` | `version` | [`VERSION`]; files without it have the first one |
+//! | `format` | `version` | [`VERSION`]; files without an entry have version 1 |
 //!
-//! Numbers and times are eight bytes, the most significant first.
-//!
-//! Older files must still be read, so a change of the format begins with a folder of `fixtures/upgrade` that the old program
-//! wrote. If older programs cannot read the new files, raise [`VERSION`].
+//! Numbers and times are eight bytes, big-endian.
 
 use std::{
     fs, io,
@@ -27,39 +24,39 @@ const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values")
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
 const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 
-/// The version of these tables and of the values in them. A file with a higher one is left alone.
+/// The version of these tables and of the values in them. A file with a higher version is left alone.
 const VERSION: u64 = 1;
 
-/// Bytes that redb may cache. The file's pages are cached by the system, too.
+/// Bytes that redb may cache. The operating system also caches the file's pages.
 const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
-/// Bytes that a value takes beside its own, by estimate. They also limit how many there are.
+/// Estimated bytes that a value takes in addition to its own. This also limits the number of values.
 const OVERHEAD: u64 = 256;
 
-/// How often a file that cannot be used is tried again.
+/// Interval at which an unusable file is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// To open a file may take long, since all of it is read. So it is tried less often then: a tenth of the time, at most.
+/// Opening a file may take long, since all of it is read. Returns a pause that limits attempts to about a tenth of
+/// the time.
 pub(super) fn pause_after(attempt: Duration) -> Duration {
     (attempt * 10).clamp(RETRY, RETRY * 60)
 }
 
-/// The values on disk.
 pub(super) struct Disk {
     file: Option<PathBuf>,
     max_bytes: u64,
     state: State,
-    /// What was logged when the file could not be used.
+    /// The last reason that was logged for why the file could not be used.
     logged: Option<String>,
     #[cfg(test)]
     pub(super) faults: Faults,
 }
 
 enum State {
-    /// Not looked at yet, or given up after an error: redb refuses everything then until it is opened again.
+    /// Not opened yet, or given up after an error: redb then refuses everything until the file is opened again.
     Closed,
     Open(Box<Open>),
-    /// It cannot be opened. `until`: when that is tried again.
+    /// The file cannot be opened. `until`: time of the next attempt.
     Unusable {
         why: StoreError,
         until: Option<Instant>,
@@ -68,7 +65,7 @@ enum State {
 
 struct Open {
     database: Database,
-    /// Bytes of all values.
+    /// Total bytes of all values.
     bytes: u64,
     /// The number of the next value.
     next: u64,
@@ -92,26 +89,27 @@ impl Disk {
         self.file.as_ref().is_some_and(|file| !matches!(file.try_exists(), Ok(false)))
     }
 
-    /// Opens the file if there is one, so that whoever needs it first does not wait for that.
+    /// Opens the file if it exists, so that the first request that needs it does not have to wait.
     pub(super) fn prepare(&mut self) {
-        // It is logged.
+        // An error has been logged.
         let _ = self.existing();
     }
 
-    /// Tries again at the next use, even if it was tried just now.
+    /// Makes the next use try again, even if the last attempt was just now.
     pub(super) fn try_again(&mut self) {
         if matches!(self.state, State::Unusable { until: Some(_), .. }) {
             self.state = State::Closed;
         }
     }
 
-    /// The value under `key`. Does not create the file if it does not exist.
+    /// Returns the value under `key`. Does not create the file if it does not exist.
     pub(super) fn get(&mut self, key: &[u8], now: u64) -> Result<Option<Bytes>, StoreError> {
         let found = self.act(Self::existing, |open, _| open.get(key, now))?;
         Ok(found.flatten())
     }
 
-    /// Writes values with their times of expiry, all or none of them, and removes those that have expired at `now`.
+    /// Writes all or none of these values with their times of expiry, and removes the values that have expired at
+    /// `now`.
     pub(super) fn put<'v>(
         &mut self,
         values: impl Iterator<Item = (&'v [u8], u64, &'v [u8])> + Clone,
@@ -120,14 +118,14 @@ impl Disk {
         self.act(Self::open, |open, max_bytes| open.put(values.clone(), (max_bytes, now))).map(|_| ())
     }
 
-    /// Removes the value under `key`. Returns whether there was one.
+    /// Removes the value under `key`. Returns whether it existed.
     pub(super) fn remove(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
         let removed = self.act(Self::existing, |open, _| open.remove(key, now))?;
         Ok(removed.unwrap_or(false))
     }
 
-    /// What `act` returns for the open file and the limit of its bytes. `None`: there is no file. A file that turns out to be damaged
-    /// is set aside, and `act` gets the next one.
+    /// Calls `act` with the open file and its size limit. `None` if there is no file. A file that turns out to be
+    /// damaged is set aside, and `act` is called again with the next file.
     fn act<T>(
         &mut self,
         open: impl Fn(&mut Self) -> Result<Option<&mut Open>, StoreError>,
@@ -155,14 +153,14 @@ impl Disk {
 
     fn close(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Closed);
-        // Closing writes what it can. What that says is known already.
+        // Closing writes what it can. An error here is already known.
         let _ = contained(|| {
             drop(state);
             Ok(())
         });
     }
 
-    /// The open file, if there is one.
+    /// The open file, if it exists.
     fn existing(&mut self) -> Result<Option<&mut Open>, StoreError> {
         match self.state {
             State::Closed if !self.exists() => Ok(None),
@@ -170,7 +168,7 @@ impl Disk {
         }
     }
 
-    /// The open file, which is made if there is none. `None`: values are kept in memory only.
+    /// The open file, which is created if it does not exist. `None` if values are kept in memory only.
     fn open(&mut self) -> Result<Option<&mut Open>, StoreError> {
         let Some(file) = &self.file else { return Ok(None) };
         match &self.state {
@@ -194,7 +192,7 @@ impl Disk {
                         State::Open(Box::new(open))
                     }
                     Err(error) => {
-                        // This program will not understand it later, either.
+                        // This program will not be able to read it later either.
                         let is_final = matches!(&error, redb::Error::Io(error) if error.kind() == io::ErrorKind::Unsupported);
                         let until = (!is_final).then(|| Instant::now() + pause_after(took));
                         State::Unusable { why: self.unusable(error), until }
@@ -209,7 +207,7 @@ impl Disk {
         }
     }
 
-    /// Says why the file cannot be used, once for each reason.
+    /// Logs why the file cannot be used, once for each reason.
     fn unusable(&mut self, error: redb::Error) -> StoreError {
         use redb::Error::{DatabaseAlreadyOpen, LockProtocolMismatch};
         let path = self.file.as_deref().unwrap_or(Path::new("")).display();
@@ -230,19 +228,21 @@ impl Disk {
     }
 }
 
-/// Whether what is at the path is nothing that this program has made and could use. A full disk, for example, says nothing of that.
+/// Whether the error shows that the path holds something that this program cannot have made or cannot use. A full
+/// disk, for example, does not show that.
 fn is_for_others(error: &io::Error) -> bool {
     use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, Unsupported};
     matches!(error.kind(), PermissionDenied | IsADirectory | NotADirectory | Unsupported)
 }
 
-/// What `act` returns. redb says that it may panic on damaged files; what it does then counts as damage, too.
+/// Returns the result of `act`. redb documents that it may panic on damaged files, so a panic also counts as
+/// damage.
 fn contained<T>(act: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
     panic::catch_unwind(AssertUnwindSafe(act))
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("its contents contradict each other".to_owned())))
 }
 
-/// Opens the file or makes it. One that is damaged is set aside, and a fresh one made.
+/// Opens or creates the file. A damaged file is set aside, and a new one is created.
 fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, redb::Error> {
     if let Some(folder) = file.parent() {
         make_private_folder(folder)?;
@@ -265,10 +265,10 @@ fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, re
     }
 }
 
-/// Files that are set aside, of one store.
+/// Maximum number of files of one store that are set aside.
 const MAX_ASIDE: usize = 1000;
 
-/// Renames a damaged file, so that a fresh one can be begun. Nothing is overwritten.
+/// Renames a damaged file, so that a new one can be created. Nothing is overwritten.
 fn set_aside(file: &Path, error: &redb::Error) -> io::Result<()> {
     let damaged = file.with_added_extension("damaged");
     let numbered = (2..=MAX_ASIDE).map(|number| damaged.with_added_extension(number.to_string()));
@@ -281,7 +281,7 @@ fn set_aside(file: &Path, error: &redb::Error) -> io::Result<()> {
     fs::rename(file, &aside)
 }
 
-/// Conversations are nobody else's to read.
+/// Nobody else may read conversations.
 fn make_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -304,7 +304,7 @@ fn is_damage(error: &redb::Error) -> bool {
     }
 }
 
-/// Why a file is neither read nor replaced: what is in it may be understood by the program that wrote it.
+/// The error for a file that is neither read nor replaced: the program that wrote it may understand its content.
 fn newer(version: u64) -> io::Error {
     let what = format!(
         "it was written by a newer version of toolwire (format {version}, this one knows {VERSION}); update toolwire, or move the file away"
@@ -317,9 +317,9 @@ fn failed(error: redb::Error) -> StoreError {
 }
 
 impl Open {
-    /// All of the file is read, so that what is damaged is known before it is used.
+    /// Reads the whole file, so that damage is found before the file is used.
     fn new(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Self, redb::Error> {
-        // To open a pipe has effects, and may wait.
+        // Opening a pipe has side effects, and may block.
         if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a regular file").into());
         }
@@ -415,7 +415,7 @@ impl Open {
     }
 }
 
-/// The number of the oldest value, and its element of `ages`.
+/// The number of the oldest value, and its entry in `ages`.
 fn oldest(ages: &Table<'_, u64, &'static [u8]>) -> Result<Option<(u64, Vec<u8>)>, StorageError> {
     let first = ages.first()?;
     Ok(first.map(|(number, age)| (number.value(), age.value().to_vec())))
@@ -440,7 +440,7 @@ fn take(
     Ok(Some(Removed { size, expires }))
 }
 
-/// An element of `values`.
+/// An entry of `values`.
 struct Value<'b> {
     number: u64,
     expires: u64,
@@ -455,7 +455,7 @@ impl<'b> Value<'b> {
     }
 }
 
-/// An element of `ages`.
+/// An entry of `ages`.
 struct Age<'b> {
     size: u64,
     key: &'b [u8],
@@ -468,7 +468,7 @@ impl<'b> Age<'b> {
     }
 }
 
-/// The number at the beginning, and the rest.
+/// Splits off the number at the start.
 fn word(bytes: &[u8]) -> (u64, &[u8]) {
     match bytes.split_first_chunk() {
         Some((word, rest)) => (u64::from_be_bytes(*word), rest),
@@ -476,7 +476,7 @@ fn word(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// A disk that is full, for tests.
+/// Simulates a full disk in tests.
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults(std::sync::Arc<std::sync::atomic::AtomicBool>);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Key;
 
-/// Bytes that a value takes beside its own, by estimate. They also limit how many there are.
+/// Estimated bytes that a value takes in addition to its own. This also limits the number of values.
 const OVERHEAD: usize = 256;
 
 /// Values by key, and their keys by age.
@@ -23,7 +23,7 @@ pub(super) struct Memory {
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) value: Bytes,
-    /// In seconds of Unix time.
+    /// Time of expiry in seconds of Unix time.
     pub(super) expires: u64,
     /// Later values have higher numbers.
     pub(super) number: u64,
@@ -43,12 +43,13 @@ impl Memory {
         self.entries.get(key).cloned()
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The oldest values from the number `from` on: at most `count`, and no more once they have this many bytes.
+    /// The oldest values from the number `from` on: at most `count`, and no further value once they have
+    /// `max_bytes` bytes.
     pub(super) fn oldest(&self, from: u64, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
         let mut bytes = 0;
         let entries = self
@@ -64,7 +65,7 @@ impl Memory {
         entries.take(count).take_while(within).collect()
     }
 
-    /// Keeps a value, and removes the oldest beyond the limit. Returns how many were removed.
+    /// Keeps a value, and removes the oldest values beyond the limit. Returns the number of removed values.
     pub(super) fn put(&mut self, key: Key, value: Bytes, expires: u64) -> u64 {
         self.take(&key);
         self.bytes += size(&key, &value);
@@ -81,12 +82,12 @@ impl Memory {
         removed
     }
 
-    /// Removes a value. Returns whether there was one.
+    /// Removes a value. Returns whether it existed.
     pub(super) fn remove(&mut self, key: &Key, now: u64) -> bool {
         self.take(key).is_some_and(|entry| entry.expires > now)
     }
 
-    /// The value with this number is on disk.
+    /// Removes the value with this number, which is on disk now.
     pub(super) fn written(&mut self, key: &Key, number: u64) {
         if self.entries.get(key).is_some_and(|entry| entry.number == number) {
             self.take(key);

@@ -1,18 +1,21 @@
-//! What outlives a request: values under keys that belong to a client, for a limited time; and the limits that clients share.
+//! State that outlives a request: values that are kept for a limited time under keys that belong to a client, and
+//! the limits that clients share.
 //!
 //! ```text
 //! put ─▶ Memory ─▶ the store's thread ─▶ Disk (one file), or a server
 //! get ─▶ Memory, else the same
 //! ```
 //!
-//! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a server. What is in
-//! memory is what is not written yet: while that fails, it is tried again, in the order of the values, until newer ones displace them.
-//! Nothing is created on disk before the first value is put.
+//! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a
+//! server. The memory holds the values that are not written yet. While writing fails, it is tried again in the
+//! order of the values, until newer values displace them. Nothing is created on disk before the first value is put.
 //!
-//! `Stores` says where values are: in files on this machine, or on a Redis or Valkey server, which several instances share. Each
-//! kind of state has its `Space` there, and only a server has `SharedLimits` and `SharedText`.
+//! `Stores` says where values are kept: in files on this machine, or on a Redis or Valkey server that several
+//! instances share. Each kind of state has its own `Space` there. Only a server has `SharedLimits` and
+//! `SharedText`.
 //!
-//! All functions of a [`Store`] block, some on the disk or the network: async code calls those from a thread for blocking work.
+//! The functions of a [`Store`] that read or remove values may block on the disk or the network: async code calls
+//! them on a thread for blocking work.
 
 mod address;
 mod checked;
@@ -50,23 +53,23 @@ use self::{disk::Disk, memory::Memory};
 /// Whether this build can keep state on a Redis or Valkey server.
 pub const HAS_REDIS: bool = cfg!(feature = "redis");
 
-/// Keeps values. Another implementation can keep them on another machine.
+/// Keeps values. Other implementations can keep them on another machine.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// The value under `key`, if it was put before and has not expired at `now`, in seconds of Unix time.
+    /// Returns the value under `key`, if it has been put and has not expired at `now`, in seconds of Unix time.
     ///
     /// # Errors
-    /// The store cannot be read, so that it is not known whether there is a value.
+    /// If the store cannot be read, so that it is unknown whether there is a value.
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError>;
 
-    /// The same for several keys, in their order.
+    /// Returns the values under several keys, in the order of the keys.
     ///
     /// # Errors
-    /// As [`Store::get`].
+    /// As for [`Store::get`].
     fn get_all(&self, keys: &[Key], now: u64) -> Result<Vec<Option<Bytes>>, StoreError> {
         keys.iter().map(|key| self.get(key, now)).collect()
     }
 
-    /// Whether other instances put values, too.
+    /// Whether other instances also put values into the store.
     fn is_shared(&self) -> bool {
         false
     }
@@ -74,14 +77,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Keeps a value from `now` on. Never blocks on the disk or the network.
     fn put(&self, key: Key, value: Bytes, now: u64);
 
-    /// Removes the value under `key`. Returns whether there was one at `now`.
+    /// Removes the value under `key`. Returns whether it existed at `now`.
     ///
     /// # Errors
-    /// The value may still be there.
+    /// If the removal failed; the value may still exist.
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError>;
 }
 
-/// A key: its owner, whose values nobody else can name, and an id of any bytes.
+/// A key: its owner, whose values nobody else can name, and an id of arbitrary bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     bytes: Box<[u8]>,
@@ -94,48 +97,48 @@ impl Key {
     }
 }
 
-/// Whose a value is: the digest of the key that the client showed.
+/// The owner of a value: the digest of the client's API key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Owner(pub [u8; 32]);
 
 impl Owner {
-    /// The owner with this key.
+    /// The owner with this API key.
     pub fn of_key(key: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, key);
         Self(digest.as_ref().try_into().unwrap_or_default())
     }
 }
 
-/// Why the store cannot be used.
+/// The reason why the store cannot be used.
 #[derive(Debug, Clone)]
 pub struct StoreError {
     reason: String,
     trouble: Trouble,
 }
 
-/// What kind of trouble it is.
+/// Kind of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
-    /// The store has failed, and may work the next time.
+    /// The store has failed, but may work the next time.
     Failed,
-    /// There is a file, but this process cannot open it. It has written nothing to it.
+    /// The file exists, but this process cannot open it and has written nothing to it.
     Unusable,
-    /// Another process has the file.
+    /// Another process uses the file.
     Busy,
 }
 
 impl StoreError {
-    /// For this reason.
+    /// An error with this reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), trouble: Trouble::Failed }
     }
 
-    /// Whether there is a file that cannot be opened, so that values are in memory only.
+    /// Whether the file exists but cannot be opened, so that values are kept in memory only.
     pub fn is_unusable(&self) -> bool {
         self.trouble == Trouble::Unusable
     }
 
-    /// Whether another process has the file.
+    /// Whether another process uses the file.
     pub fn is_busy(&self) -> bool {
         self.trouble == Trouble::Busy
     }
@@ -149,14 +152,14 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Where and how much is kept.
+/// Place and limits of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// The folder of the file. `None`: values are kept in memory only.
+    /// The folder of the file. `None` if values are kept in memory only.
     pub folder: Option<PathBuf>,
-    /// Bytes of all values. Beyond, the oldest are removed.
+    /// Maximum total bytes of all values. Beyond it, the oldest are removed.
     pub max_bytes: usize,
-    /// How long a value is kept.
+    /// Time for which a value is kept.
     pub ttl: Duration,
 }
 
@@ -166,31 +169,32 @@ pub type OnFailure = Box<dyn Fn(u64) + Send + Sync>;
 /// The store on this machine.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
-    /// The thread that writes, and how it learns of new values. `None` until there are any.
+    /// The thread that writes, with the channel that wakes it. `None` until a value is put.
     writer: Mutex<Option<Writer>>,
 }
 
 struct Writer {
-    /// Dropping it ends the thread.
+    /// Dropping this sender ends the thread.
     wake: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 struct Shared {
     settings: StoreSettings,
-    /// Values that are not on disk yet, or cannot be.
+    /// Values that are not on disk yet, or cannot be written.
     memory: Mutex<Memory>,
     disk: Mutex<Disk>,
     on_failure: OnFailure,
 }
 
 impl EmbeddedStore {
-    /// A store with these settings. It does not look at the disk yet.
+    /// Creates a store with these settings. Does not look at the disk yet.
     pub fn new(settings: StoreSettings, on_failure: OnFailure) -> Self {
         Self::in_file(settings, Space::Responses.file(), on_failure)
     }
 
-    /// The same in a file of this name. A file has one store at a time. If there is one, the thread begins to read it.
+    /// Creates a store in the file with this name. Only one store may use a file at a time. If the file exists, the
+    /// thread starts to read it.
     pub(crate) fn in_file(settings: StoreSettings, file: &str, on_failure: OnFailure) -> Self {
         let memory = Mutex::new(Memory::new(settings.max_bytes.min(MAX_MEMORY)));
         let disk = Disk::new(settings.folder.as_ref().map(|folder| folder.join(file)), settings.max_bytes);
@@ -203,7 +207,7 @@ impl EmbeddedStore {
         store
     }
 
-    /// Tells the thread that there is something to write; starts it if there is none.
+    /// Notifies the thread that there is something to write. Starts the thread if necessary.
     fn wake(&self) {
         let mut writer = lock(&self.writer);
         if writer.is_none() {
@@ -220,18 +224,18 @@ impl EmbeddedStore {
             }
         }
         if let Some(writer) = &*writer {
-            // Fails if it is to be woken already, or has panicked. The value stays in memory.
+            // Fails if the thread is already going to wake, or has panicked. The value stays in memory.
             let _ = writer.wake.try_send(());
         }
     }
 }
 
-/// Bytes of values that wait to be written, or that cannot be.
+/// Maximum bytes of values that wait to be written or cannot be written.
 const MAX_MEMORY: usize = 64 << 20;
 
 impl Store for EmbeddedStore {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
-        // Its own statement, so that the memory is not locked while the disk is read.
+        // A separate statement, so that the memory is not locked while the disk is read.
         let found = lock(&self.shared.memory).get(key, now);
         match found {
             Some(value) => Ok(Some(value)),
@@ -250,10 +254,11 @@ impl Store for EmbeddedStore {
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
         let in_memory = lock(&self.shared.memory).remove(key, now);
-        // The thread holds the disk from when it looks at the memory until the value is written, so this removes it then.
+        // The thread locks the disk before it takes values from memory and until they are written, so a value that
+        // it has taken is on disk here.
         match lock(&self.shared.disk).remove(&key.bytes, now) {
             Ok(on_disk) => Ok(in_memory || on_disk),
-            // Nothing of this process is in that file.
+            // No value of this process is in that file.
             Err(error) if in_memory && error.trouble != Trouble::Failed => Ok(true),
             Err(error) => Err(error),
         }
@@ -268,7 +273,7 @@ impl Shared {
     }
 }
 
-/// The state behind a lock is whole between any two statements, so a panic elsewhere does not spoil it.
+/// The state behind each lock is consistent between any two statements, so a panic elsewhere does not spoil it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

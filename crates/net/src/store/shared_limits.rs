@@ -1,98 +1,99 @@
-//! [`SharedLimits`]: limits of clients that hold for all instances together.
+//! [`SharedLimits`]: limits of clients that apply to all instances together.
 
 use std::{fmt, pin::Pin, time::Duration};
 
 use super::{Owner, StoreError};
 
-/// A future of a server's answer.
+/// The future answer of a server.
 pub type Asked<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Counts what clients use, at one place for all instances. A request asks once before it begins, and settles its [`Lease`] once, at
-/// its end.
+/// Counts the usage of clients, in one place for all instances. A request asks once before it begins, and settles
+/// its [`Lease`] once at its end.
 pub trait SharedLimits: fmt::Debug + Send + Sync {
-    /// Admits a request, which then holds what it asked for, or refuses it, which takes nothing.
+    /// Admits a request, which then holds what it asked for, or refuses it and takes nothing.
     ///
     /// # Errors
-    /// The place cannot be reached. Whether the request was counted there is not known.
+    /// If the counts cannot be reached. It is then unknown whether the request was counted.
     fn admit(&self, demand: Demand) -> Asked<Result<Verdict, StoreError>>;
 
-    /// The lease of a request that was admitted without [`SharedLimits::admit`]. It holds nothing; the request, and what it has used,
-    /// are counted when it is settled.
+    /// Returns the lease of a request that was admitted without [`SharedLimits::admit`]. It holds nothing; the
+    /// request and its usage are counted when it is settled.
     fn unchecked(&self, owner: Owner, month: String) -> Lease;
 
-    /// Counts what was used for a client beside its requests. `tokens_per_minute` is its limit.
+    /// Counts usage of a client apart from its requests. `tokens_per_minute` is the client's limit.
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>);
 }
 
-/// What a request asks for, and the limits of its client. `None`: no limit.
+/// The amounts that a request asks for, and the limits of its client. `None` means no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     /// The client.
     pub owner: Owner,
     /// The month, as `2026-11`.
     pub month: String,
-    /// Requests of a minute.
+    /// Maximum requests per minute.
     pub requests_per_minute: Option<u64>,
-    /// Tokens of a minute.
+    /// Maximum tokens per minute.
     pub tokens_per_minute: Option<u64>,
-    /// Tokens of the month.
+    /// Maximum tokens per month.
     pub tokens_per_month: Option<u64>,
-    /// Responses in progress.
+    /// Maximum responses in progress.
     pub streams: Option<u64>,
-    /// Tokens that the request and its response may have.
+    /// Maximum tokens of the request and its response.
     pub tokens: u64,
-    /// Whether a response is in progress for a while.
+    /// Whether the response counts as in progress until the lease ends.
     pub takes_place: bool,
 }
 
-/// The answer to a [`Demand`], and what is left.
+/// The answer to a [`Demand`], and the remaining amounts.
 #[derive(Debug)]
 pub struct Verdict {
     pub admission: Admission,
-    /// Until the requests of a minute are all there again.
+    /// Time until the allowance of requests per minute is full again.
     pub requests_full_in: Duration,
-    /// The same for tokens.
+    /// Time until the allowance of tokens per minute is full again.
     pub tokens_full_in: Duration,
-    /// Requests, tokens of requests and tokens of responses in the month, of all instances.
+    /// Requests, input tokens and output tokens of the month, in all instances.
     pub month: (u64, u64, u64),
 }
 
-/// Whether a request may go on.
+/// Whether a request is admitted.
 #[derive(Debug)]
 pub enum Admission {
-    /// `None`: there is nothing to settle.
+    /// Admitted. `None` if there is nothing to settle.
     Granted(Option<Lease>),
     Refused(Refusal),
 }
 
-/// Which limit a request would exceed.
+/// The limit that a request would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     Streams,
     /// The month's tokens are used up.
     Month,
-    /// Responses in progress may need what is left of them.
+    /// Responses in progress have reserved the remaining tokens of the month.
     MonthReserved,
-    /// Tokens of a minute, and how long to wait.
+    /// Tokens per minute, and the time to wait.
     Tokens(Duration),
-    /// Requests of a minute, and how long to wait.
+    /// Requests per minute, and the time to wait.
     Requests(Duration),
 }
 
-/// What an admitted request holds. Dropped without [`Lease::settle`], it has used nothing. It ends with its instance, too.
+/// The amounts that an admitted request holds. If it is dropped without [`Lease::settle`], nothing counts as used.
+/// It also ends with its instance.
 pub struct Lease(Option<Settle>);
 
-/// Told what was used; `None`: nothing.
+/// Called with the usage, or `None` if nothing was used.
 type Settle = Box<dyn FnOnce(Option<Spent>) + Send + Sync>;
 
 impl Lease {
-    /// A lease at whose end `settle` is called. It must not block.
+    /// Creates a lease that calls `settle` when it ends. `settle` must not block.
     #[cfg(feature = "redis")]
     pub(crate) fn new(settle: impl FnOnce(Option<Spent>) + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(settle)))
     }
 
-    /// Replaces what was held by what was used.
+    /// Replaces the held amounts by the actual usage.
     pub fn settle(mut self, spent: Spent) {
         if let Some(settle) = self.0.take() {
             settle(Some(spent));
@@ -114,10 +115,10 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// What a request has used.
+/// The usage of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spent {
-    /// The month in which it ended, as `2026-11`.
+    /// The month in which the request ended, as `2026-11`.
     pub month: String,
     /// Tokens of the request.
     pub input: u64,

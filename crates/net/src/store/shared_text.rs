@@ -1,30 +1,32 @@
-//! [`SharedText`]: a text that all instances read, and change one after the other.
+//! [`SharedText`]: a text that all instances read, and that they change one after the other.
 
 use std::fmt;
 
 use super::{StoreError, shared_limits::Asked};
 
-/// Keeps a text at one place for all instances. Each change gives it another revision.
+/// Keeps a text in one place for all instances. Each change gives it a new revision.
 pub trait SharedText: fmt::Debug + Send + Sync {
-    /// The text as it is now; `None`: its revision is still `known`.
+    /// Returns the current text, or `None` if its revision is still `known`.
     ///
     /// # Errors
-    /// The place cannot be reached.
+    /// If the text cannot be reached.
     fn newest(&self, known: &Revision) -> Asked<Result<Option<Revised>, StoreError>>;
 
-    /// Replaces the text if its revision is still `before`. Returns the new one; `None`: another instance was faster.
+    /// Replaces the text if its revision is still `before`. Returns the new revision, or `None` if another instance
+    /// was faster.
     ///
     /// # Errors
-    /// The place cannot be reached. Whether the text was replaced is not known.
+    /// If the text cannot be reached. It is then unknown whether the text was replaced.
     fn replace(&self, before: &Revision, text: String) -> Asked<Result<Option<Revision>, StoreError>>;
 }
 
-/// Which text it is. The default: there is none yet. The others are random, so that a place which has lost its texts repeats none.
+/// The revision of a text. The default means that there is no text yet. Other revisions are random, so that a
+/// server that has lost its texts repeats none of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Revision(pub(super) String);
 
 impl Revision {
-    /// Another one than all before.
+    /// Creates a revision that differs from all earlier ones.
     pub fn random() -> Self {
         Self(format!("{:032x}", fastrand::u128(..)))
     }
@@ -34,6 +36,6 @@ impl Revision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revised {
     pub revision: Revision,
-    /// Empty if there is none.
+    /// Empty if there is no text.
     pub text: String,
 }

@@ -4,25 +4,25 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::{EmbeddedStore, OnFailure, SharedLimits, SharedText, Store, StoreSettings};
 
-/// A kind of state. It has a file of its own, or a name space on a server.
+/// A kind of state. It has its own file, or its own name space on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// Responses that clients may continue.
     Responses,
-    /// Turns with calls of hosted tools and of the client.
+    /// Turns that contain calls of hosted tools as well as of the client.
     Deferred,
-    /// What upstreams want back of their turns.
+    /// State that upstreams need back with their turns.
     TurnStates,
-    /// What clients with names have used.
+    /// Usage of named clients.
     Usage,
-    /// The same once more, in case that the other file is damaged.
+    /// A copy of the usage, in case the other file is damaged.
     UsageCopy,
     /// Results of hosted tools.
     Results,
 }
 
 impl Space {
-    /// The name of its file. The formats of these files hold across versions.
+    /// The name of the file. The formats of these files stay readable across versions.
     pub(super) fn file(self) -> &'static str {
         match self {
             Self::Responses => "store.redb",
@@ -34,7 +34,7 @@ impl Space {
         }
     }
 
-    /// How its keys begin on a server.
+    /// The prefix of the keys on a server.
     #[cfg(feature = "redis")]
     pub(super) fn prefix(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Space {
     }
 }
 
-/// Where state is kept that outlives a request.
+/// The place where state that outlives a request is kept.
 #[derive(Debug, Clone)]
 pub enum Stores {
     /// On this machine: in this folder, or in memory only.
@@ -58,8 +58,8 @@ pub enum Stores {
 }
 
 impl Stores {
-    /// The store of a kind of state, whose values are kept for `ttl`. On this machine they take at most `max_bytes`; beyond, the oldest
-    /// are removed.
+    /// Opens the store for a kind of state, whose values are kept for `ttl`. On this machine they take at most
+    /// `max_bytes`; beyond that, the oldest are removed.
     pub fn open(
         &self,
         space: Space,
@@ -76,12 +76,12 @@ impl Stores {
         }
     }
 
-    /// Whether other instances have the same values.
+    /// Whether other instances share the values.
     pub fn is_shared(&self) -> bool {
         !matches!(self, Self::Embedded(_))
     }
 
-    /// The limits that clients have at all instances together. `None`: there is only this one.
+    /// The limits that apply to clients at all instances together. `None` if the state is not shared.
     pub fn limits(&self) -> Option<Arc<dyn SharedLimits>> {
         match self {
             Self::Embedded(_) => None,
@@ -90,7 +90,7 @@ impl Stores {
         }
     }
 
-    /// The text `name` that all instances share. `None`: there is only this one.
+    /// The text `name` that all instances share. `None` if the state is not shared.
     #[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server has names"))]
     pub fn text(&self, name: &str) -> Option<Arc<dyn SharedText>> {
         match self {

@@ -1,4 +1,4 @@
-//! What a store keeps, for how long, and across restarts.
+//! Tests of what a store keeps, for how long, and across restarts.
 
 use std::{
     fs,
@@ -188,7 +188,8 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
         put("newer", "two");
         (0..100).for_each(|number| put(&format!("{round} {number}"), "three"));
         wait("failed", || failures.load(Ordering::Relaxed) > failed);
-        // To open the file again takes room, too. It is not said that there is no such value.
+        // Opening the file again also needs space. Until then, the store must not claim that there is no such
+        // value.
         let before = first.get(&key(1, "before"), 0);
         assert!(
             before
@@ -225,7 +226,7 @@ fn filled(count: usize) -> Vec<u8> {
     fs::read(folder.path().join("store.redb")).unwrap()
 }
 
-/// Changes a file as a bad disk or copy does.
+/// Changes a file as a bad disk or an incomplete copy would.
 fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
     const PAGE: usize = 4096;
     let page = |random: &mut fastrand::Rng| random.usize(0..bytes.len() / PAGE) * PAGE;
@@ -245,7 +246,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
     }
 }
 
-/// Whatever happens to a file: the store reads it or begins a fresh one, and works.
+/// Whatever happens to a file, the store reads it or starts a new one, and works.
 #[test]
 fn damaged_files_are_read_or_set_aside() {
     let whole = filled(60);
@@ -268,7 +269,7 @@ fn damaged_files_are_read_or_set_aside() {
     }
 }
 
-/// redb has a small cache in tests, so that most of it is read again.
+/// redb has a small cache in tests, so that most of the file is read again.
 #[test]
 fn file_that_is_damaged_while_it_is_used_is_set_aside() {
     let whole = filled(60);

@@ -1,6 +1,7 @@
-//! The thread of a store: writes the values that are in memory only, the oldest first, until none is left.
+//! The thread of a store: writes the values that are only in memory, the oldest first, until all are written.
 //!
-//! What cannot be written is tried again after a pause. The disk may have room again, or another process may have ended.
+//! Values that cannot be written are tried again after a pause, since the disk may have space again, or the other
+//! process may have ended.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -14,14 +15,14 @@ use super::{
     memory::Entry,
 };
 
-/// Values that are written at once, and their bytes, by which the last one may exceed that.
+/// Maximum number of values that are written at once, and of their bytes, which the last value may exceed.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Values that are tried one by one at the end, although each before has failed.
+/// Maximum number of values that are tried one by one at the end although each previous one has failed.
 const LAST_TRIES: usize = 16;
 
-/// Writes values until the store is dropped, and then those that are left.
+/// Writes values until the store is dropped, and then the remaining ones.
 pub(super) fn run(shared: &Shared, woken: &Receiver<()>) {
     lock(&shared.disk).prepare();
     let mut writing = Writing { shared, most: BATCH, next_failure: 0, logged: None };
@@ -41,16 +42,17 @@ pub(super) fn run(shared: &Shared, woken: &Receiver<()>) {
 
 struct Writing<'s> {
     shared: &'s Shared,
-    /// Values that are written at once. Fewer than usual if that has failed: there may be room for some.
+    /// Maximum number of values that are written at once. Reduced after a failure, since there may be space for
+    /// fewer values.
     most: usize,
     /// Values from this number on have not failed before.
     next_failure: u64,
-    /// What was logged when values could not be written.
+    /// The last reason that was logged for why values could not be written.
     logged: Option<String>,
 }
 
 impl Writing<'_> {
-    /// Writes what there is. Returns when to try again what could not be written.
+    /// Writes all waiting values. Returns the time at which to try failed ones again.
     fn write_all(&mut self) -> Option<Instant> {
         loop {
             let begun = Instant::now();
@@ -67,7 +69,7 @@ impl Writing<'_> {
         }
     }
 
-    /// The same once more without pauses, before the process ends.
+    /// Writes the remaining values without pauses, before the process ends.
     fn write_last(&mut self) {
         let (mut from, mut tries, mut most) = (0, 0, BATCH);
         lock(&self.shared.disk).try_again();
@@ -113,7 +115,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Counts values that have not failed before, and logs another reason than before.
+    /// Counts values that have not failed before, and logs the reason if it is new.
     fn failed(&mut self, error: &StoreError, entries: &[(Key, Entry)]) {
         let is_new = |number: &u64| *number >= self.next_failure;
         let new: Vec<u64> = entries.iter().map(|(_, entry)| entry.number).filter(is_new).collect();

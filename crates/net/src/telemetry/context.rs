@@ -1,40 +1,41 @@
-//! [`SpanContext`]: what spans tell each other across programs.
+//! [`SpanContext`]: the part of a span that is passed between programs.
 
 use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Names a span to others (W3C Trace Context, section 3.2).
+/// Identifies a span to other programs (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// What other tracing systems add to it (section 3.3).
+/// Data that other tracing systems add (section 3.3).
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Bytes of a `traceparent` of version 00.
+/// Length in bytes of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
-/// Bytes of a `tracestate` that are passed on. A longer one is dropped as a whole: at least this much must be passed on, and no more
-/// has to be (section 3.3.1.5).
+/// Maximum length in bytes of a `tracestate` that is passed on. A longer one is dropped completely: at least this
+/// length must be passed on, and more is optional (section 3.3.1.5).
 const MAX_STATE: usize = 512;
 
-/// Members of a `tracestate` (section 3.3.1.1).
+/// Maximum number of members of a `tracestate` (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
 
 /// A span as other programs know it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SpanContext {
-    /// The trace. Not zero.
+    /// The id of the trace. Not zero.
     pub trace: [u8; 16],
-    /// The span. Not zero.
+    /// The id of the span. Not zero.
     pub span: [u8; 8],
-    /// The span is recorded.
+    /// Whether the span is recorded.
     pub(crate) is_sampled: bool,
-    /// What other systems have added.
+    /// Data that other systems have added.
     pub state: Option<Arc<str>>,
 }
 
 impl SpanContext {
-    /// The span that sent a request with these headers. `None`: the headers name none, or are not well-formed.
+    /// Returns the span that sent a request with these headers. `None` if the headers name no span or are not
+    /// well-formed.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut named = headers.get_all(TRACEPARENT).iter();
         let (Some(parent), None) = (named.next(), named.next()) else { return None };
@@ -42,7 +43,7 @@ impl SpanContext {
         Some(Self { trace, span, is_sampled, state: state_of(headers) })
     }
 
-    /// Names this span in the headers of a request, in place of any other.
+    /// Names this span in the headers of a request, replacing any other.
     pub fn put(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::try_from(self.to_string()) {
             headers.insert(TRACEPARENT, value);
@@ -68,7 +69,8 @@ impl fmt::Debug for SpanContext {
     }
 }
 
-/// The ids of a `traceparent`, and whether its span is recorded. A later version may have more behind what is known (section 4.3).
+/// Parses the ids of a `traceparent`, and whether its span is recorded. A later version may append further fields
+/// (section 4.3).
 fn parsed(text: &[u8]) -> Option<([u8; 16], [u8; 8], bool)> {
     let (known, more) = text.split_at_checked(LENGTH)?;
     let (version, rest) = known.split_at_checked(2)?;
@@ -83,7 +85,7 @@ fn parsed(text: &[u8]) -> Option<([u8; 16], [u8; 8], bool)> {
     (trace != [0; 16] && span != [0; 8]).then_some((trace, span, flags & 1 == 1))
 }
 
-/// `2 * N` digits, in lower case.
+/// Parses `2 * N` lower-case hexadecimal digits.
 fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -120,7 +122,7 @@ fn state_of(headers: &HeaderMap) -> Option<Arc<str>> {
     is_usable.then(|| state.into())
 }
 
-/// Whether this is `key=value` in the characters of sections 3.3.1.3.1 and 3.3.1.3.2.
+/// Whether `member` is `key=value` in the characters of sections 3.3.1.3.1 and 3.3.1.3.2.
 fn is_member(member: &str) -> bool {
     let Some((key, value)) = member.split_once('=') else { return false };
     let is_key = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(context.to_string(), PARENT);
         let unsampled = PARENT.replace("-01", "-00");
         assert_eq!(of(&unsampled).unwrap().to_string(), unsampled);
-        // Other flags are not known here, and not passed on.
+        // Other flags are unknown and not passed on.
         assert_eq!(of(&PARENT.replace("-01", "-03")).unwrap().to_string(), PARENT);
         let later = PARENT.replacen("00", "cc", 1) + "-more";
         assert_eq!(of(&later).unwrap().to_string(), PARENT);

@@ -1,4 +1,4 @@
-//! The span in which code runs that has no other way to know it: hosted calls, and the questions that they ask models.
+//! The current span, for code that is not handed one: hosted calls and their model requests.
 
 use std::{
     cell::RefCell,
@@ -15,7 +15,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Parent>> = const { RefCell::new(None) };
 }
 
-/// The span in which this code runs; `None`: there is none, or no tracer.
+/// The current span. `None` if there is no span or no tracer.
 pub fn current() -> Option<Parent> {
     CURRENT.with_borrow(Clone::clone)
 }
@@ -26,7 +26,7 @@ pub fn scoped<T>(parent: Option<Parent>, run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// The span of before, put back when this is dropped.
+/// Restores the previous span on drop.
 struct Guard(Option<Parent>);
 
 impl Drop for Guard {

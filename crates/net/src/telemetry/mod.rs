@@ -1,4 +1,4 @@
-//! Traces: what happens to a request, as spans that a collector puts together with those of other programs.
+//! Traces: what happens to a request, as spans that a collector combines with those of other programs.
 //!
 //! ```text
 //! client's traceparent ─▶ server span ─▶ span per request to an upstream ─▶ its traceparent
@@ -6,9 +6,10 @@
 //! spans that have ended ─▶ queue ─▶ exporter (`observe::export` of the gateway)
 //! ```
 //!
-//! A [`Span`] is a value that travels with what it describes, and ends when it is dropped. Without a [`Tracer`], all of them are empty:
-//! they cost a comparison each. Nothing here waits: a span that finds the queue full is dropped and counted. Contents of requests and
-//! responses are never part of a span, and what clients and models choose is limited in length.
+//! A [`Span`] is a value that travels with the operation that it describes, and ends when it is dropped. Without a
+//! [`Tracer`], all spans are empty and cost one comparison each. Nothing here waits: a span that finds the queue
+//! full is dropped and counted. Contents of requests and responses are never part of a span, and texts chosen by
+//! clients and models are limited in length.
 //!
 //! The header fields are those of W3C Trace Context, see `docs/protocols/telemetry.md#trace-context`.
 

@@ -1,4 +1,4 @@
-//! [`TelemetrySettings`]: where telemetry goes, and how much of it.
+//! [`TelemetrySettings`]: destination and amount of telemetry.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,25 +6,26 @@ use http::Uri;
 
 use crate::settings::TableText;
 
-/// Where telemetry goes, and how much of it.
+/// Destination and amount of telemetry.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
-    /// The base URL of the collector, without a slash at its end.
+    /// The base URL of the collector, without a trailing slash.
     pub endpoint: Uri,
-    /// Sent with every export.
+    /// Headers sent with every export.
     pub headers: BTreeMap<String, TableText>,
-    /// What the program is called.
+    /// The name under which the program reports.
     pub service_name: String,
     /// Further attributes of the program.
     pub resource: Vec<(String, String)>,
-    /// The share of the traces that begin here and are recorded, from 0 to 1.
+    /// The fraction of the traces started here that are recorded, from 0 to 1.
     pub sample: f64,
-    /// Clients' traces are continued. Otherwise each request begins a trace, which refers to the client's.
+    /// Whether clients' traces are continued. Otherwise each request starts a new trace, which links to the
+    /// client's.
     pub trusts_context: bool,
-    /// The time between two exports of metrics; `None`: they are not exported.
+    /// Interval between exports of metrics. `None` if they are not exported.
     pub metrics_interval: Option<Duration>,
-    /// The longest that a span waits for others to be exported with.
+    /// Maximum time for which a span waits to be exported together with others.
     pub batch_delay: Duration,
-    /// How long an export may take.
+    /// Timeout of an export.
     pub timeout: Duration,
 }

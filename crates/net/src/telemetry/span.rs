@@ -9,13 +9,13 @@ use std::{
 use super::{SpanContext, Tracer};
 use crate::untrusted::{MAX_VALUE, clip};
 
-/// Attributes of a span. What is beyond them is left out.
+/// Maximum number of attributes of a span. Further ones are left out.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// What a span describes.
+/// Kind of operation that a span describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// A step of our own.
+    /// A step within toolwire.
     Internal,
     /// A request that a client has sent.
     Server,
@@ -32,7 +32,7 @@ pub enum Value {
     Count(u64),
     /// A number with a fraction: seconds, a temperature.
     Number(f64),
-    /// Yes or no.
+    /// A boolean.
     Switch(bool),
     /// Texts.
     Texts(Vec<String>),
@@ -62,11 +62,11 @@ impl From<bool> for Value {
     }
 }
 
-/// A span as it is exported.
+/// A span in the form in which it is exported.
 #[derive(Debug, Clone)]
 pub struct SpanRecord {
     pub context: SpanContext,
-    /// The span that it is part of.
+    /// The parent span.
     pub parent: Option<[u8; 8]>,
     /// A span of another trace that caused it.
     pub link: Option<SpanContext>,
@@ -76,11 +76,11 @@ pub struct SpanRecord {
     pub end: SystemTime,
     /// Names and values.
     pub attributes: Vec<(&'static str, Value)>,
-    /// It failed.
+    /// Whether the operation failed.
     pub is_error: bool,
 }
 
-/// A part of a trace that is under way. It ends when it is dropped, or before. Empty if there is no tracer.
+/// A span in progress. It ends when it is dropped, or earlier. Empty if there is no tracer.
 #[derive(Default)]
 pub struct Span(Option<Box<ActiveSpan>>);
 
@@ -88,12 +88,12 @@ struct ActiveSpan {
     tracer: Arc<Tracer>,
     record: SpanRecord,
     begun: Instant,
-    /// How many of the attributes it began with.
+    /// Number of attributes with which the span began.
     initial: usize,
     is_ended: bool,
 }
 
-/// A span whose parts begin, and where they are sent.
+/// A span under which further spans can begin, and where they are sent.
 #[derive(Clone)]
 pub struct Parent {
     tracer: Arc<Tracer>,
@@ -101,7 +101,8 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Begins a part of this span. `about` gives its name and its first attributes; it is not called if nothing is recorded.
+    /// Begins a child of this span. `about` returns its name and first attributes; it is not called if nothing is
+    /// recorded.
     pub fn begin(
         &self,
         kind: SpanKind,
@@ -113,7 +114,7 @@ impl Parent {
 }
 
 impl Span {
-    /// A span with this context, parent and link.
+    /// Begins a span with this context, parent and link.
     pub(super) fn begin(
         tracer: &Arc<Tracer>,
         (context, parent, link): (SpanContext, Option<[u8; 8]>, Option<SpanContext>),
@@ -130,18 +131,18 @@ impl Span {
         Self(Some(Box::new(ActiveSpan { tracer, record, begun, initial, is_ended: false })))
     }
 
-    /// Its context; `None`: there is no tracer.
+    /// The context of the span. `None` if there is no tracer.
     pub fn context(&self) -> Option<&SpanContext> {
         self.0.as_ref().map(|active| &active.record.context)
     }
 
-    /// What its parts begin from; `None`: there is no tracer.
+    /// The handle under which child spans begin. `None` if there is no tracer.
     pub fn parent(&self) -> Option<Parent> {
         let active = self.0.as_ref()?;
         Some(Parent { tracer: Arc::clone(&active.tracer), context: active.record.context.clone() })
     }
 
-    /// Begins a span beside this one, with the same name and the attributes that this one began with.
+    /// Begins a sibling of this span, with the same name and initial attributes.
     pub fn again(&self) -> Self {
         let Some(active) = &self.0 else { return Self::default() };
         let SpanRecord { context, parent, name, kind, attributes, .. } = &active.record;
@@ -150,7 +151,7 @@ impl Span {
         Self::begin(&active.tracer, (context, *parent, None), *kind, || (name.clone(), initial))
     }
 
-    /// Sets an attribute. `value` is used only if the span is recorded.
+    /// Sets an attribute. `value` is called only if the span is recorded.
     pub fn set<V: Into<Value>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
         if let Some(active) = self.0.as_mut().filter(|active| active.record.context.is_sampled)
             && active.record.attributes.len() < MAX_ATTRIBUTES
@@ -159,7 +160,7 @@ impl Span {
         }
     }
 
-    /// What it describes has failed for this reason.
+    /// Marks the operation as failed for this reason.
     pub fn fail(&mut self, reason: &str) {
         self.set("error.type", || reason);
         if let Some(active) = &mut self.0 {
@@ -167,14 +168,14 @@ impl Span {
         }
     }
 
-    /// It ends now, if it has not ended before. Others may still begin from it.
+    /// Ends the span now, if it has not ended before. Child spans may still begin under it.
     pub fn end(&mut self) {
         let Some(active) = &mut self.0 else { return };
         if !active.record.context.is_sampled || mem::replace(&mut active.is_ended, true) {
             return;
         }
         let record = &mut active.record;
-        // The clock may have been set since.
+        // The system clock may have been changed since the start.
         record.end = record.start.checked_add(active.begun.elapsed()).unwrap_or(record.start);
         active.tracer.send(record.clone());
     }

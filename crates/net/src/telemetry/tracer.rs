@@ -14,42 +14,42 @@ use super::{
     span::{Span, SpanKind, SpanRecord, Value},
 };
 
-/// Spans that wait for the exporter. Beyond them, spans are dropped.
+/// Maximum number of spans that wait for the exporter. Further spans are dropped.
 const MAX_WAITING: usize = 2048;
 
-/// What the exporter gets.
+/// A message to the exporter.
 #[derive(Debug)]
 pub enum Message {
     /// A span that has ended.
     Span(Box<SpanRecord>),
-    /// Everything is to be exported now, and then this is to be told.
+    /// Export everything queued, then signal this sender.
     Flush(oneshot::Sender<()>),
 }
 
-/// What is counted of telemetry itself.
+/// Counters about telemetry itself.
 #[derive(Debug, Clone, Default)]
 pub struct TraceMetrics {
-    /// Spans that found the queue full.
+    /// Spans that were dropped because the queue was full.
     pub dropped: Counter,
-    /// Exports that failed, by what they had: `traces` or `metrics`.
+    /// Exports that failed, by their content: `traces` or `metrics`.
     pub failed: Family<Vec<(&'static str, &'static str)>, Counter>,
 }
 
-/// Begins traces.
+/// Starts traces.
 #[derive(Debug)]
 pub struct Tracer {
     queue: mpsc::Sender<Message>,
     dropped: Counter,
     trusts_context: bool,
-    /// Traces whose ids end in a number below this are recorded.
+    /// Traces whose ids end in a number below this threshold are recorded.
     threshold: u64,
 }
 
-/// The largest number at the end of a trace's id, as samplers read it.
+/// The largest number at the end of a trace id, as samplers read it.
 const LARGEST: u64 = u64::MAX >> 1;
 
 impl Tracer {
-    /// A tracer, and the end of its queue.
+    /// Creates a tracer, and the receiving end of its queue.
     pub fn new(settings: &TelemetrySettings, metrics: &TraceMetrics) -> (Arc<Self>, mpsc::Receiver<Message>) {
         let (queue, waiting) = mpsc::channel(MAX_WAITING);
         #[expect(
@@ -64,10 +64,10 @@ impl Tracer {
         (Arc::new(Self { queue, dropped, trusts_context, threshold }), waiting)
     }
 
-    /// Begins the span of a client's request: a part of the client's trace if clients are trusted with that, otherwise of a trace of its
-    /// own, which refers to the client's. `about` gives its name and its first attributes.
+    /// Begins the span of a client's request: in the client's trace if clients' traces are continued, otherwise in
+    /// a new trace that links to the client's. `about` returns its name and first attributes.
     ///
-    /// A trace that goes on is recorded if the client's part of it is.
+    /// A continued trace is recorded if the client records it.
     pub fn begin(
         self: &Arc<Self>,
         headers: &HeaderMap,
@@ -88,7 +88,7 @@ impl Tracer {
         SpanContext { trace, span: Self::span_id(), is_sampled: self.samples(trace), state: None }
     }
 
-    /// Whether a trace that begins here is recorded. Programs that decide by the same part of the id decide alike.
+    /// Whether a trace that starts here is recorded. Programs that decide by the same part of the id decide alike.
     fn samples(&self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.threshold
@@ -106,7 +106,7 @@ impl Tracer {
         }
     }
 
-    /// Waits until everything that is queued has been exported, or `limit` is over.
+    /// Waits until everything that is queued has been exported, or `limit` has passed.
     pub async fn flush(&self, limit: Duration) {
         let flushed = async {
             let (tell, told) = oneshot::channel();
@@ -114,7 +114,7 @@ impl Tracer {
                 let _ = told.await;
             }
         };
-        // What could not be sent in time is lost.
+        // Spans that could not be sent in time are lost.
         let _ = timeout(limit, flushed).await;
     }
 }

@@ -15,20 +15,20 @@ use tokio_rustls::rustls::{
 
 use super::{Identity, IdentityFiles, TlsSettings, identity::IdentityError};
 
-/// How often the files are compared with what is in use.
+/// Interval at which the files are compared with the certificate in use.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// After this pause, files that do not belong together are read once more: one of them may just have been replaced.
+/// Pause before files that do not match are read once more: one of them may just have been replaced.
 const SECOND_TRY: Duration = Duration::from_secs(1);
 
-/// What `/metrics` says of the listeners' TLS.
+/// Metrics about the listeners' TLS.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
-    /// When the certificate expires, in seconds since 1970. Absent if nothing is known of that.
+    /// Expiry of the certificate, in seconds since 1970. Absent if it is unknown.
     pub expiry: Family<[(&'static str, &'static str); 0], Gauge>,
-    /// How often new files could not be used.
+    /// Number of times that new files could not be used.
     pub reload_failures: Counter,
-    /// Handshakes that failed, or took too long.
+    /// Handshakes that failed or took too long.
     pub handshake_failures: Counter,
 }
 
@@ -43,37 +43,37 @@ impl CertificateMetrics {
     }
 }
 
-/// See the module.
+/// The certificate of the listeners, which follows its files.
 #[derive(Debug)]
 pub struct Certificates {
     files: IdentityFiles,
     current: RwLock<Identity>,
-    /// Why the files cannot be used now. Said once for as long as it stays so.
+    /// The reason why the files cannot be used now. Logged only once while it stays the same.
     fault: Mutex<Option<String>>,
     metrics: CertificateMetrics,
 }
 
-/// What reading the files again has changed.
+/// The result of reading the files again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reloaded {
-    /// Nothing: they hold what is in use.
+    /// The files contain the certificate in use.
     Unchanged,
     /// New connections get the new certificate.
     Exchanged,
 }
 
 impl Certificates {
-    /// Those that were found when the configuration was read.
+    /// Starts with the certificate that was read with the configuration.
     pub fn new(settings: &TlsSettings, metrics: CertificateMetrics) -> Arc<Self> {
         let (files, identity) = (settings.files.clone(), settings.identity.clone());
         metrics.set_expiry(&identity);
         Arc::new(Self { files, current: RwLock::new(identity), fault: Mutex::default(), metrics })
     }
 
-    /// Reads the files now. If they cannot be used, what was in use stays, which is logged and counted.
+    /// Reads the files now. If they cannot be used, the certificate in use stays; this is logged and counted.
     ///
     /// # Errors
-    /// Why they cannot be used, in words.
+    /// The reason why they cannot be used, in words.
     pub async fn reload(&self) -> Result<Reloaded, String> {
         let mut found = self.read().await;
         if found.is_err() {
@@ -104,11 +104,11 @@ impl Certificates {
         }
     }
 
-    /// Reads the files again and again.
+    /// Reads the files at regular intervals.
     pub async fn watch(&self) -> Infallible {
         loop {
             sleep(INTERVAL).await;
-            // A failure was logged.
+            // A failure has been logged.
             let _ = self.reload().await;
         }
     }
@@ -182,7 +182,7 @@ mod tests {
         let first = certificates.current();
         assert_eq!(certificates.reload().await, Ok(Reloaded::Unchanged));
 
-        // Half of an exchange, twice looked at: it is said and counted once.
+        // Only one of the two files is replaced, and read twice: it is logged and counted once.
         write(folder.path(), &(new.0.clone(), old.1.clone()));
         for _ in 0..2 {
             assert!(certificates.reload().await.unwrap_err().contains("does not belong"));
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(certificates.metrics.reload_failures.get(), 0);
     }
 
-    /// As a Kubernetes secret is mounted: the files are links through a folder that is exchanged.
+    /// As in a mounted Kubernetes secret: the files are links through a folder that is exchanged.
     #[cfg(unix)]
     #[tokio::test]
     async fn exchanged_folder_is_followed() {

@@ -1,4 +1,4 @@
-//! [`Identity`]: a chain of certificates with the key of the first.
+//! [`Identity`]: a certificate chain with the key of its first certificate.
 
 use std::{
     path::PathBuf,
@@ -21,50 +21,50 @@ use tokio_rustls::rustls::{
 
 use super::{chain, provider, read};
 
-/// Where a chain and its key are. Both files may change while toolwire runs.
+/// The files of a certificate chain and its key. Both may change while toolwire runs.
 #[derive(Debug, Clone)]
 pub struct IdentityFiles {
-    /// The PEM file of the chain, the own certificate first.
+    /// The PEM file of the chain, with the own certificate first.
     pub cert: PathBuf,
-    /// The key of this certificate.
+    /// The key of the own certificate.
     pub key: KeySource,
 }
 
-/// Where a key is.
+/// The place of a key.
 #[derive(Debug, Clone)]
 pub enum KeySource {
-    /// In this file.
+    /// A PEM file.
     File(PathBuf),
     /// The PEM text itself.
     Text(SecretString),
 }
 
-/// What one side of a connection shows of itself.
+/// The certificate that one side of a connection presents.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Chain and key, as rustls takes them.
+    /// Chain and key in the form that rustls needs.
     pub(crate) certified: Arc<CertifiedKey>,
-    /// When the own certificate expires. `None`: it does not say so in a way that can be read.
+    /// Expiry of the own certificate. `None` if it cannot be determined.
     pub(crate) expires: Option<SystemTime>,
-    /// Recognises the content of both files.
+    /// Digest of the content of both files.
     digest: [u8; 32],
 }
 
-/// The file that is at fault.
+/// The faulty part of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityPart {
     Cert,
     Key,
 }
 
-/// The part that is at fault, and what is wrong with it, in words. They never hold anything of the key.
+/// The faulty part, and the fault in words, which never contain any part of the key.
 pub(crate) type IdentityError = (IdentityPart, String);
 
 impl IdentityFiles {
-    /// Reads both files. Blocks. `None`: their content is that of `known`.
+    /// Reads both files. Blocks. `None` if their content is that of `known`.
     ///
     /// # Errors
-    /// If one cannot be read, or the two do not belong together.
+    /// If a file cannot be read, or the two do not match.
     pub fn read(&self, known: Option<&Identity>) -> Result<Option<Identity>, IdentityError> {
         let cert = read(&self.cert).map_err(|wrong| (IdentityPart::Cert, wrong))?;
         let key = self.key.read().map_err(|wrong| (IdentityPart::Key, wrong))?;
@@ -96,12 +96,12 @@ impl IdentityFiles {
 }
 
 impl Identity {
-    /// Recognises the content of both files.
+    /// Digest of the content of both files.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// When the own certificate expired, if it has.
+    /// Time at which the own certificate expired, if it has expired.
     pub fn expired(&self) -> Option<SystemTime> {
         self.expires.filter(|expires| *expires <= SystemTime::now())
     }
@@ -125,12 +125,12 @@ impl KeySource {
             pem::Error::NoItemsFound => {
                 format!("{name} holds no private key; expected PEM of PKCS#8, PKCS#1 or SEC1")
             }
-            // The other errors may quote a line of the file.
+            // Other errors may quote a line of the file.
             _ => format!("{name} is not valid PEM"),
         })
     }
 
-    /// What messages call it.
+    /// The name of the key in messages.
     fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -141,17 +141,17 @@ impl KeySource {
 
 fn digest(cert: &[u8], key: &[u8]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
-    // The length keeps the two apart.
+    // The length separates the two parts.
     for part in [&cert.len().to_le_bytes(), cert, key] {
         context.update(part);
     }
     context.finish().as_ref().try_into().unwrap_or_default()
 }
 
-/// When `certificate` expires.
+/// Expiry of `certificate`.
 ///
-/// rustls does not show this date, but names it in the error when it verifies the certificate at a later time. That check comes
-/// before those of issuer and use.
+/// rustls does not expose this date, but names it in the error when it verifies the certificate at a later time.
+/// That check comes before the checks of issuer and use.
 fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// A certificate that expires at the beginning of `year`, and its key, in PEM.
+    /// Creates a certificate that expires at the start of `year`, and its key, in PEM.
     fn made(year: i32) -> (String, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (cert, key) = made(2100);
         let pkcs8 = key.serialize_der();
-        // The key of P-256 in PKCS#8 ends with the same key in the form of SEC1 (RFC 5915, section 3).
+        // A P-256 key in PKCS#8 ends with the same key in SEC1 form (RFC 5915, section 3).
         let sec1 = pkcs8.get(pkcs8.len() - 109..).unwrap();
         let sec1 = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, sec1);
         let sec1 = format!(

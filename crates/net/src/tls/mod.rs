@@ -1,4 +1,4 @@
-//! TLS: certificates and keys from PEM files, and rustls' configurations made of them. No sockets.
+//! TLS: certificates and keys from PEM files, and the rustls configurations made of them. No sockets.
 
 mod certificates;
 mod identity;
@@ -25,18 +25,19 @@ pub use self::{
     upstream::UpstreamTls,
 };
 
-/// Bytes of a file of certificates or keys. The largest known bundles of authorities have a third of it.
+/// Maximum size in bytes of a file with certificates or keys. The largest known bundles of authorities have a third
+/// of it.
 const MAX_PEM: usize = 1 << 20;
 
-/// The one implementation of the algorithms.
+/// The implementation of the cryptographic algorithms, used everywhere.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The authorities in the PEM file `path`.
+/// Reads the authorities in the PEM file `path`.
 ///
 /// # Errors
-/// What is wrong, in words, with the file's name.
+/// The fault in words, with the file's name.
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (certificate, number) in chain(path, &read(path)?)?.into_iter().zip(1..) {
@@ -47,7 +48,7 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// The certificates in `pem`, which was read from `path`; at least one.
+/// Parses the certificates in `pem`, which was read from `path`; there must be at least one.
 fn chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     match certificates {
@@ -59,7 +60,7 @@ fn chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String
     }
 }
 
-/// Reads a whole file of at most [`MAX_PEM`] bytes.
+/// Reads a file of at most [`MAX_PEM`] bytes.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();

@@ -16,13 +16,13 @@ use super::{Identity, IdentityFiles, provider};
 pub struct TlsSettings {
     /// Chain and key.
     pub files: IdentityFiles,
-    /// What they held when the configuration was read.
+    /// Content of the files when the configuration was read.
     pub identity: Identity,
-    /// The file of the authorities for clients' certificates, and these.
+    /// The file of the authorities for clients' certificates, and its content.
     pub client_ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    /// Whether clients need a certificate, if there are such authorities.
+    /// Whether clients need a certificate, if `client_ca` is set.
     pub client_auth: ClientAuth,
-    /// The oldest version that is spoken.
+    /// The oldest accepted TLS version.
     pub min_version: MinVersion,
 }
 
@@ -34,7 +34,7 @@ pub enum ClientAuth {
     Optional,
 }
 
-/// The oldest version of TLS that is spoken.
+/// The oldest accepted TLS version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MinVersion {
     #[default]
@@ -54,12 +54,14 @@ impl MinVersion {
 }
 
 impl TlsSettings {
-    /// How connections are accepted. `certificates` has the chain and key, which may change.
+    /// Returns the configuration for accepting connections. `certificates` provides the chain and key, which may
+    /// change.
     ///
-    /// The tickets of resumed sessions do not depend on these: their keys live as long as what is returned here.
+    /// Tickets for resuming sessions do not depend on the certificate: their keys live as long as the returned
+    /// configuration.
     ///
     /// # Errors
-    /// If there is no randomness, or the authorities cannot be used.
+    /// If there are no random numbers, or the authorities cannot be used.
     pub fn accepting(&self, certificates: Arc<dyn ResolvesServerCert>) -> Result<Arc<ServerConfig>, Error> {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_protocol_versions(self.min_version.versions())?;

@@ -1,4 +1,5 @@
-//! [`UpstreamTls`]: TLS to an upstream that a public authority does not vouch for, or that wants to know its client.
+//! [`UpstreamTls`]: TLS to an upstream that has no certificate of a public authority, or that requires a client
+//! certificate.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -13,19 +14,20 @@ use super::{Identity, IdentityFiles, provider};
 /// `[upstreams.tls]`
 #[derive(Debug, Clone)]
 pub struct UpstreamTls {
-    /// The file of the authorities that are trusted, and these. `None`: the system's are, or Mozilla's if there are none.
+    /// The file of the trusted authorities, and its content. `None` means the system's authorities, or Mozilla's if
+    /// the system has none.
     pub ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    /// The client's own certificate and key: their files, and what was read from these.
+    /// The client's own certificate and key: their files, and the content of these.
     pub identity: Option<(IdentityFiles, Identity)>,
-    /// How connections are opened.
+    /// The configuration for opening connections.
     pub config: ClientConfig,
 }
 
 impl UpstreamTls {
-    /// Each with what was read from its files.
+    /// Takes each part with the content of its files.
     ///
     /// # Errors
-    /// If the algorithms lack a version of TLS, which does not happen.
+    /// If the algorithms do not support a version of TLS, which does not happen.
     pub fn new(
         ca: Option<(PathBuf, Arc<RootCertStore>)>,
         identity: Option<(IdentityFiles, Identity)>,
@@ -46,7 +48,7 @@ impl UpstreamTls {
     }
 }
 
-/// The system's authorities, or Mozilla's if there are none.
+/// Adds the system's authorities, or Mozilla's if the system has none.
 fn with_system_roots(
     builder: ConfigBuilder<ClientConfig, WantsVerifier>,
 ) -> ConfigBuilder<ClientConfig, WantsClientCert> {

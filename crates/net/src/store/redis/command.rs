@@ -1,4 +1,4 @@
-//! [`Command`]: what is asked of the server that has a key, and [`Failure`]: why it has not answered.
+//! [`Command`]: a command for the server that has a key, and [`Failure`]: the reason why it has no answer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use redis::{Cmd, ErrorKind, Pipeline, RedisError, Script, ScriptInvocation, Serv
 
 use super::{super::StoreError, slots::Slot};
 
-/// A command for keys that are all in one slot.
+/// A command whose keys are all in one slot.
 #[derive(Debug, Clone)]
 pub(super) struct Command {
     pub(super) slot: Slot,
@@ -16,7 +16,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// A command such as `GET`, with its key and further arguments.
+    /// Creates a command such as `GET`, with its key and further arguments.
     pub(super) fn new(name: &str, key: &[u8], arguments: impl FnOnce(&mut Cmd)) -> Self {
         let mut command = redis::cmd(name);
         command.arg(key);
@@ -24,7 +24,7 @@ impl Command {
         Self { slot: Slot::of(key), command, script: None }
     }
 
-    /// Runs a script whose keys are in the slot of `key`.
+    /// Creates a command that runs a script whose keys are in the slot of `key`.
     pub(super) fn script(script: &'static Script, key: &str, invocation: &ScriptInvocation<'_>) -> Self {
         let mut commands = Pipeline::new();
         commands.invoke_script(invocation);
@@ -33,14 +33,14 @@ impl Command {
     }
 }
 
-/// Why there is no answer to a command.
+/// The reason why a command has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It has not run: the server is away, refuses it, or does not have the keys now.
+    /// The command has not run: the server is away, refuses it, or does not have the keys now.
     Refused(String),
-    /// It may have run: the connection broke, or the answer did not come in time.
+    /// The command may have run: the connection broke, or the answer did not arrive in time.
     Unknown(String),
-    /// It cannot run as long as the key holds what it does.
+    /// The command cannot run while the key has its current content.
     Unfit(String),
 }
 
@@ -57,20 +57,20 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// What the error means that a server answers to a command.
+/// Kind of an error with which a server answers a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Complaint {
     /// Another server has the slot.
     Moved,
-    /// The slot is on its way to the server of this address, which has the keys already.
+    /// The slot is being moved to the server at this address, which already has the keys.
     Ask(String),
-    /// Some of the keys are on their way.
+    /// Some of the keys are being moved.
     TryAgain,
-    /// It must be given the script.
+    /// The server does not have the script yet.
     NoScript,
-    /// The key holds something else.
+    /// The key holds a value of another type.
     Unfit,
-    /// The server takes none of these commands now.
+    /// The server currently accepts none of these commands.
     Refused,
 }
 
@@ -86,7 +86,8 @@ impl Complaint {
             }
             ServerErrorKind::TryAgain => Self::TryAgain,
             ServerErrorKind::NoScript => Self::NoScript,
-            // Scripts add to a number that is none, or older servers put the error of a script's command into a text.
+            // A script adds to a value that is not a number, or an older server reports the error of a script's
+            // command as text.
             ServerErrorKind::ResponseError => {
                 let detail = error.detail().unwrap_or_default();
                 let is_unfit = ["WRONGTYPE", "not an integer"].iter().any(|words| detail.contains(words));

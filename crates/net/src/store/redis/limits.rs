@@ -1,4 +1,4 @@
-//! Limits of clients, counted by scripts on the server's clock.
+//! Limits of clients, counted by scripts that use the server's clock.
 //!
 //! | key | holds |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `toolwire:limits:{client}:leases` | a lease for each response in progress, by its time of expiry |
 //! | `toolwire:limits:{client}:2026-11` | requests and tokens of a month |
 //!
-//! A lease is renewed while its response is in progress, so that those of an instance that was killed end by themselves.
+//! A lease is renewed while its response is in progress, so that the leases of a killed instance expire.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -39,34 +39,34 @@ static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("admi
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("settle.lua")));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
 
-/// Seconds after which a lease ends that is not renewed.
+/// Seconds after which a lease expires if it is not renewed.
 const LEASE: u64 = 60;
 
-/// How often leases are renewed.
+/// Interval at which leases are renewed.
 const RENEWAL: Duration = Duration::from_secs(20);
 
-/// Leases that one script renews.
+/// Maximum number of leases that one script renews.
 const RENEWED_AT_ONCE: usize = 500;
 
-/// Seconds that buckets and reservations are kept at least.
+/// Minimum number of seconds for which buckets and reservations are kept.
 const STATE_TTL: u64 = 60 * 60;
 
-/// Seconds that the counts of a month are kept.
+/// Seconds for which the counts of a month are kept.
 const MONTH_TTL: u64 = 400 * 24 * 60 * 60;
 
-/// Settlements that wait for the server. Further ones are lost.
+/// Maximum number of settlements that wait for the server. Further ones are lost.
 const MAX_WAITING: usize = 1 << 18;
 
-/// Settlements that are sent at once.
+/// Maximum number of settlements that are sent at once.
 const BATCH: usize = 64;
 
-/// What is to be settled, and the leases that are not.
+/// Settlements that wait to be sent, and open leases.
 pub(super) struct Settlements {
-    /// How leases of this instance begin. It is another one after each start.
+    /// Prefix of this instance's lease names, new with each start.
     instance: String,
     next: AtomicU64,
     open: Mutex<HashMap<Owner, HashSet<Arc<str>>>>,
-    /// By their numbers.
+    /// Waiting settlements by number.
     waiting: Mutex<BTreeMap<u64, Settlement>>,
     added: Notify,
 }
@@ -87,10 +87,10 @@ impl Default for Settlements {
 #[derive(Debug)]
 struct OpenLease {
     owner: Owner,
-    /// Its name among those of the client. `None`: the server does not know of it.
+    /// Name of the lease among the client's leases. `None` if the server does not know the lease.
     member: Option<Arc<str>>,
-    /// The limit of tokens in a minute, with what was taken of them and when these are all there again, in microseconds of the server's
-    /// clock.
+    /// Tokens per minute: the limit, the number that was taken, and the time at which the bucket is full again, in
+    /// microseconds of the server's clock.
     tokens: Option<(u64, u64, u64)>,
 }
 
@@ -98,9 +98,9 @@ struct OpenLease {
 struct Settlement {
     lease: OpenLease,
     spent: Spent,
-    /// The server may have done it.
+    /// Whether the server may already have applied it.
     is_repeated: bool,
-    /// Whether that was so before it was sent the last time.
+    /// Value of `is_repeated` before the last attempt.
     was_repeated: bool,
 }
 
@@ -113,7 +113,7 @@ impl Settlements {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name for a lease that reserves `tokens`.
+    /// Creates the name of a lease that reserves `tokens`.
     fn name(&self, tokens: u64) -> Arc<str> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         format!("{}-{number:x}:{tokens}", self.instance).into()
@@ -147,7 +147,7 @@ impl SharedLimits for RedisServer {
             return Box::pin(async { Err(StoreError::new("the server is away")) });
         }
         let inner = Arc::clone(&self.inner);
-        // If the request is gone, its lease ends with the answer.
+        // If the request is gone, its lease ends when the answer arrives.
         self.asked(async move { admit(&inner, demand).await })
     }
 
@@ -157,7 +157,7 @@ impl SharedLimits for RedisServer {
 
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>) {
         let tokens = tokens_per_minute.map(|limit| (limit.max(1), 0, 0));
-        // It is no lease's name, and no request.
+        // A name that belongs to no lease, so that no request is counted.
         let member = Some("-".into());
         self.inner.settlements.add(OpenLease { owner, member, tokens }, spent);
     }
@@ -201,13 +201,14 @@ async fn admit(inner: &Arc<Inner>, demand: Demand) -> Result<Verdict, StoreError
     })
 }
 
-/// What settles `lease` when its request ends.
+/// Creates the lease that settles `lease` when its request ends.
 fn lease(inner: &Arc<Inner>, lease: OpenLease, month: String) -> Lease {
     let (inner, nothing) = (Arc::clone(inner), Spent { month, input: 0, output: 0 });
     Lease::new(move |spent| inner.settlements.add(lease, spent.unwrap_or(nothing)))
 }
 
-/// Sends settlements and renews leases, until it is dropped. One after the other, so that no lease is renewed after it was settled.
+/// Sends settlements and renews leases, until it is dropped. These run one after the other, so that no lease is
+/// renewed after it was settled.
 pub(super) async fn settle(inner: &Inner) {
     let (mut renewal, mut there) = (interval(RENEWAL), inner.outage.ends());
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -217,20 +218,20 @@ pub(super) async fn settle(inner: &Inner) {
             () = inner.settlements.added.notified() => left = settle_rest(inner).await,
             () = sleep(PROBE_INTERVAL), if left == Left::Some => left = settle_rest(inner).await,
             _ = renewal.tick() => renew(inner).await,
-            // An error means that the sender is gone, which `inner` owns. The server may have lost what was not settled.
+            // Never an error, since `inner` owns the sender. The server may have lost the open leases.
             _ = there.changed() => renewal.reset_immediately(),
         }
     }
 }
 
-/// Whether there are settlements that their server has not taken.
+/// Whether there are settlements that their server has not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
     Some,
 }
 
-/// Tries to send each settlement that waits.
+/// Tries to send each waiting settlement.
 pub(super) async fn settle_rest(inner: &Inner) -> Left {
     let (mut from, mut left) = (0, Left::Nothing);
     loop {
@@ -250,7 +251,8 @@ pub(super) async fn settle_rest(inner: &Inner) -> Left {
     }
 }
 
-/// The next settlements from the number `from` on whose server is there, and the number of the first one behind them.
+/// The next settlements from the number `from` on whose server can be used, and the number at which the next batch
+/// starts.
 fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
     let (mut next, mut batch) = (from, Vec::new());
     for (number, settlement) in inner.settlements.waiting().range_mut(from..).take(BATCH) {
@@ -262,11 +264,11 @@ fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
     (next, batch)
 }
 
-/// Takes a settlement away that was sent, unless it is to be sent again. Only one task does so.
+/// Removes a settlement that was sent, unless it must be sent again. Only one task calls this.
 fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option<Failure>) {
     match failure {
         None => _ = waiting.remove(&number),
-        // It has not run, so that the next time is the first one.
+        // The settlement was not applied, so this attempt does not count as a repetition.
         Some(Failure::Refused(_)) => {
             waiting.entry(number).and_modify(|settlement| settlement.is_repeated = settlement.was_repeated);
         }
@@ -278,7 +280,7 @@ fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option
     }
 }
 
-/// The script for a settlement. From now on it is a repetition.
+/// Returns the script for a settlement. From then on, the settlement counts as a repetition.
 fn script_of(settlement: &mut Settlement) -> Command {
     let Settlement { lease, spent, is_repeated, was_repeated } = settlement;
     let mut script = of_client(&SETTLE, lease.owner);
@@ -293,7 +295,7 @@ fn script_of(settlement: &mut Settlement) -> Command {
     of_owner(&SETTLE, lease.owner, &script)
 }
 
-/// Renews all leases whose server is there.
+/// Renews all leases whose server can be used.
 async fn renew(inner: &Inner) {
     let settlements = &inner.settlements;
     let owners: Vec<Owner> = settlements.open().keys().copied().collect();
@@ -301,14 +303,14 @@ async fn renew(inner: &Inner) {
         let leases: Vec<_> = settlements.open().get(&owner).into_iter().flatten().cloned().collect();
         for leases in leases.chunks(RENEWED_AT_ONCE) {
             let script = renewal_of(settlements, owner, leases);
-            // An error has been reported where it makes the server count as away.
+            // An error is reported where it marks the server as away.
             let _ = inner.servers.ask(Line::Limits, of_owner(&RENEW, owner, &script)).await;
         }
         settle_rest(inner).await;
     }
 }
 
-/// The script that renews those of `leases` that are still open.
+/// Returns the script that renews those of `leases` that are still open.
 fn renewal_of(settlements: &Settlements, owner: Owner, leases: &[Arc<str>]) -> ScriptInvocation<'static> {
     let mut script = of_client(&RENEW, owner);
     script.arg(LEASE).arg(STATE_TTL);
@@ -318,14 +320,14 @@ fn renewal_of(settlements: &Settlements, owner: Owner, leases: &[Arc<str>]) -> S
     script
 }
 
-/// A script for a client, with the keys of its state and its leases.
+/// Prepares a script for a client, with the keys of its state and its leases.
 fn of_client(script: &'static Script, owner: Owner) -> ScriptInvocation<'static> {
     let mut script = script.prepare_invoke();
     script.key(key(owner, "state")).key(key(owner, "leases"));
     script
 }
 
-/// Runs a script for a client.
+/// Creates the command that runs a script for a client.
 fn of_owner(script: &'static Script, owner: Owner, invocation: &ScriptInvocation<'_>) -> Command {
     Command::script(script, &key(owner, ""), invocation)
 }
@@ -335,7 +337,8 @@ fn slot(owner: Owner) -> Slot {
     Slot::of(key(owner, "").as_bytes())
 }
 
-/// A key of a client. Its braces contain what a cluster chooses a place by, which is the same for all of a client.
+/// A key of a client. Its braces contain the part that a cluster hashes, which is the same for all keys of a
+/// client.
 fn key(owner: Owner, what: &str) -> String {
     format!("toolwire:limits:{{{}}}:{what}", hex(&owner.0))
 }

@@ -1,5 +1,5 @@
-//! [`Link`]: one connection to a server, which is made again when it breaks. Where sentinels say which server it is, they are asked
-//! then.
+//! [`Link`]: one connection to a server, which is opened again when it breaks. If there are sentinels, they are
+//! then asked for the server.
 
 use std::{
     io,
@@ -17,26 +17,26 @@ use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::super::{Node, Sentinels, StoreAddress};
 
-/// How long a connection may take to be made.
+/// Timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long sentinels may take to say which server is the primary one.
+/// Timeout for finding the primary server with sentinels.
 const FINDING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the module. Many commands can be under way at once; their order is kept.
+/// A connection to a server. Many commands can be in flight at the same time; their order is kept.
 pub(super) struct Link {
-    /// `None`: the sentinels have not said yet where the server is.
+    /// `None` until the sentinels have said where the server is.
     connection: Mutex<Option<ConnectionManager>>,
     sentinels: Option<AsyncMutex<SentinelClient>>,
     limit: Duration,
 }
 
 impl Link {
-    /// A connection to the server of this address that is made with its first command, on the runtime that this is called on. `limit` is
-    /// how long an answer may take.
+    /// Creates a connection to the server of this address. It is opened with its first command, on the runtime on
+    /// which this is called. `limit`: timeout of an answer.
     ///
     /// # Errors
-    /// The address is not that of a server.
+    /// If the address is not that of a server.
     pub(super) fn new(address: &StoreAddress, limit: Duration) -> io::Result<Self> {
         let sentinels = address.sentinels().map(|sentinels| watchers(sentinels, address));
         let sentinels = sentinels.transpose().map_err(refused)?;
@@ -47,10 +47,10 @@ impl Link {
         Ok(Self { connection: Mutex::new(connection), sentinels: sentinels.map(AsyncMutex::new), limit })
     }
 
-    /// The same to a server of the cluster of this address.
+    /// Creates a connection to a server of the cluster at this address.
     ///
     /// # Errors
-    /// As [`Link::new`].
+    /// As for [`Link::new`].
     pub(super) fn to_node(node: &Node, address: &StoreAddress, limit: Duration) -> io::Result<Self> {
         let (host, port) = (node.host.clone(), node.port);
         let place = match address.uses_tls() {
@@ -62,10 +62,10 @@ impl Link {
         Ok(Self { connection: Mutex::new(Some(connection)), sentinels: None, limit })
     }
 
-    /// The answers to these commands, for which a connection may have to be made. One of them can be an error.
+    /// Returns the answers to these commands, opening a connection if necessary. Each answer may be an error.
     ///
     /// # Errors
-    /// The server is away.
+    /// If the server is away.
     pub(super) async fn send(&self, commands: &Pipeline) -> RedisResult<Vec<RedisResult<Value>>> {
         let Some(mut connection) = self.place().clone() else {
             return Err((ErrorKind::Client, "the sentinels have not been asked yet").into());
@@ -73,14 +73,14 @@ impl Link {
         within(CONNECT_TIMEOUT + self.limit, commands.query_async(&mut connection)).await
     }
 
-    /// Asks the sentinels, if there are any, which server it is now.
+    /// Asks the sentinels, if there are any, which server is the primary now.
     ///
     /// # Errors
-    /// They do not know.
+    /// If they do not know.
     pub(super) async fn find(&self) -> RedisResult<()> {
         if let Some(sentinels) = &self.sentinels {
             let mut sentinels = sentinels.lock().await;
-            // They are asked in turn, and then the server, whether it is the primary one.
+            // Asks the sentinels in turn, and then the server itself whether it is the primary.
             let find = async { connection(sentinels.async_get_client().await?, self.limit) };
             let found = within(FINDING_TIMEOUT, find).await?;
             *self.place() = Some(found);
@@ -93,7 +93,7 @@ impl Link {
     }
 }
 
-/// An address that is not that of a server. The error must not repeat the URL.
+/// The error for an address that is not that of a server. It must not repeat the URL.
 fn refused(error: RedisError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
 }
@@ -102,7 +102,8 @@ async fn within<T>(limit: Duration, answer: impl Future<Output = RedisResult<T>>
     timeout(limit, answer).await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))?
 }
 
-/// A connection that is made with its first command. A command that finds none fails: the probe decides when there is one again.
+/// Creates a connection that is opened with its first command. A command fails if there is no connection: the probe
+/// decides when the server can be used again.
 fn connection(server: Client, limit: Duration) -> RedisResult<ConnectionManager> {
     let settings = ConnectionManagerConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -111,7 +112,8 @@ fn connection(server: Client, limit: Duration) -> RedisResult<ConnectionManager>
     ConnectionManager::new_lazy_with_config(server, settings)
 }
 
-/// Asks these sentinels for a server with the user, the password and the database of `address`. The sentinels need no password.
+/// Creates a client that asks these sentinels for a server. User, password and database of `address` apply to the
+/// server; the sentinels need no password.
 fn watchers(sentinels: &Sentinels, address: &StoreAddress) -> RedisResult<SentinelClient> {
     let server = address.url().into_connection_info()?.redis_settings().clone();
     let mut node = SentinelNodeConnectionInfo::default().set_redis_connection_info(server);

@@ -6,11 +6,13 @@
 //! admit, settle ─▶ queue of settlements ─▶          └─▶ link for limits ─┘
 //! ```
 //!
-//! A server has two connections, so that large values do not delay limits. They are used on a thread of their own. After any failure the
-//! server counts as away: nothing waits for it until a write, which is tried every half second, succeeds. Values and settlements
-//! that could not be sent wait for that, up to a limit. Of a cluster, this holds for each server by itself, and for the keys that it has.
+//! Each server has two connections, so that large values do not delay limits. They are used on their own thread.
+//! After any failure the server counts as away: nothing waits for it until a test write succeeds, which is tried
+//! every half second. Values and settlements that could not be sent wait until then, up to a limit. In a cluster,
+//! this applies to each server separately, and to the keys that it has.
 //!
-//! A command whose connection broke may have run. Writes of values can be repeated; settlements recognise a repetition.
+//! A command whose connection broke may have run. Writes of values can be repeated; settlements recognise a
+//! repetition.
 
 mod command;
 mod limits;
@@ -47,10 +49,10 @@ use self::{
 };
 use super::{OnFailure, Space, StoreAddress, StoreError, shared_limits::Asked};
 
-/// How long the end of the process waits for what has not been written.
+/// Maximum time for which the end of the process waits for unwritten values and settlements.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
-/// See the module.
+/// State on a server or a cluster.
 pub struct RedisServer {
     address: StoreAddress,
     inner: Arc<Inner>,
@@ -59,12 +61,12 @@ pub struct RedisServer {
 }
 
 struct Running {
-    /// Dropping it ends the thread.
+    /// Dropping this sender ends the thread.
     wanted: watch::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
-/// What the tasks share.
+/// State that the tasks share.
 struct Inner {
     servers: Servers,
     outage: Arc<Outage>,
@@ -73,13 +75,13 @@ struct Inner {
 }
 
 impl RedisServer {
-    /// A server or a cluster, which need not answer yet.
+    /// Connects to a server or a cluster, which need not answer yet.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If the thread cannot be created.
     pub fn new(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
         if address.uses_tls() {
-            // redis-rs takes the process's provider. An error means that there is one.
+            // redis-rs uses the process's default provider. An error means that one is already installed.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -97,19 +99,20 @@ impl RedisServer {
         Ok(Self { address, inner, handle, thread: Mutex::new(Some(Running { wanted, thread })) })
     }
 
-    /// The values of a kind of state.
+    /// The store for the values of one kind of state.
     pub(super) fn space(self: &Arc<Self>, space: Space, ttl: Duration, on_failure: OnFailure) -> Values {
         Values::new(Arc::clone(self), space, ttl, on_failure)
     }
 
-    /// What `work` gives on the thread of the server. It also ends if nobody waits for it any more.
+    /// Runs `work` on the server's thread and returns its result. The work also ends if its result is no longer
+    /// awaited.
     fn asked<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Asked<Result<T, StoreError>> {
         let (give, take) = oneshot::channel();
         self.handle.spawn(async move {
-            // An error means that nobody waits.
+            // An error means that the result is no longer awaited.
             let _ = give.send(work.await);
         });
         Box::pin(
@@ -118,7 +121,7 @@ impl RedisServer {
     }
 }
 
-/// Does what is done in the background until `stop`, and then writes what is left.
+/// Runs the background tasks until `stop`, and then writes the rest.
 async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
     let work = async {
         tokio::join!(inner.servers.watch(), values::write(&inner), limits::settle(&inner));
@@ -134,17 +137,17 @@ async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
     }
 }
 
-/// An answer as what it is expected to be.
+/// Converts an answer to the expected type.
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     from_redis_value(answer).map_err(|error| StoreError::new(error.to_string()))
 }
 
-/// Bytes as text for keys, which people read.
+/// Bytes as hexadecimal text for keys, which people may read.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Waits until what can be written is written.
+/// Waits until everything that can be written is written.
 impl Drop for RedisServer {
     fn drop(&mut self) {
         let running = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

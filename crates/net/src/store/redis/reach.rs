@@ -1,4 +1,4 @@
-//! Whether servers can be used: [`ReachState`] of each one, and [`Outage`] of them all.
+//! Whether servers can be used: the [`ReachState`] of each server, and the [`Outage`] of all servers together.
 
 use std::{
     fmt,
@@ -7,26 +7,26 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 
-/// Told of what happens to the servers, for metrics.
+/// Called when servers become usable or unusable, for metrics.
 pub(crate) type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
 
-/// Whether a server can be used, or all of them.
+/// Whether a server, or all servers, can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// It answers.
     There,
-    /// It does not.
+    /// It does not answer.
     Away,
 }
 
-/// What servers have in common: whether one of them is away.
+/// State of all servers together: whether one of them is away.
 pub(super) struct Outage {
-    /// How many are away.
+    /// Number of servers that are away.
     away: Mutex<usize>,
     on_change: OnChange,
-    /// One is away that was not.
+    /// Notified when a further server is away.
     pub(super) begun: Notify,
-    /// How often one came back.
+    /// Number of times that a server came back.
     ended: watch::Sender<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Outage {
         *self.away.lock().unwrap_or_else(PoisonError::into_inner) > 0
     }
 
-    /// Changes whenever a server is there again.
+    /// Changes whenever a server has come back.
     pub(super) fn ends(&self) -> watch::Receiver<u64> {
         self.ended.subscribe()
     }
@@ -53,7 +53,7 @@ impl Outage {
             Reach::There => before.saturating_sub(1),
         };
         if (before == 0) != (*away == 0) {
-            // The lock is held, so that changes are told in their order.
+            // The lock is held, so that changes are reported in order.
             (self.on_change)(reach);
         }
         drop(away);
@@ -64,18 +64,18 @@ impl Outage {
     }
 }
 
-/// Whether one server can be used, as all tasks know it.
+/// Whether one server can be used. All tasks share it.
 pub(super) struct ReachState {
-    /// What is shown of it in the log.
+    /// Name of the server in the log.
     server: String,
     state: Mutex<Reach>,
-    /// It has failed, or has not been asked yet.
+    /// Notified when the server has failed, or has not been asked yet.
     pub(super) lost: Notify,
     outage: Arc<Outage>,
 }
 
 impl ReachState {
-    /// A server that has not been asked yet.
+    /// State of a server that has not been asked yet.
     pub(super) fn new(server: String, outage: Arc<Outage>) -> Self {
         Self { server, state: Mutex::new(Reach::There), lost: Notify::new(), outage }
     }
@@ -84,10 +84,10 @@ impl ReachState {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) == Reach::Away
     }
 
-    /// Something failed, which is `error`.
+    /// Records a failure, which is `error`.
     pub(super) fn failed(&self, error: &dyn fmt::Display) {
         let server = &self.server;
-        // The log says why before the first request is refused for it.
+        // The log shows the reason before the first request is refused because of it.
         let why = || tracing::error!(server, %error, "the store cannot be used; it is tried again until it answers");
         self.becomes(Reach::Away, why);
         self.lost.notify_one();
@@ -98,7 +98,7 @@ impl ReachState {
         self.becomes(Reach::There, || tracing::info!(server, "the store can be used again"));
     }
 
-    /// Calls `tell` if that is new, and only then lets others know.
+    /// Calls `tell` if the state is new, and only then makes it visible to other tasks.
     fn becomes(&self, reach: Reach, tell: impl FnOnce()) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *state != reach {
@@ -110,7 +110,7 @@ impl ReachState {
     }
 }
 
-/// A server that is not asked any more is not missed.
+/// A server that is no longer asked does not count as away.
 impl Drop for ReachState {
     fn drop(&mut self) {
         if self.is_away() {

@@ -1,5 +1,5 @@
-//! [`Server`]: one server, with its connections. While it is away, nothing waits for it until a write, which is tried every half second,
-//! succeeds.
+//! [`Server`]: one server with its connections. While it is away, nothing waits for it until a test write succeeds,
+//! which is tried every half second.
 
 use std::{
     io,
@@ -19,40 +19,40 @@ use super::{
     slots,
 };
 
-/// How long an answer about limits may take. A request waits for it.
+/// Timeout of an answer about limits, since a request waits for it.
 pub(super) const LIMITS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long an answer with values may take.
+/// Timeout of an answer with values.
 const VALUES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a server that is away is tried again.
+/// Interval at which a server that is away is tried again.
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How the keys begin that are written to see whether a server takes writes.
+/// Prefix of the keys that are written to test whether a server accepts writes.
 const PROBE: &str = "toolwire:probe:";
 
-/// What is written to a server that has all keys. There are so many that one server of a cluster, which has only some of them, does not
-/// take each of these.
+/// Number of keys that are written to a server that should have all keys. There are enough of them that a single
+/// server of a cluster, which has only some of the keys, cannot accept all of them.
 const PROBES: usize = 16;
 
-/// Seconds that they stay there.
+/// Seconds for which the test keys exist.
 const PROBE_TTL: u64 = 10;
 
-/// Which of the two connections, so that large values do not delay limits.
+/// One of the two connections, which are separate so that large values do not delay limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
     Values,
     Limits,
 }
 
-/// See the module.
+/// A server with its connections and the task that probes it.
 pub(super) struct Server {
     connections: Arc<Connections>,
     probing: AbortHandle,
 }
 
 struct Connections {
-    /// `None`: it has all keys.
+    /// `None` if the server has all keys.
     node: Option<ClusterNode>,
     values: Link,
     limits: Link,
@@ -71,19 +71,20 @@ impl ClusterNode {
 }
 
 impl Server {
-    /// The server that has all keys. It is connected to, and tried while it is away, on the runtime of `handle`.
+    /// Creates the server that has all keys. On the runtime of `handle` it is connected to, and probed while it is
+    /// away.
     ///
     /// # Errors
-    /// The address is not that of a server.
+    /// If the address is not that of a server.
     pub(super) fn new(address: &StoreAddress, outage: &Arc<Outage>, handle: &Handle) -> io::Result<Self> {
         let link = |limit| Link::new(address, limit);
         Self::with(None, address.to_string(), link, outage, handle)
     }
 
-    /// The same of a cluster, which has no slots yet.
+    /// Creates a server of a cluster, which has no slots yet.
     ///
     /// # Errors
-    /// As [`Server::new`].
+    /// As for [`Server::new`].
     pub(super) fn of_cluster(
         node: &Node,
         address: &StoreAddress,
@@ -106,13 +107,13 @@ impl Server {
         let (values, limits) = (link(VALUES_TIMEOUT)?, link(LIMITS_TIMEOUT)?);
         let reach = ReachState::new(name, Arc::clone(outage));
         let connections = Arc::new(Connections { node, values, limits, reach });
-        // A server that is away at the start is reported then, not with the first request.
+        // A server that is away at the start is reported immediately, not with the first request.
         connections.reach.lost.notify_one();
         let probing = handle.spawn(probe(Arc::clone(&connections))).abort_handle();
         Ok(Self { connections, probing })
     }
 
-    /// Its address in a cluster.
+    /// The server's address in a cluster.
     pub(super) fn node(&self) -> Option<&Node> {
         self.connections.node.as_ref().map(|place| &place.node)
     }
@@ -132,15 +133,15 @@ impl Server {
         self.connections.reach.is_away()
     }
 
-    /// It does not take what it is sent.
+    /// Records that the server does not accept a command.
     pub(super) fn failed(&self, error: &RedisError) {
         self.connections.reach.failed(&self.connections.said(error));
     }
 
-    /// The answers to these commands, unless it is away.
+    /// Returns the answers to these commands, unless the server is away.
     ///
     /// # Errors
-    /// It is away now.
+    /// If the server is away now.
     pub(super) async fn send(
         &self,
         line: Line,
@@ -153,15 +154,15 @@ impl Server {
         sent.map_err(|error| {
             self.failed(&error);
             let said = self.connections.said(&error);
-            // Nothing was sent to a server that refuses the connection.
+            // If the connection was refused, nothing was sent.
             if error.is_connection_refusal() { Failure::Refused(said) } else { Failure::Unknown(said) }
         })
     }
 
-    /// Asks it to take a write, whether or not it is away.
+    /// Sends a test write, whether or not the server is away.
     ///
     /// # Errors
-    /// It does not.
+    /// If the server does not accept the write.
     #[cfg(test)]
     pub(super) async fn probe(&self) -> Result<(), String> {
         self.connections.probe().await
@@ -194,7 +195,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Writes to keys that it has.
+    /// Test writes to keys that the server has.
     fn writes(&self) -> Pipeline {
         let keys = match &self.node {
             None => (0..PROBES).map(|number| format!("{PROBE}{number}")).collect(),
@@ -208,7 +209,7 @@ impl Connections {
         writes
     }
 
-    /// What an error says.
+    /// The message of an error.
     fn said(&self, error: &RedisError) -> String {
         match (&self.node, error.is_cluster_error()) {
             (None, true) => format!(
@@ -219,7 +220,8 @@ impl Connections {
     }
 }
 
-/// Tries a server that is away until it takes writes. One that is loading its file answers, but takes none.
+/// Probes a server that is away until it accepts writes. A server that is still loading its file answers, but
+/// accepts no writes.
 async fn probe(server: Arc<Connections>) {
     loop {
         server.reach.lost.notified().await;

@@ -1,8 +1,9 @@
-//! [`Servers`]: which server a command goes to. Either there is one, or those of a cluster.
+//! [`Servers`]: selects the server for each command: the only server, or a server of a cluster.
 //!
-//! A server of a cluster that is away keeps only those waiting whose keys it has. Which server has which slots is asked for when a server
-//! says that a slot has moved, and again and again while a server is away, since another one may take its place. A command that a server
-//! has refused is sent to the one that it names; one that may have run is not repeated.
+//! If a server of a cluster is away, only requests for its keys are affected. The assignment of slots to servers is
+//! fetched when a server says that a slot has moved, and repeatedly while a server is away, since another server
+//! may replace it. A command that a server has refused is sent to the server that it names; a command that may have
+//! run is not repeated.
 
 use std::{
     io,
@@ -24,25 +25,26 @@ use super::{
     slots::{Slot, SlotRanges},
 };
 
-/// How often a command is sent at most: again to the server that has its keys now, or with its script.
+/// Maximum number of times that a command is sent: again to the server that now has its keys, or together with its
+/// script.
 const ROUNDS: usize = 4;
 
-/// See the module.
+/// One server, or the servers of a cluster.
 pub(super) struct Servers {
     known: Mutex<Vec<Arc<Server>>>,
     cluster: Option<Cluster>,
     outage: Arc<Outage>,
 }
 
-/// What is known of a cluster beside its servers.
+/// State of a cluster in addition to its servers.
 struct Cluster {
     address: StoreAddress,
-    /// Servers that are asked about the others.
+    /// Servers that are asked about the other servers.
     seeds: Vec<(Node, Link)>,
-    /// Whether each slot is at a server.
+    /// Whether every slot is assigned to a server.
     reach: ReachState,
     handle: Handle,
-    /// Held while it is asked for, and how often it was.
+    /// Held while the slots are being fetched. `found` counts how often they were.
     finding: AsyncMutex<()>,
     found: AtomicU64,
 }
@@ -54,23 +56,23 @@ pub(super) type Answer = Result<Value, Failure>;
 struct Open {
     place: usize,
     command: Command,
-    /// The server that has the keys of a slot which is on its way there.
+    /// The server to which the slot is being moved, which already has the keys.
     asks: Option<Arc<Server>>,
-    /// The script goes first.
+    /// Whether the script is sent first.
     loads: bool,
 }
 
-/// What goes to one server at once.
+/// Commands that are sent to one server together.
 struct Part {
     server: Arc<Server>,
     open: Vec<Open>,
 }
 
 impl Servers {
-    /// The servers of this address, which are connected to on the runtime of `handle`.
+    /// Creates the servers of this address, which are connected to on the runtime of `handle`.
     ///
     /// # Errors
-    /// It is not an address.
+    /// If the address is not valid.
     pub(super) fn new(address: &StoreAddress, outage: Arc<Outage>, handle: &Handle) -> io::Result<Self> {
         let Some(nodes) = address.cluster() else {
             let server = Arc::new(Server::new(address, &outage, handle)?);
@@ -98,7 +100,7 @@ impl Servers {
         self.known().iter().find(|server| server.has(slot)).cloned()
     }
 
-    /// Whether commands for this slot would not be sent.
+    /// Whether commands for this slot would fail without being sent.
     pub(super) fn is_away(&self, slot: Slot) -> bool {
         match (self.of(slot), &self.cluster) {
             (Some(server), _) => server.is_away(),
@@ -107,7 +109,7 @@ impl Servers {
         }
     }
 
-    /// The answer to a command.
+    /// Returns the answer to a command.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -116,7 +118,7 @@ impl Servers {
         answers.pop().unwrap_or_else(|| Err(Failure::Refused("there is no answer".into())))
     }
 
-    /// The answers to these commands, in their order.
+    /// Returns the answers to these commands, in the same order.
     pub(super) async fn ask_all(&self, line: Line, commands: Vec<Command>) -> Vec<Answer> {
         let between = || Err(Failure::Refused("its keys are on their way between servers".into()));
         let mut answers: Vec<Answer> = commands.iter().map(|_| between()).collect();
@@ -140,7 +142,7 @@ impl Servers {
         answers
     }
 
-    /// The commands by their server. Those that have none are answered.
+    /// Groups the commands by server. Commands that have no server are answered with an error.
     async fn divided(&self, open: Vec<Open>, answers: &mut [Answer]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for open in open {
@@ -160,7 +162,8 @@ impl Servers {
         parts
     }
 
-    /// Keeps answers, and what is to be sent again. Returns the server if it has said that a slot is at another one.
+    /// Stores answers, and adds commands that must be sent again to `left`. Returns the server if it has said that
+    /// a slot has moved to another server.
     fn sort(&self, done: Done, answers: &mut [Answer], left: &mut Vec<Open>) -> Option<Arc<Server>> {
         let Done { server, open, given } = done;
         let mut moved = None;
@@ -180,7 +183,7 @@ impl Servers {
                 (Complaint::NoScript, _) => open.loads = true,
                 (Complaint::Moved, Some(_)) => (open.asks, moved) = (None, Some(Arc::clone(&server))),
                 (Complaint::Ask(node), Some(cluster)) => open.asks = self.at(&node, &server, cluster),
-                // It is tried later: that takes as long as the keys need.
+                // Answered as refused, so that the command is tried later: moving the keys may take long.
                 (Complaint::TryAgain, Some(_)) => continue,
                 (Complaint::Unfit, _) => {
                     answer(answers, open.place, Err(Failure::Unfit(error.to_string())));
@@ -197,7 +200,7 @@ impl Servers {
         moved
     }
 
-    /// The server of this address, as another one has written it.
+    /// The server of this address, as the server `by` has written it.
     fn at(&self, written: &str, by: &Server, cluster: &Cluster) -> Option<Arc<Server>> {
         let node = Node::read(written, &by.node()?.host)?;
         self.server(&mut self.known(), &node, cluster)
@@ -214,12 +217,13 @@ impl Servers {
         Some(server)
     }
 
-    /// How often the servers of a cluster were found.
+    /// Number of times that the slots of the cluster were fetched.
     fn found(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.found.load(Ordering::Acquire))
     }
 
-    /// Asks which server has which slots, `first` before others, unless this was found since `known`.
+    /// Fetches the assignment of slots to servers, from `first` before other servers, unless it has been fetched
+    /// since `known`.
     async fn find(&self, known: u64, first: Option<&Arc<Server>>) {
         let Some(cluster) = &self.cluster else { return };
         let _one_at_a_time = cluster.finding.lock().await;
@@ -250,10 +254,10 @@ impl Servers {
         cluster.reach.failed(&why);
     }
 
-    /// Takes over what a server answers.
+    /// Applies a server's answer.
     ///
     /// # Errors
-    /// It knows of no slots.
+    /// If the answer contains no slots.
     fn learn(&self, answers: Vec<RedisResult<Value>>, by: &Node, cluster: &Cluster) -> Result<(), String> {
         let answer = answers.into_iter().next().ok_or("there is no answer")?;
         let answer = answer.map_err(|error| error.to_string())?;
@@ -269,7 +273,7 @@ impl Servers {
                 servers.push(server);
             }
         }
-        // Others have no slots any more.
+        // Servers that are not in the answer have no slots any more.
         *known = servers;
         drop(known);
         cluster.found.fetch_add(1, Ordering::AcqRel);
@@ -280,14 +284,15 @@ impl Servers {
         Ok(())
     }
 
-    /// What a write gives to the server that was known first.
+    /// Sends a test write to the first known server.
     #[cfg(test)]
     pub(super) async fn probe_first(&self) -> Result<(), String> {
         let first = self.known().first().cloned();
         first.ok_or("no server is known")?.probe().await
     }
 
-    /// Keeps asking which server has which slots while a server is away or a slot is at none, until it is dropped.
+    /// Keeps fetching the assignment of slots while a server is away or a slot is not assigned, until it is
+    /// dropped.
     pub(super) async fn watch(&self) {
         if self.cluster.is_none() {
             return;
@@ -303,21 +308,21 @@ impl Servers {
     }
 }
 
-/// Puts an answer into its place.
+/// Stores an answer at its index.
 fn answer(answers: &mut [Answer], place: usize, given: Answer) {
     if let Some(place) = answers.get_mut(place) {
         *place = given;
     }
 }
 
-/// The command, and what it gave.
+/// The commands of one part, and their results.
 struct Done {
     server: Arc<Server>,
     open: Vec<Open>,
     given: Vec<Result<RedisResult<Value>, Failure>>,
 }
 
-/// Sends all parts at once.
+/// Sends all parts at the same time.
 async fn sent(line: Line, parts: Vec<Part>) -> Vec<Done> {
     let mut parts = parts.into_iter();
     match (parts.next(), parts.len()) {
@@ -344,7 +349,7 @@ async fn send(line: Line, part: Part) -> Done {
             commands.cmd("ASKING");
         }
         ends.push(commands.len());
-        // Values are large, so they are not copied.
+        // Values are large, so commands are moved, not copied.
         commands.add_command(std::mem::take(&mut open.command.command));
     }
     let mut given = match server.send(line, &commands).await {
@@ -355,7 +360,7 @@ async fn send(line: Line, part: Part) -> Done {
     let of = |end: usize| given.get_mut(end).and_then(Option::take).unwrap_or_else(missing);
     let given: Vec<_> = ends.iter().copied().map(of).collect();
     for ((open, given), end) in open.iter_mut().zip(&given).zip(ends) {
-        // It may be sent again.
+        // The command may be sent again, so it is copied back.
         if matches!(given, Ok(Err(_))) {
             open.command.command = commands.cmd_iter().nth(end).cloned().unwrap_or_default();
         }

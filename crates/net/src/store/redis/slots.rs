@@ -1,4 +1,4 @@
-//! Slots: a cluster has 16,384 of them, each key is in one, and each is at one server.
+//! Slots: a cluster has 16,384 of them. Each key is in one slot, and each slot is assigned to one server.
 
 use std::ops::RangeInclusive;
 
@@ -6,10 +6,11 @@ use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use super::super::Node;
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 const SLOTS: u16 = 1 << 14;
 
-/// Keys that are tried until one is in certain slots. If these are one slot, one of 16,384 is in it.
+/// Maximum number of keys that are tried to find one in given slots. If only one slot is given, one in 16,384 keys
+/// is in it.
 const TRIES: u32 = 1 << 18;
 
 /// The place of a key in a cluster.
@@ -17,7 +18,7 @@ const TRIES: u32 = 1 << 18;
 pub(super) struct Slot(u16);
 
 impl Slot {
-    /// The slot of a key, which its first braces choose if there is something between them.
+    /// The slot of a key. If its first braces enclose something, only that is hashed.
     pub(super) fn of(key: &[u8]) -> Self {
         let tag = || {
             let (_, rest) = split(key, b'{')?;
@@ -36,7 +37,7 @@ fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((text.get(..place)?, text.get(place + 1..)?))
 }
 
-/// The sum that places are computed from: CRC-16 with the polynomial 0x1021, from the highest bit on.
+/// The checksum from which slots are computed: CRC-16 with the polynomial 0x1021, most significant bit first.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ (u16::from(*byte) << 8), |sum, _| {
@@ -46,10 +47,10 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// A key that begins with `prefix` and is in one of these slots.
+/// Returns a key that begins with `prefix` and is in one of these slots.
 pub(super) fn key_in(prefix: &str, ranges: &[RangeInclusive<u16>]) -> Option<String> {
     if ranges.is_empty() {
-        // No key would be found, after all tries.
+        // No key would be found after all tries.
         return None;
     }
     let mut keys = (0..TRIES).map(|number| format!("{prefix}{number}"));
@@ -57,7 +58,7 @@ pub(super) fn key_in(prefix: &str, ranges: &[RangeInclusive<u16>]) -> Option<Str
 }
 
 impl Node {
-    /// Reads `host:port` as a server writes it, whose own host is meant where there is none.
+    /// Parses `host:port` as a server writes it. An empty host means the server's own host.
     pub(super) fn read(written: &str, own_host: &str) -> Option<Self> {
         let (host, port) = written.rsplit_once(':')?;
         Some(Self { host: or_own(host, own_host), port: port.parse().ok()? })
@@ -68,12 +69,13 @@ fn or_own(host: &str, own_host: &str) -> String {
     if host.is_empty() { own_host } else { host }.to_owned()
 }
 
-/// Which primary server has which slots.
+/// The slots of each primary server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotRanges(pub(super) Vec<(Node, Vec<RangeInclusive<u16>>)>);
 
 impl SlotRanges {
-    /// Reads what a server of this host answers to `CLUSTER SLOTS`. Ranges whose server it does not know are left out.
+    /// Parses the answer of the server `own_host` to `CLUSTER SLOTS`. Ranges whose server it does not know are left
+    /// out.
     pub(super) fn read(answer: &Value, own_host: &str) -> Self {
         let ranges = Vec::<Vec<Value>>::from_redis_value_ref(answer).unwrap_or_default();
         let mut read = Self::default();
@@ -88,14 +90,15 @@ impl SlotRanges {
         read
     }
 
-    /// Whether each slot is at a server.
+    /// Whether every slot is assigned to a server.
     pub(super) fn are_all(&self) -> bool {
         let count = |range: &RangeInclusive<u16>| usize::from(range.end() - range.start()) + 1;
         self.0.iter().flat_map(|(_, ranges)| ranges).map(count).sum::<usize>() >= usize::from(SLOTS)
     }
 }
 
-/// The first and the last slot of a range, and then its primary server and others, each with its host and its port.
+/// Parses a range: the first and the last slot, then its primary server and further servers, each with its host and
+/// port.
 fn range_of(range: &[Value], own_host: &str) -> Option<(RangeInclusive<u16>, Node)> {
     let [first, last, Value::Array(primary), ..] = range else { return None };
     let [host, port, ..] = primary.as_slice() else { return None };
@@ -111,7 +114,7 @@ fn range_of(range: &[Value], own_host: &str) -> Option<(RangeInclusive<u16>, Nod
 mod tests {
     use super::*;
 
-    /// The values are those of the servers' `CLUSTER KEYSLOT`.
+    /// The expected values come from a server's `CLUSTER KEYSLOT`.
     #[test]
     fn slot_of_a_key_is_that_of_its_first_tag() {
         for (key, slot) in [

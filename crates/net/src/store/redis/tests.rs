@@ -1,4 +1,4 @@
-//! What is kept on a real server, and what happens without one. Skipped where none is installed.
+//! Tests with a real server, and without a reachable one. Skipped if no server is installed.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -23,14 +23,14 @@ const OWNER: Owner = Owner([7; 32]);
 const HOUR: Duration = Duration::from_secs(3600);
 const MONTH: &str = "2026-11";
 
-/// Longer than any test takes.
+/// A timeout longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn client(url: &str) -> Arc<RedisServer> {
     Arc::new(RedisServer::new(StoreAddress::parse(url).unwrap(), Box::new(|_| ())).unwrap())
 }
 
-/// The stored responses as an instance sees them.
+/// The stored responses from the view of one instance.
 fn responses(url: &str) -> Arc<dyn Store> {
     Stores::Redis(client(url)).open(Space::Responses, (1 << 20, HOUR), Box::new(|_| ()))
 }
@@ -177,7 +177,7 @@ fn many_instances_admit_no_more_than_the_limit() {
             });
         }
     });
-    // One more comes back every two seconds.
+    // The bucket gains one request every two seconds.
     let back = begun.elapsed().as_secs() / 2 + 1;
     let admitted = admitted.into_inner();
     assert!((30..=30 + back).contains(&admitted), "{admitted}");
@@ -228,7 +228,7 @@ fn places_and_budget_are_shared_and_come_back() {
     assert_eq!(refused(&second, &budget), Refusal::MonthReserved);
     lease.settle(spent(50, 49));
     until("one is left", || matches!(ask(&second, &budget).unwrap().admission, Admission::Granted(_)));
-    // Its lease was dropped, so that nothing was used.
+    // The lease was dropped without being settled, so nothing was used.
     until("it is given back", || match ask(&second, &budget).unwrap().admission {
         Admission::Granted(lease) => {
             lease.unwrap().settle(spent(1, 0));
@@ -270,7 +270,7 @@ fn usage_is_counted_once_when_the_server_was_away() {
     });
 }
 
-/// What a text on the server gives.
+/// Waits for the result of a request for a text on the server.
 fn wait<T>(asked: Asked<T>) -> T {
     runtime::Builder::new_current_thread().build().unwrap().block_on(asked)
 }
@@ -282,7 +282,7 @@ fn text_is_changed_by_one_instance_at_a_time() {
     let instances = [text(), text()];
     let mut known = Revision::default();
     assert_eq!(wait(instances[0].newest(&known)).unwrap(), None, "there is none");
-    // Each of four threads counts to 25.
+    // Each of the four threads counts to 25.
     thread::scope(|scope| {
         for text in instances.iter().chain(&instances) {
             scope.spawn(|| {
@@ -312,7 +312,7 @@ fn text_is_changed_by_one_instance_at_a_time() {
 
 #[test]
 fn server_that_never_answers_delays_nothing_for_long() {
-    // It accepts connections, and says nothing.
+    // The listener accepts connections and never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let instance = client(&format!("redis://{}", listener.local_addr().unwrap()));
     let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));

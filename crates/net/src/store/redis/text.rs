@@ -22,7 +22,7 @@ use super::{
 static NEWEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("newest.lua")));
 static REPLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("replace.lua")));
 
-/// See the module.
+/// A text that all instances share.
 pub(in crate::store) struct Text {
     server: Arc<RedisServer>,
     key: String,

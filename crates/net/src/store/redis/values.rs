@@ -24,21 +24,21 @@ use super::{
     slots::Slot,
 };
 
-/// Bytes of values that wait to be written.
+/// Maximum bytes of values that wait to be written.
 const MAX_PENDING: usize = 64 << 20;
 
-/// Bytes of one value. The server and all its clients are busy with a value while it is on its way.
+/// Maximum bytes of one value. The server and all its clients are busy with a value while it is transferred.
 const MAX_VALUE: usize = 32 << 20;
 
-/// Values that are written at once, and their bytes beyond which no more are.
+/// Maximum number of values that are written at once, and the number of bytes after which no more are added.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// The values that wait to be written, of all kinds.
+/// The values of all kinds that wait to be written.
 pub(super) struct Pending {
     memory: Mutex<Memory>,
     added: Notify,
-    /// Held while values are on their way, so that one that is removed is not written afterwards.
+    /// Held while values are being sent, so that a removed value is not written afterwards.
     writing: AsyncMutex<()>,
 }
 
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-/// See the module.
+/// The values of one kind of state.
 pub(in crate::store) struct Values {
     server: Arc<RedisServer>,
     space: Space,
@@ -71,7 +71,7 @@ impl Values {
         Self { server, space, ttl, on_failure }
     }
 
-    /// The key on the server. Its owner is the part by which a cluster chooses a place.
+    /// The key on the server. A cluster hashes only the part with the owner.
     fn placed(&self, key: &Key) -> Key {
         const OWNER: usize = 32;
         let (owner, id) = key.bytes.split_at_checked(OWNER).unwrap_or((&key.bytes, &[]));
@@ -80,32 +80,34 @@ impl Values {
         Key { bytes: [head.as_bytes(), id].concat().into() }
     }
 
-    /// Waits for what `work` gives on the thread of the server.
+    /// Runs `work` on the server's thread and waits for its result.
     fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (give, take) = mpsc::sync_channel(1);
         self.server.handle.spawn(async move {
-            // An error means that nobody waits any more.
+            // An error means that the result is no longer awaited.
             let _ = give.send(work.await);
         });
         take.recv().unwrap_or_else(|_| Err(StoreError::new("the store has been closed")))
     }
 
-    /// What waits to be written under these keys.
+    /// The values under these keys that wait to be written.
     fn waiting(&self, keys: &[Key], now: u64) -> Vec<Option<Bytes>> {
         let memory = self.server.inner.pending.memory();
         keys.iter().map(|key| memory.get(key, now)).collect()
     }
 }
 
-/// Asks for one byte more of a value than it may have, so that what others may have written there is not read whole.
+/// Reads at most one byte more than a value may have, so that a huge value of another program is not read
+/// completely.
 fn bounded_get(key: &Key) -> Command {
     Command::new("GETRANGE", &key.bytes, |command| _ = command.arg(0).arg(MAX_VALUE))
 }
 
-/// The value that was read so. The server gives an empty one for a key that does not exist; none is written.
+/// Checks a value that was read with `bounded_get`. The server returns an empty value for a key that does not
+/// exist; empty values are never written.
 fn bounded_value(value: Vec<u8>) -> Result<Option<Bytes>, StoreError> {
     match value.len() {
         0 => Ok(None),
@@ -169,26 +171,27 @@ impl Store for Values {
     }
 }
 
-/// Writes values as they are put, until it is dropped. Those that their server does not take are tried again a little later.
+/// Writes values as they are put, until it is dropped. Values that their server does not accept are tried again a
+/// little later.
 pub(super) async fn write(inner: &Inner) {
     loop {
         let added = inner.pending.added.notified();
         match write_rest(inner).await {
             Written::All => added.await,
-            // A timeout is no error: what was left is tried then.
+            // A timeout is not an error: the remaining values are tried then.
             Written::Some => _ = timeout(PROBE_INTERVAL, added).await,
         }
     }
 }
 
-/// Whether nothing is left.
+/// Whether values are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     All,
     Some,
 }
 
-/// Tries to write each value that waits, the oldest first.
+/// Tries to write each waiting value, the oldest first.
 pub(super) async fn write_rest(inner: &Inner) -> Written {
     let (mut from, mut written) = (0, Written::All);
     loop {

@@ -1,8 +1,8 @@
-//! A primary server that sentinels know.
+//! A primary server that is found through sentinels.
 
 use super::*;
 
-/// A program, which is killed at the end of the test.
+/// A program that is killed at the end of the test.
 struct Running(std::process::Child);
 
 impl Running {
@@ -24,7 +24,7 @@ fn free_port() -> String {
     redis_server::free_port().unwrap().to_string()
 }
 
-/// What a program answers to a command; empty while it does not.
+/// The answer of a program to a command; empty if it does not answer.
 fn said(port: &str, command: &str) -> String {
     redis_server::said(port.parse().unwrap(), command).unwrap_or_default()
 }
