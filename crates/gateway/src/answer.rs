@@ -8,13 +8,13 @@
 //!  └────────────┴───────────────────┴──── failure, deadline, cut ────────────────────┘
 //! ```
 //!
-//! Most responses begin with `Opening`. Only a request that other requests prepare, such as one with images for a model that
-//! cannot see, begins with `Preparing`. A large request of a later hop, or in place of a refused one, is made in `Making`, before
-//! `Opening`.
+//! Most responses begin with `Opening`. Only a request that needs other requests first, such as one with images for a
+//! model that cannot see, begins with `Preparing`. A large request of a later hop, or one that replaces a refused
+//! request, is built in `Making` before `Opening`.
 //!
 //! There is no task and no channel between the two connections. The client's connection polls the body, and the body
-//! polls the upstream's connection. So nothing is read from the upstream that the client does not accept, and when the
-//! client's connection closes it drops the body, and with it the upstream's request, at any stage.
+//! polls the upstream's connection. So nothing is read from the upstream that the client does not accept. When the
+//! client's connection closes, it drops the body, and with it the upstream's request, at any stage.
 //!
 //! Two callers poll the body. First the handler, with [`AnswerBody::poll_commit`], until the status is known: up to the
 //! first content, to the end of a response that is not streamed, or until the client has waited for `limits.keep_alive`.
@@ -52,13 +52,14 @@ use super::{
 use flow::ExchangeState;
 pub(super) use flow::{Begun, Parts, Stage};
 
-/// Reads between two checks of the deadlines, and at most in one frame: after them the client gets its turn.
+/// Maximum number of reads between two checks of the deadlines, and in one frame. After them, the client gets its
+/// turn.
 const MAX_READS: usize = 64;
 
-/// Bytes after which a frame is sent although there is more. One read may exceed it.
+/// Number of bytes after which a frame is sent even if more is available. One read may exceed it.
 const MAX_BYTES: usize = 32 << 10;
 
-/// Bytes of an upstream's response that are processed before other tasks get the thread.
+/// Number of bytes of an upstream's response that are processed before other tasks get the thread.
 const MAX_WORK: usize = 32 << 10;
 
 /// The body of one response; see the module's documentation.
@@ -75,8 +76,8 @@ pub struct AnswerBody {
 }
 
 impl AnswerBody {
-    /// The body of a response whose upstream request is under way or is being prepared. A stream gets a keep-alive comment after each
-    /// `keep_alive` of silence. The body ends when `cut` does.
+    /// Creates the body of a response whose upstream request is in progress or is being prepared. A stream gets a
+    /// keep-alive comment after each `keep_alive` of silence. The body ends when `cut` does.
     pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
         let timeouts = parts.exchange.client.upstream().timeouts.clone();
@@ -111,23 +112,23 @@ impl AnswerBody {
         flow.failure_is_written();
     }
 
-    /// Whether it is sent piece by piece: it was requested as a stream, and did not fail before that.
+    /// Whether the response is sent piece by piece: it was requested as a stream, and did not fail before it began.
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
     }
 
-    /// The entry of the model that answers, and how many were asked, if there are several.
+    /// The entry of the model that answers, and the number of entries that were asked, if there are several.
     pub(super) fn attempts(&self) -> Option<(&str, usize)> {
         self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
     }
 
-    /// What the client gets in place of `failure` if no target of the model has worked for some time.
+    /// The failure that the client gets instead of `failure` if no target of the model has worked for some time.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         self.flow.attempts()?.outage(failure)
     }
 
-    /// Why it fails, if it does.
+    /// The failure of the response, if it fails.
     pub fn failure(&self) -> Option<&Failure> {
         self.flow.failure()
     }
@@ -137,19 +138,19 @@ impl AnswerBody {
         self.flow.has_run_tools
     }
 
-    /// Adds the headers that say what is left of the client's limits.
+    /// Adds the headers with the remaining amounts of the client's limits.
     pub(super) fn put_rates(&self, headers: &mut HeaderMap) {
         if let Some(allowance) = &self.flow.allowance {
             allowance.put_headers(headers, unix_time());
         }
     }
 
-    /// Sets which web pages may read it.
+    /// Sets which web pages may read the response.
     pub(super) fn grant(self: Pin<&mut Self>, grant: Grant) {
         *self.project().grant = grant;
     }
 
-    /// Which web pages may read it.
+    /// Which web pages may read the response.
     pub(super) fn granted(&self) -> &Grant {
         &self.grant
     }
@@ -170,7 +171,7 @@ impl AnswerBody {
         Poll::Pending
     }
 
-    /// The client has accepted nothing for too long; its connection is closed.
+    /// Called when the client has accepted nothing for too long and its connection is closed.
     pub(super) fn stalled(self: Pin<&mut Self>) {
         self.project().flow.is_stalled = true;
     }
@@ -185,7 +186,7 @@ impl AnswerBody {
         ready!(polled);
         this.flow.show_progress();
         if is_prepared {
-            // It may be another upstream.
+            // The upstream may have changed.
             this.timeouts.clone_from(&this.flow.client().upstream().timeouts);
             this.deadlines.as_mut().expect_within(this.timeouts.idle);
             this.deadlines.as_mut().expect_content(this.flow.patience());
@@ -202,7 +203,7 @@ impl AnswerBody {
         Poll::Ready(())
     }
 
-    /// Handles what happens without the upstream: a deadline, which is returned, or the server's shutdown.
+    /// Handles events that do not come from the upstream: a deadline, which is returned, or the server's shutdown.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
         let mut this = self.project();
         this.flow.reads = 0;
@@ -240,8 +241,9 @@ impl AnswerBody {
         Poll::Ready(Some(deadline))
     }
 
-    /// Checks `total_timeout`, and whether others wait for its slot at the upstream. For while the client accepts nothing and so nothing is read from the upstream: the
-    /// upstream's silence does not count then, but the limit of the whole response applies.
+    /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. Used while the client
+    /// accepts nothing, so that nothing is read from the upstream: the upstream's silence does not count then, but
+    /// the limit of the whole response applies.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
@@ -251,7 +253,7 @@ impl AnswerBody {
         this.flow.poll_unread(cx);
     }
 
-    /// Waits until there are bytes for the client, see [`AnswerBody::take`]. `false`: the body has ended.
+    /// Waits until there are bytes for the client, see [`AnswerBody::take`]. Returns `false` when the body has ended.
     pub fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.as_mut().project().flow.is_read();
         loop {
@@ -267,7 +269,8 @@ impl AnswerBody {
                 return Poll::Ready(false);
             }
             if self.flow.reads >= MAX_READS {
-                // An upstream that never pauses must not outrun the deadlines. The effect of one shows in `flow`.
+                // An upstream that never pauses must not outrun the deadlines. The effect of a deadline shows in
+                // `flow`.
                 let _ = self.as_mut().poll_interrupt(cx);
                 if waiting {
                     return Poll::Ready(true);
@@ -295,7 +298,7 @@ impl AnswerBody {
     /// Returns the buffer for reuse.
     pub fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
         let flow = self.project().flow;
-        // What is held back is already there.
+        // `out` may already contain text that is held back.
         if flow.out.is_empty() {
             buffer.clear();
             flow.out = buffer;

@@ -1,7 +1,8 @@
-//! [`ConfiguredModels`]: asks models from inside, for tools that need one.
+//! [`ConfiguredModels`]: sends questions of toolwire itself to models, for tools that need one.
 //!
-//! A question takes the way of a client's request without the sockets: the model's entry, its upstream's queue and connections, the
-//! pipeline. It gets no hosted tools, and nothing of it is recorded or stored. Events and log lines say that it was asked.
+//! A question takes the same path as a client's request, but without sockets: the model's entry, its upstream's queue
+//! and connections, the pipeline. It gets no hosted tools, and is not recorded or stored. Events and log lines report
+//! it.
 
 mod report;
 
@@ -40,19 +41,20 @@ pub(super) use report::Witness;
 pub(super) struct ConfiguredModels {
     config: Arc<Config>,
     learned: Arc<Learned>,
-    /// By the upstreams' names. Their connections belong to the thread on which questions are asked.
+    /// Clients by upstream name. Their connections belong to the thread on which questions are asked.
     clients: HashMap<String, Arc<Client>>,
     witness: Witness,
 }
 
-/// The dialect in which answers are written, before they are taken apart. It shows the pages that searches found, with their titles.
+/// The dialect in which answers are written before they are parsed. It includes the pages that searches found, with
+/// their titles.
 const DIALECT: ClientDialect = ClientDialect::Messages;
 
-/// Bytes of an upstream's response.
+/// Maximum size of an upstream's response in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 
 impl ConfiguredModels {
-    /// The models of `config`, asked through `clients`.
+    /// The models of `config`, which are asked through `clients`.
     pub(super) fn new(
         config: &Arc<Config>,
         learned: &Arc<Learned>,
@@ -121,7 +123,7 @@ impl ConfiguredModels {
     }
 }
 
-/// The models of the newest configuration. Tools that ask them outlive it.
+/// The models of the newest configuration. Tools that ask them may outlive a configuration.
 #[derive(Debug)]
 pub(super) struct NewestModels(RwLock<Arc<ConfiguredModels>>);
 
@@ -139,7 +141,7 @@ impl NewestModels {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Their clients, by the upstreams' names.
+    /// The models' clients by upstream name.
     pub(super) fn clients(&self) -> HashMap<String, Arc<Client>> {
         self.newest().clients.clone()
     }
@@ -205,7 +207,7 @@ async fn read(
     Ok(())
 }
 
-/// Text and citations of a response.
+/// Extracts text and citations from a response.
 fn taken_apart(response: &Value) -> ModelAnswer {
     let list =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();

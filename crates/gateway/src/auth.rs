@@ -1,7 +1,7 @@
-//! [`Keys`]: who a request is from, by the key that it shows.
+//! [`Keys`]: identifies the client that sent a request by its key.
 //!
-//! A key is found by its digest, so the time that it takes says nothing about the keys that there are. The keys are those of the
-//! configuration and of the file that `toolwire keys` writes, which is looked at every few seconds.
+//! A key is looked up by its digest, so the time that the lookup takes reveals nothing about the valid keys. The keys
+//! come from the configuration and from the file that `toolwire keys` writes, which is checked every few seconds.
 
 mod watch;
 
@@ -33,22 +33,22 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// The headers that carry a key as it is, beside `Authorization: Bearer`.
+/// The headers that contain a bare key, in addition to `Authorization: Bearer`.
 const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
-/// Who a request is from. Clients that need no key are all the same one.
+/// The sender of a request. All clients that need no key are the same caller.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caller {
-    /// Whose stored values it may read: those of its name, or of its key if that has none.
+    /// Owner of the stored values that the caller may read: identified by its name, or by its key if it has no name.
     pub(super) owner: Owner,
-    /// `None`: the key has no name.
+    /// `None` if the key has no name.
     pub(super) account: Option<Arc<Account>>,
-    /// Where the request comes from, if it is a request.
+    /// Address from which the request comes, if there is a request.
     pub(super) peer: Option<IpAddr>,
 }
 
 impl Caller {
-    /// For whom a place at an upstream is taken.
+    /// The claimant that takes a slot at an upstream for this caller.
     pub(super) fn claimant(&self) -> Claimant {
         match self.peer {
             _ if self.owner != Owner::default() => Claimant::Key(self.owner),
@@ -57,18 +57,19 @@ impl Caller {
         }
     }
 
-    /// How events name it: by its name, or by a short mark that reveals nothing of its key. `None`: it needs no key.
+    /// The name of the caller in events: its own name, or a short mark that reveals nothing about its key. `None` if
+    /// it needs no key.
     pub(super) fn label(&self) -> Option<String> {
         let name = self.account.as_ref().map(|account| account.name().to_string());
         name.or_else(|| key_mark(self.owner))
     }
 
-    /// The client as one whose tokens are counted, if it has a name.
+    /// The caller as a payer whose tokens are counted, if it has a name.
     pub(super) fn payer(&self) -> Option<Arc<dyn Payer>> {
         self.account.clone().map(|account| account as _)
     }
 
-    /// Checks that it may request `model`, whether or not there is such a model.
+    /// Checks that the caller may request `model`, whether or not that model exists.
     ///
     /// # Errors
     /// [`Kind::Forbidden`]
@@ -86,7 +87,7 @@ impl Caller {
     }
 }
 
-/// The valid keys at one time.
+/// The keys that are valid at one time.
 #[derive(Debug, Default)]
 struct KeyRing(HashMap<KeyDigest, Holder>);
 
@@ -110,23 +111,23 @@ struct Shared {
     ledger: Ledger,
     file: Option<Mutex<KeyFile>>,
     entries: Mutex<Entries>,
-    /// `None`: no key is needed. A change of the file never makes it so.
+    /// `None` if no key is needed. A change of the file never makes it `None`.
     ring: RwLock<Option<Arc<KeyRing>>>,
 }
 
-/// What the valid keys are made of.
+/// The sources of the valid keys.
 #[derive(Debug)]
 struct Entries {
     config: Arc<Config>,
-    /// Those of the file.
+    /// Entries of the file.
     saved: Vec<ClientKey>,
 }
 
 impl Keys {
-    /// The keys of `config`, and of the file in its `state_dir`. `now` is in seconds of Unix time.
+    /// Creates the keys of `config` and of the file in its `state_dir`. `now` is in seconds of Unix time.
     ///
     /// # Errors
-    /// If there can be no thread that looks at the file.
+    /// If the thread that checks the file cannot be created.
     pub(super) fn new(config: &Arc<Config>, ledger: Ledger, now: u64) -> io::Result<Self> {
         let folder = config.state_dir.clone();
         let shared = Arc::new(Shared {
@@ -143,24 +144,24 @@ impl Keys {
         Ok(Self { shared, wrong: WrongKeys::new("clients"), _watch: watch })
     }
 
-    /// From now on, the keys are those of this configuration, and those of the file.
+    /// Uses the keys of this configuration and of the file from now on.
     pub(super) fn reloaded(&self, config: &Arc<Config>, now: u64) {
         self.shared.changed(|entries| entries.config = Arc::clone(config), now);
         let entries = self.shared.entries();
         if entries.config.api_keys.is_empty() && entries.config.keys.is_empty() && entries.saved.is_empty() {
-            // The configuration says so, and only loopback addresses are listened on.
+            // The configuration has no keys, and only loopback addresses are listened on.
             *self.shared.ring() = None;
         }
     }
 
-    /// Whether everyone may, without a key.
+    /// Whether no key is needed.
     pub(super) fn are_not_needed(&self) -> bool {
         self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Who sends a request with these headers at `now`, in seconds of Unix time. If there are no keys, everyone may. `session` is
-    /// the client's own for an upstream, if it sends one: `Authorization` is part of that, so the key is in another header. It
-    /// tells clients apart.
+    /// Identifies the sender of a request with these headers at `now`, in seconds of Unix time. If no keys are
+    /// configured, every sender is accepted. `session`: the client's own session for an upstream, if it sends one.
+    /// `Authorization` is part of the session, so the key is in another header. The session distinguishes clients.
     ///
     /// # Errors
     /// [`Kind::Unauthorized`]; [`Kind::Request`] for two different keys.
@@ -181,10 +182,11 @@ impl Keys {
         })
     }
 
-    /// Counts the wrong key that a request from `peer` shows, if it shows one. `may_be_bearer`: `Authorization` may have it.
+    /// Counts the wrong key in a request from `peer`, if it contains one. `may_be_bearer`: whether `Authorization`
+    /// may contain the key.
     ///
     /// # Errors
-    /// There were too many. How many seconds to wait.
+    /// The number of seconds to wait, if there were too many wrong keys.
     pub(super) fn count_wrong(
         &self,
         (headers, may_be_bearer): (&HeaderMap, bool),
@@ -196,12 +198,13 @@ impl Keys {
         }
     }
 
-    /// Forgets the wrong keys from `peer`, which has shown a right one.
+    /// Forgets the wrong keys from `peer`, which has sent a valid key.
     pub(super) fn forget_wrong(&self, peer: IpAddr) {
         self.wrong.forget(peer);
     }
 
-    /// toolwire itself as the client `name`, at `now` in seconds of Unix time. If there is a key with this name, its limits hold.
+    /// toolwire itself as the client `name`, at `now` in seconds of Unix time. If a key has this name, its limits
+    /// apply.
     pub(super) fn own(&self, name: &str, now: u64) -> Caller {
         let entries = self.shared.entries();
         let Entries { config, saved } = &*entries;
@@ -211,14 +214,14 @@ impl Keys {
         Caller { owner: owner_of_name(name), account: Some(account), peer: None }
     }
 
-    /// The clients with names.
+    /// The named clients.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         self.shared.ledger.list()
     }
 }
 
 impl Shared {
-    /// Reads the file if it has changed. `false`: the keys are as they were.
+    /// Reads the file if it has changed. Returns `false` if the keys stay the same.
     fn refresh(&self, now: u64) -> bool {
         let Some(file) = &self.file else { return false };
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +236,7 @@ impl Shared {
                 }
                 if self.ring().is_none() {
                     self.changed(|_| (), now);
-                    // Not all keys are known, so nobody is let in without one.
+                    // Not all keys are known, so no request is accepted without a key.
                     self.ring().get_or_insert_default();
                 }
                 false
@@ -242,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// After `change` of what they are made of, the keys are others.
+    /// Applies `change` to the sources, and rebuilds the valid keys.
     fn changed(&self, change: impl FnOnce(&mut Entries), now: u64) {
         let mut entries = self.entries();
         change(&mut entries);
@@ -265,7 +268,7 @@ impl Shared {
             let account = self.ledger.account(&key.name, &key.grant, now);
             let caller = Caller { owner: key.owner(), account: Some(account), peer: None };
             let holder = Holder { caller, expires: key.expires, is_revoked: key.is_revoked() };
-            // Of two entries with the same key the first holds.
+            // The first of two entries with the same key wins.
             ring.entry(key.digest).or_insert(holder);
         }
         let mut current = self.ring();
@@ -282,7 +285,7 @@ impl Shared {
         self.ring.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the file, and saves what clients have used.
+    /// Checks the file, and saves the usage of clients.
     fn tick(&self, now: u64) {
         if self.refresh(now) {
             tracing::info!("the file of keys was read again");
@@ -310,18 +313,18 @@ impl KeyRing {
     }
 }
 
-/// Whose stored responses a client may read that sent `session`: those of the session, token included, since nothing else proves
-/// that the session is the client's.
+/// Owner of the stored responses that a client with `session` may read. It covers the whole session including its
+/// token, since only the token proves that the session belongs to the client.
 fn owner_of_session(session: &HeaderMap) -> Owner {
     let values = [UID_HEADER, header::AUTHORIZATION.as_str()].map(|name| session.get(name));
     let values = values.map(|value| value.map(HeaderValue::as_bytes).unwrap_or_default());
     Owner::of_key(&values.join(&0))
 }
 
-/// The key that a request shows, in one header or in several. `Authorization` may be one of them.
+/// Returns the key of a request, which may be in one header or in several. `Authorization` may be one of them.
 ///
 /// # Errors
-/// [`Kind::Request`]: it shows two different ones.
+/// [`Kind::Request`] if it contains two different keys.
 fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, Failure> {
     let bearer = headers.get_all(header::AUTHORIZATION).into_iter().filter(|_| may_be_bearer);
     let bearer = bearer.filter_map(|value| bearer_token(value.as_bytes()));
@@ -337,7 +340,7 @@ fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, 
     Ok(first)
 }
 
-/// The token after `Bearer `, which may be written in any case.
+/// The token after `Bearer `, which is case-insensitive.
 fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

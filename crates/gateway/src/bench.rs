@@ -1,4 +1,4 @@
-//! [`Bench`]: measures upstreams for those who ask a server for it.
+//! [`Bench`]: measures upstreams on request.
 
 use std::{fmt, sync::Arc};
 
@@ -8,31 +8,31 @@ use toolwire_config::Upstream;
 
 /// Measures upstreams.
 pub trait Bench: fmt::Debug + Send + Sync {
-    /// Begins a run in the background.
+    /// Starts a run in the background.
     ///
     /// # Errors
-    /// The upstream cannot be measured: a sentence that says why.
+    /// A sentence that says why the upstream cannot be measured.
     fn begin(&self, wanted: BenchWish) -> Result<Box<dyn BenchRun>, String>;
 }
 
 /// A run. Dropping it stops it.
 pub trait BenchRun: fmt::Debug + Send {
-    /// How far it is, from 0 to 1.
+    /// The progress, from 0 to 1.
     fn progress(&self) -> f64;
 
-    /// Its report, or why there is none. `None`: it is not over.
+    /// The report, or the reason why there is none. `None` while the run is in progress.
     fn result(&self) -> Option<Result<Value, String>>;
 }
 
-/// What is to be measured.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct BenchWish {
     /// The upstream.
     pub upstream: Arc<Upstream>,
     /// The model's name there.
     pub model: String,
-    /// Streams, all at the same time.
+    /// Number of streams, all at the same time.
     pub streams: u64,
-    /// The most tokens of a response.
+    /// Maximum number of tokens of a response.
     pub tokens: u64,
 }

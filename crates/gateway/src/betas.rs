@@ -1,13 +1,15 @@
 //! [`Betas`]: the beta features that a client of Messages names in `anthropic-beta`.
 //!
-//! The fields of such a request reach an upstream of the same dialect as they are, so what permits them goes with them.
+//! The fields of such a request reach an upstream of the same dialect unchanged, so the features that permit them are
+//! passed on with them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The header.
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 
-/// The most features of a client that are passed on, and the most bytes of one. Claude Code names about twenty.
+/// Maximum number of features of a client that are passed on, and maximum length of a feature's name in bytes. Claude
+/// Code names about twenty.
 const MAX_BETAS: usize = 64;
 const MAX_BETA: usize = 128;
 
@@ -16,14 +18,14 @@ const MAX_BETA: usize = 128;
 pub(super) struct Betas(Box<str>);
 
 impl Betas {
-    /// Those that a client's request names. Anything that is no name is left out. `None`: it names none.
+    /// The features that a client's request names. Invalid names are left out. `None` if it names no feature.
     pub(super) fn of_request(headers: &HeaderMap) -> Option<Self> {
         let given = headers.get_all(BETA);
         let names = given.iter().flat_map(names).filter(|name| is_name(name));
         joined(names, MAX_BETAS).map(Self)
     }
 
-    /// Adds them to those in `headers`.
+    /// Adds the features to those in `headers`.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         let configured: Vec<String> =
             headers.get_all(BETA).iter().flat_map(names).map(str::to_owned).collect();
@@ -40,13 +42,13 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     list.split(',').map(|name| name.trim_matches([' ', '\t'])).filter(|name| !name.is_empty())
 }
 
-/// Whether it is a token of a header (RFC 9110, section 5.6.2) that is not too long.
+/// Whether `name` is a header token (RFC 9110, section 5.6.2) that is not too long.
 fn is_name(name: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     name.len() <= MAX_BETA && name.bytes().all(is_token)
 }
 
-/// `names` as a list, each once, and at most that many.
+/// Joins `names` to a list, each once, at most `most` of them.
 fn joined<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> Option<Box<str>> {
     let mut known: Vec<&str> = Vec::new();
     for name in names {

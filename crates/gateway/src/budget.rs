@@ -13,7 +13,7 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
 
-/// The limit, and how much of it is taken.
+/// The limit, and the amount that is taken.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
@@ -26,13 +26,13 @@ impl Budget {
         Self { limit, taken: Arc::default() }
     }
 
-    /// The same with another limit: what is taken counts in both.
+    /// The same budget with another limit: amounts already taken count in both.
     pub(super) fn with_limit(&self, limit: usize) -> Self {
         Self { limit, taken: Arc::clone(&self.taken) }
     }
 }
 
-/// A part of a [`Budget`]; given back when dropped.
+/// A part of a [`Budget`], which is returned on drop.
 pub struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,

@@ -12,16 +12,16 @@ use super::upstream::Listing;
 use toolwire_config::Upstream;
 use toolwire_pipeline::dialect::Dialect;
 
-/// How long a list is cached.
+/// Time for which a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// How long to wait after an upstream has returned no list.
+/// Time to wait after an upstream has returned no list.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A model as the upstream describes it: an object with a non-empty `id`.
 pub(super) type Entry = Map<String, Value>;
 
-/// See the module. Shared by all threads.
+/// An upstream's list of models. All threads share it.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     listing: Listing,
@@ -32,30 +32,30 @@ pub(super) struct Catalogue {
 #[derive(Debug, Default)]
 struct Known {
     entries: Arc<Vec<Entry>>,
-    /// When the upstream may be asked again. `None`: it was never asked.
+    /// Time from which the upstream may be asked again. `None` if it was never asked.
     until: Option<Instant>,
-    /// The last response was not a list, which has been logged.
+    /// Whether the last response was not a list, which has been logged.
     is_failing: bool,
 }
 
 impl Catalogue {
-    /// The catalogue of `upstream`. `None`: its dialect has no list of models.
+    /// The catalogue of `upstream`. `None` if its dialect has no list of models.
     ///
     /// # Errors
-    /// If no request to the upstream can be written.
+    /// If the request to the upstream cannot be built.
     pub(super) fn new(upstream: &Arc<Upstream>) -> Result<Option<Self>, http::Error> {
         let listing = Listing::new(upstream)?;
         let upstream = Arc::clone(upstream);
         Ok(listing.map(|listing| Self { listing, upstream, known: Mutex::default() }))
     }
 
-    /// The upstream whose models these are.
+    /// The upstream that offers these models.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
     }
 
-    /// The models, as far as they are known. Callers that come while the list is being fetched wait for the same response;
-    /// if the caller that fetches it is dropped, the next one fetches it.
+    /// The models, as far as they are known. Callers that arrive while the list is being fetched wait for the same
+    /// response; if the caller that fetches it is dropped, the next one fetches it.
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
         let mut known = self.known.lock().await;
         if known.until.is_none_or(|until| until <= Instant::now()) {
@@ -81,11 +81,11 @@ impl Catalogue {
     }
 }
 
-/// The models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare array, or
-/// use `models`, as Gemini and Ollama do.
+/// Reads the models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare
+/// array, or use `models`, as Gemini and Ollama do.
 ///
 /// # Errors
-/// If that is not what a server of `dialect` sends, in words.
+/// A description of the fault if a server of `dialect` would not send this.
 pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> {
     let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
         Value::Array(list) => Some(list),
@@ -116,8 +116,8 @@ pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> 
     }
 }
 
-/// The entry with the `id` that it has in OpenAI's lists. In Gemini's own, `name` is `models/NAME`
-/// (docs/protocols/gemini.md#models); in Ollama's own, it is the model's (docs/protocols/ollama.md#models).
+/// Adds the `id` that the entry has in OpenAI's lists. In Gemini's own list, `name` is `models/NAME`
+/// (docs/protocols/gemini.md#models); in Ollama's own list, it is the model's name (docs/protocols/ollama.md#models).
 fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
     let name = entry.get("name").and_then(Value::as_str);
     let id = match dialect {

@@ -1,7 +1,8 @@
 //! [`Command`]: a message that asks for images with `/generate-image`, and is answered without the model.
 //!
-//! The hosted tool is called, and its result becomes the text of a response. That response takes the way of all others through a
-//! pipeline and to the client, so it has the form of each client's dialect, streamed or whole, with keep-alives while the tool runs.
+//! The hosted tool is called, and its result becomes the text of a response. Like every response, it passes through a
+//! pipeline to the client, so it has the form of the client's dialect, streamed or not, with keep-alives while the
+//! tool runs.
 
 use std::sync::Arc;
 
@@ -21,13 +22,13 @@ use toolwire_pipeline::{
 #[derive(Debug)]
 pub(super) struct Command {
     turn: Arc<HostedTurn>,
-    /// The command itself, as it is configured.
+    /// The command's configured name.
     name: String,
     description: String,
 }
 
 impl Command {
-    /// The command in the newest message, if it is one and there is the tool for it.
+    /// Finds the command in the newest message, if it contains one and the tool for it exists.
     pub(super) fn find(
         execution: &Arc<Execution>,
         conversation: &Conversation,
@@ -38,7 +39,7 @@ impl Command {
         Some(Self { turn: Arc::new(execution.by_hand(asker.clone())), name, description })
     }
 
-    /// The command and what follows it, in the newest message.
+    /// The command and the text after it, in the newest message.
     pub(super) fn parts<'c>(
         execution: &'c Execution,
         conversation: &'c Conversation,
@@ -49,14 +50,14 @@ impl Command {
         Some((name, description))
     }
 
-    /// Runs the tool, in place of a request to an upstream. The response is that of a chat upstream.
+    /// Runs the tool instead of sending a request to an upstream. The response has the form of a chat upstream's.
     pub(super) fn open(self, client: &Arc<Client>, seed: u64) -> Opening {
         let client = Arc::clone(client);
         Box::pin(async move {
             let text = self.answer(seed).await;
             let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
             let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            // No model was asked. Clients that want token counts wait for them.
+            // No model was asked, but clients that want token counts wait for them.
             let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
             let usage = json!({"choices": [], "usage": usage});
             let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
@@ -75,7 +76,7 @@ impl Command {
     }
 }
 
-/// Removes the tools from a request that no model gets.
+/// Removes the tools from a request that is not sent to a model.
 pub(super) fn drop_tools(conversation: &mut Conversation) {
     conversation.tools.clear();
     conversation.custom_tools.clear();
@@ -83,7 +84,7 @@ pub(super) fn drop_tools(conversation: &mut Conversation) {
     conversation.tool_choice = ToolChoice::None;
 }
 
-/// The pipeline for the response to a command. Nothing is looked for in its text, which no model wrote.
+/// The pipeline for the response to a command. Its text is not searched for calls, since no model wrote it.
 pub(super) fn pipeline(
     model: &Model,
     dialect: ClientDialect,
@@ -101,7 +102,8 @@ pub(super) fn pipeline(
     Pipeline::new(conversation, &rules, &model.formats, reader(&rules, dialect), writer, answering)
 }
 
-/// Reads what [`Command::open`] writes. No frame of it reaches a client as it is: frames are only passed on in their own dialect.
+/// Reads the response that [`Command::open`] writes. No frame of it reaches a client unchanged: frames are only
+/// passed on in their own dialect.
 fn reader(rules: &Rules, dialect: ClientDialect) -> Reader {
     let chat = UpstreamDialect::Chat(Default::default());
     let client = match dialect.dialect() {

@@ -1,8 +1,8 @@
-//! Cross-origin resource sharing: which web pages may read responses, as the Fetch standard
-//! (<https://fetch.spec.whatwg.org/#http-cors-protocol>) defines it.
+//! Cross-origin resource sharing (<https://fetch.spec.whatwg.org/#http-cors-protocol>): decides which web pages may
+//! read responses.
 //!
-//! Only configured origins are ever sent; the request's `Origin` is compared with them and not copied. Keys are sent in
-//! headers that a page sets itself, so cookies and other credentials of the browser are not allowed.
+//! Only configured origins are ever sent; the request's `Origin` is compared with them and not copied. Keys are sent
+//! in headers that a page sets itself, so cookies and other credentials of the browser are not allowed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
@@ -21,27 +21,27 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
      anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset",
 );
 
-/// Request headers that a page may always send. Others are allowed if the preflight asks for them.
+/// Request headers that a page may always send. Other headers are allowed if the preflight asks for them.
 const ALLOWED: [&str; 5] = ["authorization", "content-type", "x-api-key", "api-key", "x-toolwire-reasoning"];
 
-/// How many of the headers that a preflight asks for are considered.
+/// Maximum number of headers that are read from a preflight.
 const MAX_ASKED: usize = 64;
 
 /// Chromium sends this before a public page may reach a private address.
 const ASKS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOWS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// What the origin of a request is allowed.
+/// The permissions of a request's origin.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grant {
-    /// The origin that may read the response, if any.
+    /// The origin that may read the response, if it is allowed.
     origin: Option<HeaderValue>,
-    /// The response differs by origin.
+    /// Whether the response depends on the origin.
     varies: bool,
 }
 
 impl Grant {
-    /// What a request with `headers` is allowed.
+    /// Determines the permissions of a request with `headers`.
     pub(super) fn new(origins: &Origins, headers: &HeaderMap) -> Self {
         let asks = || {
             let mut asking = headers.get_all(header::ORIGIN).into_iter();
@@ -69,7 +69,7 @@ impl Grant {
             && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// Adds the headers that tell the browser.
+    /// Adds the headers that announce the permissions to the browser.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         if self.varies {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -81,8 +81,8 @@ impl Grant {
     }
 }
 
-/// Adds the headers of a response to a preflight request with the headers `asked`: what may be sent to a path that has
-/// these `methods`.
+/// Adds the headers of a response to a preflight request with the headers `asked`: the methods and headers that may
+/// be sent to a path with these `methods`.
 pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, asked: &HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
@@ -91,7 +91,7 @@ pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, aske
         allowed.extend(HeaderName::from_bytes(name).ok().filter(|name| !allowed.contains(name)));
     }
     let allowed = allowed.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
-    // Does not fail: header names separated by commas are a valid value.
+    // This does not fail: header names separated by commas are a valid value.
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }

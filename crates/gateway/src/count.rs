@@ -1,7 +1,7 @@
-//! [`tokens`]: an estimate of what a request takes, for the APIs that count tokens before they are spent.
+//! [`tokens`]: estimates the tokens of a request, for the APIs that count tokens in advance.
 //!
-//! No tokenizer is asked: which one an upstream's model has is not known. Text is estimated as for `max_instructions`
-//! (docs/teaching.md#budget).
+//! No tokenizer is used, since the tokenizer of an upstream's model is not known. Text is estimated as for
+//! `max_instructions` (docs/teaching.md#budget).
 
 use toolwire_pipeline::{
     conversation::{Conversation, Part, Text, Tool, Turn},
@@ -9,17 +9,17 @@ use toolwire_pipeline::{
     pipeline::{Pipeline, Tally},
 };
 
-/// For the marks around a message.
+/// Tokens for the markup around a message.
 const PER_TURN: usize = 4;
 
-/// For an image or another file, whose size is not looked at.
+/// Tokens for an image or another file, whose size is not examined.
 const PER_MEDIA: usize = 1_000;
 
-/// Bytes of a token, by a rougher estimate.
+/// Bytes per token in a rougher estimate.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// The tokens that a response has taken, of its request and its own: as the upstream counts them, or by estimate if it does not,
-/// or was not heard to the end. `input` is the estimate for the request.
+/// The input and output tokens of a response: as the upstream counts them, or estimated if it does not count them or
+/// was not read to the end. `input` is the estimate for the request.
 pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64) {
     let estimate = estimated_output(pipeline);
     let output = match (tally.output_tokens, tally.finish) {
@@ -29,7 +29,7 @@ pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64
     (tally.input_tokens.unwrap_or(input), output)
 }
 
-/// About how many tokens the model has written.
+/// The estimated number of tokens that the model has written.
 pub(super) fn estimated_output(pipeline: &Pipeline) -> u64 {
     let written = pipeline.text_given().map_or(0, |given| given.written);
     written.div_ceil(BYTES_PER_TOKEN as u64)
@@ -40,13 +40,13 @@ pub(super) fn tokens(sent: &Conversation) -> usize {
     measured(sent, |text| estimated_tokens(text), estimated_tokens)
 }
 
-/// The same by the lengths of the texts alone, which takes no time: texts are not decoded for it.
+/// Estimates the tokens only by the lengths of the texts, which takes little time: texts are not decoded for it.
 pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
     let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
     measured(sent, |text| tokens(text.size()), |text| tokens(text.len()))
 }
 
-/// `texts` and `tokens` give the tokens of a message's text and of any other.
+/// `texts` and `tokens` return the tokens of a message's text and of any other text.
 fn measured(
     sent: &Conversation,
     texts: impl Fn(&Text) -> usize + Copy,

@@ -1,11 +1,11 @@
-//! [`CurrentService`]: what new requests of a thread are handled by.
+//! [`CurrentService`]: the service that handles new requests of a thread.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{drain::Drain, service::Service};
 
-/// The service of a thread, which is replaced when the configuration is loaded again. A request takes it once and keeps it, so
-/// that it ends under the configuration under which it began.
+/// The service of a thread, which is replaced when the configuration is reloaded. A request takes the service once
+/// and keeps it, so that it ends under the configuration with which it started.
 #[derive(Debug)]
 pub(super) struct CurrentService {
     service: RwLock<Arc<Service>>,
@@ -18,7 +18,7 @@ impl CurrentService {
         Self { service: RwLock::new(Arc::new(service)), drain }
     }
 
-    /// The service now.
+    /// The current service.
     pub(super) fn get(&self) -> Arc<Service> {
         Arc::clone(&self.service.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -28,7 +28,8 @@ impl CurrentService {
         let mut current = self.service.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, Arc::new(service));
         drop(current);
-        // Unless a request has it, connections to upstreams that are no longer used are closed now.
+        // Unless a request still uses the old service, connections to upstreams that are no longer configured are
+        // closed now.
         drop(before);
     }
 

@@ -1,8 +1,8 @@
 //! [`Deadlines`]: the deadlines of one response, on one timer.
 //!
-//! Each piece of a stream postpones two deadlines (the upstream's silence and our own), and resetting a timer costs more
-//! than parsing a token. So the timer is left as it is: it may fire early, and then the deadlines are computed again. A
-//! token costs one reading of the clock.
+//! Each piece of a stream postpones two deadlines (the upstream's silence and our own), and resetting a timer costs
+//! more than parsing a token. So the timer is left unchanged: it may fire early, and then the deadlines are computed
+//! again. A token costs one reading of the clock.
 
 use std::{
     pin::Pin,
@@ -13,15 +13,16 @@ use std::{
 use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long an upstream may take to close after its end mark before the connection is given up: enough for the last
-/// chunk to arrive, so that the connection can be used again.
+/// Maximum time in which an upstream should close the body after its end mark, before the connection is given up:
+/// enough for the last chunk to arrive, so that the connection can be reused.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How long an upstream may take to end the body after its finish reason or its end mark, if one came without the other. A server
-/// that has sent everything ends the body at once; token counts may take a moment.
+/// Maximum time in which an upstream should end the body after its finish reason or its end mark, if only one of them
+/// came. A server that has sent everything ends the body immediately; token counts may take a moment.
 const END: Duration = Duration::from_secs(3);
 
-/// How many times `idle` an upstream may send nothing but comments and white space. They show that it lives, not that it works.
+/// Multiple of `idle` for which an upstream may send nothing but comments and white space. They show that it is
+/// alive, not that it works.
 pub(super) const FILLER: u32 = 10;
 
 /// A deadline that can pass.
@@ -33,7 +34,7 @@ pub(super) enum Deadline {
     Idle,
     /// The upstream has sent nothing but comments and white space for ten times `idle`.
     Filler,
-    /// Its response has no content yet, and another one may have some.
+    /// The response has no content yet, and another target could answer instead.
     FirstContent,
     /// The whole response took too long.
     Total,
@@ -53,7 +54,7 @@ pub(super) struct Deadlines {
     spoken: Instant,
     idle: Duration,
     heard: Option<Instant>,
-    /// When it last sent anything but filler.
+    /// Time at which the upstream last sent anything but filler.
     said: Option<Instant>,
     content: Option<Instant>,
     total: Option<Instant>,
@@ -62,7 +63,8 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Deadlines that count from now. Without `keep_alive` (responses that are not streamed) that deadline never passes.
+    /// Deadlines that start now. Without `keep_alive`, as for responses that are not streamed,
+    /// [`Deadline::KeepAlive`] never passes.
     pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
         let now = Instant::now();
         let total = total.and_then(|total| now.checked_add(total));
@@ -84,14 +86,14 @@ impl Deadlines {
         deadlines
     }
 
-    /// The same, with a limit for the first content of the response.
+    /// Adds a limit for the first content of the response.
     pub(super) fn expecting_content(mut self, limit: Option<Duration>) -> Self {
         self.content = limit.and_then(|limit| Instant::now().checked_add(limit));
         self
     }
 
-    /// The upstream has sent something, and more is expected: its idle time starts again. `is_filler`: it was only comments or white
-    /// space.
+    /// Restarts the upstream's idle time: it has sent something, and more is expected. `is_filler`: whether it was
+    /// only comments or white space.
     pub(super) fn heard(self: Pin<&mut Self>, is_filler: bool) {
         let this = self.project();
         let now = Instant::now();
@@ -100,7 +102,7 @@ impl Deadlines {
         *this.end = None;
     }
 
-    /// Nothing is expected of the upstream until it responds to another request: it has no idle time.
+    /// Suspends the idle time: nothing is expected from the upstream until it responds to another request.
     pub(super) fn asked(self: Pin<&mut Self>) {
         let this = self.project();
         *this.heard = None;
@@ -108,39 +110,40 @@ impl Deadlines {
         *this.end = None;
     }
 
-    /// The upstream, which is another one, may be silent for `idle`.
+    /// Sets the idle time of a new upstream.
     pub(super) fn expect_within(self: Pin<&mut Self>, idle: Duration) {
         *self.project().idle = idle;
     }
 
-    /// The upstream's response may be without content for `limit` from now on.
+    /// Sets the limit for the first content of the upstream's response, counted from now.
     pub(super) fn expect_content(self: Pin<&mut Self>, limit: Option<Duration>) {
         *self.project().content = limit.and_then(|limit| Instant::now().checked_add(limit));
     }
 
-    /// Something is sent to the client: the keep-alive time starts again.
+    /// Restarts the keep-alive time: something is sent to the client.
     pub(super) fn spoke(self: Pin<&mut Self>) {
         *self.project().spoken = Instant::now();
     }
 
-    /// What the upstream sent just now is passed on: the keep-alive time starts again, without another reading of the clock.
+    /// Restarts the keep-alive time without another reading of the clock: what the upstream sent just now is passed
+    /// on.
     pub(super) fn passed_on(self: Pin<&mut Self>) {
         let this = self.project();
         *this.spoken = this.heard.map_or(*this.spoken, |heard| heard.max(*this.spoken));
     }
 
-    /// The response is complete: of all deadlines only [`Deadline::Linger`] remains.
+    /// Keeps only [`Deadline::Linger`], since the response is complete.
     pub(super) fn linger(self: Pin<&mut Self>) {
         *self.project().linger = Some(Instant::now() + LINGER);
     }
 
-    /// The response, or this hop of it, is complete if its body ends soon.
+    /// Sets the deadline for the end of the body, which makes the response, or this hop, complete.
     pub(super) fn await_end(self: Pin<&mut Self>) {
         let end = self.project().end;
         *end = end.or_else(|| Instant::now().checked_add(END));
     }
 
-    /// Ready with the next deadline that passes.
+    /// Ready when the next deadline passes.
     pub(super) fn poll_deadline(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Deadline> {
         let Some((at, deadline)) = self.next() else { return Poll::Pending };
         loop {

@@ -1,7 +1,7 @@
-//! Asks each upstream for its models, and says in one line what is wrong.
+//! Requests each upstream's list of models, and explains any fault in one line.
 //!
-//! Nothing is generated. An upstream without a list of models is asked for its base URL, whose answer says at least that a server is
-//! there.
+//! Nothing is generated. If an upstream has no list of models, its base URL is requested: any response shows at least
+//! that a server is there.
 
 use std::{
     fmt, io,
@@ -23,30 +23,30 @@ use super::{
 use toolwire_config::{Config, Upstream};
 use toolwire_pipeline::{dialect::Dialect, wire::suggest::nearest_names};
 
-/// How long one question may take, and the search for a better base URL.
+/// Time limit for one request, and for the search for a better base URL.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a name may take to resolve, and a server to accept a connection, when it is searched for what failed.
+/// Time limit for resolving a name, and for connecting to a server, when the failing step is searched for.
 const STEP: Duration = Duration::from_secs(3);
 
-/// Bytes that a list of models may have.
+/// Maximum size in bytes of a list of models.
 const MAX_BODY: usize = 4 << 20;
 
-/// Ends of base URLs, one of which is often missing or too much.
+/// Ends of base URLs, which are often missing or superfluous.
 const ENDS: [&str; 6] = ["/v1", "/api/v1", "/openai/v1", "/api", "/v1beta", ""];
 
-/// What was found about one upstream.
+/// The findings about one upstream.
 #[derive(Debug)]
 pub struct Diagnosis {
     /// The upstream's name.
     pub upstream: String,
-    /// What was asked.
+    /// The requested URL.
     pub address: String,
-    /// How long the answer took.
+    /// Duration of the request.
     pub took: Duration,
-    /// What the upstream is fit for.
+    /// Whether the upstream works.
     pub verdict: Result<Health, Fault>,
-    /// What may go wrong though it works.
+    /// Possible problems of a working upstream.
     pub warnings: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct Diagnosis {
 pub enum Health {
     /// It lists this number of models.
     Lists(usize),
-    /// It answered with this status. It is not known to have a list of models.
+    /// It answered with this status. Its dialect does not require a list of models.
     Reachable(StatusCode),
 }
 
@@ -71,33 +71,33 @@ impl fmt::Display for Health {
     }
 }
 
-/// What is wrong with an upstream, and what to do.
+/// A fault of an upstream, and the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What failed.
+    /// The part that failed.
     pub part: Part,
-    /// In a few words.
+    /// The message, in a few words.
     pub message: String,
 }
 
-/// What failed of a request.
+/// The part of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The configuration: no request can be written.
+    /// The configuration: no request can be built.
     Settings,
-    /// The name has no address.
+    /// The name cannot be resolved.
     Dns,
-    /// No connection.
+    /// No TCP connection.
     Tcp,
-    /// The HTTP proxy on the way does not give one.
+    /// The HTTP proxy opens no connection.
     Proxy,
     /// No TLS on the connection.
     Tls,
     /// The server refuses the key.
     Key,
-    /// The server has nothing at the path.
+    /// The server has no resource at the path.
     Path,
-    /// The answer is not the dialect's.
+    /// The response does not have the dialect's form.
     Dialect,
     /// The server itself.
     Server,
@@ -119,14 +119,14 @@ impl fmt::Display for Part {
     }
 }
 
-/// Asks all upstreams at once. The findings are in the configuration's order.
+/// Checks all upstreams at the same time. Returns the findings in the configuration's order.
 pub async fn examine(config: &Config) -> Vec<Diagnosis> {
     join_all(config.upstreams.iter().map(|upstream| examine_one(upstream, config))).await
 }
 
 async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
     let list = match (upstream.dialect(), &upstream.api_key) {
-        // The list takes a key. A session says nothing to it.
+        // Listing models needs an API key; a session does not authorize it.
         (Dialect::Lumo, None) => None,
         _ => upstream.check_endpoint(),
     };
@@ -153,11 +153,11 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
     Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
 }
 
-/// What is at the address of a list.
+/// The content at the address of a list.
 enum Listed {
     /// The names of the upstream's models.
     Names(Vec<String>),
-    /// Nothing, which not every server of the dialect needs to have.
+    /// No list, which some servers of the dialect do not have.
     Nothing(StatusCode),
 }
 
@@ -178,7 +178,7 @@ async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fa
     }
 }
 
-/// The status of the base URL. Any answer will do.
+/// Returns the status of the base URL. Any response will do.
 async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     match get.fetch(upstream.base_url.clone()).await {
         Ok(_) | Err(GetError::Answer(_)) => Ok(StatusCode::OK),
@@ -187,12 +187,12 @@ async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     }
 }
 
-/// Whether nothing is at the path.
+/// Whether the status means that there is no resource at the path.
 fn is_missing(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
 }
 
-/// What an error status means.
+/// Explains an error status.
 async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
     let (part, message) = match status {
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
@@ -231,7 +231,7 @@ async fn refused(status: StatusCode, get: &Get, upstream: &Upstream) -> Fault {
     Fault { part, message }
 }
 
-/// A base URL of the same server that has a list of models.
+/// Searches for a base URL of the same server that has a list of models.
 async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
     let path = upstream.base_url.path().trim_end_matches('/');
     let root = ENDS.iter().filter(|end| !end.is_empty()).find_map(|end| path.strip_suffix(end));
@@ -253,10 +253,10 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
     None
 }
 
-/// Which step failed of the way to an upstream that does not answer. `why`: what the request's failure was.
+/// Finds the step at which the connection to an unreachable upstream failed. `why`: the failure of the request.
 async fn unreachable(upstream: &Upstream, why: String) -> Fault {
     if let Some(proxy) = &upstream.proxy {
-        // Only the proxy knows the way from there on.
+        // From there on, only the proxy knows the path.
         let part = match timeout(STEP, connect(upstream)).await {
             Ok(Ok(())) => Part::Server,
             Ok(Err(why)) if why.contains("certificate") => Part::Tls,
@@ -278,7 +278,7 @@ async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
     };
     let mut refused = None;
     for address in addresses {
-        // Closed at once: the server may serve one connection at a time.
+        // The connection is closed immediately, since the server may serve only one at a time.
         match in_time(TcpStream::connect(address)).await.map(drop) {
             Ok(()) => return fault_behind_tcp(upstream, why).await,
             Err(error) => refused = Some(format!("no connection to {address}: {error}")),
@@ -287,7 +287,7 @@ async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Tcp, message: refused.unwrap_or_else(|| why.to_owned()) }
 }
 
-/// What is wrong with a server that accepts connections and does not answer.
+/// The fault of a server that accepts connections and does not answer.
 async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
     if is_tls && !timeout(STEP, connect(upstream)).await.is_ok_and(|connected| connected.is_ok()) {
@@ -301,7 +301,7 @@ async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Server, message: why.to_owned() }
 }
 
-/// Whether TLS is spoken at the port of a plain base URL, with whatever certificate.
+/// Whether a server speaks TLS at the port of a plain base URL, with any certificate.
 async fn speaks_tls(upstream: &Upstream) -> bool {
     let mut other = upstream.clone();
     let mut parts = upstream.base_url.clone().into_parts();
@@ -331,8 +331,8 @@ async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     timeout(STEP, step).await.unwrap_or_else(late)
 }
 
-/// Whether a model that is listed as `listed` may be asked for as `wanted`: Ollama adds a tag (docs/protocols/ollama.md#models), and
-/// Google may write `models/` first (docs/protocols/gemini.md#models).
+/// Whether a model that is listed as `listed` may be requested as `wanted`: Ollama adds a tag
+/// (docs/protocols/ollama.md#models), and Google may add the prefix `models/` (docs/protocols/gemini.md#models).
 fn names_same(listed: &str, wanted: &str) -> bool {
     let [listed, wanted] = [listed, wanted].map(|name| name.strip_prefix("models/").unwrap_or(name));
     listed == wanted || listed.strip_suffix(":latest") == Some(wanted)

@@ -1,8 +1,9 @@
 //! [`Drain`]: stops a server gracefully.
 //!
-//! It has four steps. First the server only says that it is not ready, so that balancers send requests elsewhere. New requests are refused, and connections without an open response are closed. Open responses go
-//! on until the deadline. What is still open shortly before it is *cut*: it ends with an error that says so. The usual
-//! cause is a signal: [`terminated`].
+//! It has four steps. First the server only reports that it is not ready, so that balancers send requests elsewhere.
+//! Then new requests are refused, and connections without an open response are closed. Open responses continue until
+//! the deadline. Responses that are still open shortly before it are *cut*: they end with an error that says so. The
+//! usual cause is a signal: [`terminated`].
 
 use std::{
     io,
@@ -22,7 +23,7 @@ use tokio::{
 
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// How far the shutdown of a server has come. Shared by its threads and their requests.
+/// The state of a server's shutdown, shared by its threads and their requests.
 #[derive(Debug, Default)]
 pub struct Drain {
     announced: Signal,
@@ -30,7 +31,7 @@ pub struct Drain {
     cut: Signal,
 }
 
-/// The failure of a request that arrives, or is not complete, when the server stops.
+/// The failure of a request that arrives or is still incomplete when the server stops.
 pub fn refusal() -> Failure {
     Failure::new(Kind::Draining, "toolwire is shutting down").with_retry_after("1")
 }
@@ -43,7 +44,7 @@ struct Signal {
 }
 
 impl Drain {
-    /// Announces the shutdown: the server is not ready any more, but still serves.
+    /// Announces the shutdown: the server is no longer ready, but still serves.
     pub(super) fn announce(&self) {
         let _ = self.announced.give();
     }
@@ -53,7 +54,7 @@ impl Drain {
         !self.announced.is_given() && self.is_serving()
     }
 
-    /// Begins the shutdown: no new requests.
+    /// Begins the shutdown: new requests are refused.
     pub(super) fn begin(&self) {
         let _ = self.begun.give();
     }
@@ -83,7 +84,7 @@ impl Drain {
 }
 
 impl Signal {
-    /// Gives the signal; `true` for the first time.
+    /// Gives the signal. Returns `true` the first time.
     fn give(&self) -> bool {
         let is_first = !self.given.swap(true, Ordering::AcqRel);
         self.waiting.notify_waiters();

@@ -5,8 +5,7 @@
 //!                     └──────────────▶ Pipeline (reader of the upstream's dialect, writer of the client's)
 //! ```
 //!
-//! This is where the proxy puts the stages together for a request; `fixture::replay` of the lab does the same for a recorded
-//! response.
+//! Here the proxy combines the stages for a request; `fixture::replay` does the same for a recorded response.
 
 use std::{
     borrow::Cow,
@@ -41,10 +40,10 @@ use super::{
     turn_states::{Keeper, OwnStates, TurnStates},
 };
 
-/// Everything that one exchange needs.
+/// Everything that an exchange needs.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// What the client speaks.
+    /// The client's dialect.
     pub(super) dialect: ClientDialect,
     /// Names of the tools that `max_instructions` left no room for.
     pub(super) left_out: Vec<String>,
@@ -52,19 +51,19 @@ pub(super) struct Exchange {
     pub(super) conversation: Arc<Conversation>,
     /// The request to the upstream.
     pub(super) request: UpstreamRequest,
-    /// Whether the response starts inside reasoning, if the prompt says so.
+    /// Whether the response starts inside reasoning, if the prompt determines that.
     pub(super) starts_in_reasoning: Option<bool>,
-    /// How the client is answered.
+    /// The form of the response for the client.
     pub(super) answering: Answering,
-    /// Decides what follows a hop, if the model's rules allow several.
+    /// Decides how to continue after a hop, if the model's rules allow several hops.
     pub(super) hops: Option<Box<dyn DecideHop>>,
-    /// The hosted tools that the model gets, if it gets any.
+    /// The hosted tools that are offered to the model, if there are any.
     pub(super) hosted: Option<Arc<HostedTurn>>,
-    /// Keeps what the upstream wants back of the response.
+    /// Keeps the state of the response that the upstream needs back.
     pub(super) keeper: Option<Keeper>,
-    /// The newest message is a command, which is answered without the upstream.
+    /// The command in the newest message, which is answered without the upstream.
     pub(super) command: Option<Command>,
-    /// The body of the upstream's response, if it is known without asking.
+    /// The body of the upstream's response, if it is known without a request.
     pub(super) made: Option<Bytes>,
 }
 
@@ -75,7 +74,7 @@ impl Exchange {
     }
 }
 
-/// What requests have in common.
+/// State that requests share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'s> {
     pub(super) config: &'s Arc<Config>,
@@ -84,14 +83,15 @@ pub(super) struct Known<'s> {
     pub(super) execution: Option<&'s Arc<Execution>>,
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who<'r> {
     pub(super) caller: &'r Caller,
     pub(super) exchange: &'r ExchangeId,
 }
 
-/// Decodes a request for a model's response. The choice among its tools is checked when hosted tools are declared, too.
+/// Decodes a request for a model's response. The choice among its tools is checked later, when hosted tools have been
+/// declared too.
 ///
 /// # Errors
 /// [`Kind::Request`]
@@ -104,7 +104,8 @@ pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversatio
     Ok(conversation)
 }
 
-/// Fields that multiply what an upstream has to do for one request. One of a few thousand choices can end a server.
+/// Fields that multiply the upstream's work for one request. A request for a few thousand choices can bring down a
+/// server.
 pub(super) const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prompt_logprobs"];
 
 /// Checks that a request does not multiply the upstream's work by more than `max`.
@@ -121,10 +122,10 @@ pub(super) fn check_multipliers(conversation: &Conversation, max: usize) -> Resu
 /// # Errors
 /// [`Kind::Request`]
 pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize) -> Result<(), Failure> {
-    // Servers read texts as numbers.
+    // Servers also read strings as numbers.
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     let Some(number) = number else { return Ok(()) };
-    // Some servers take a negative number for all that there are.
+    // Some servers take a negative number for the maximum.
     if (0.0..=u32::try_from(max).map_or(f64::MAX, f64::from)).contains(&number) {
         return Ok(());
     }
@@ -132,12 +133,13 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
     Err(Failure::new(Kind::Request, message).with_param(name))
 }
 
-/// Prepares `conversation` for its upstream. It is what `body` says; without a body, it has been changed since it was decoded.
-/// `reasoning`: how the client wants reasoning passed on, if not as the model's rules say.
+/// Prepares `conversation` for its upstream. `body` contains the same conversation; without a body, the conversation
+/// has been changed since it was decoded. `reasoning`: the client's setting for passing on reasoning, if it overrides
+/// the model's rules.
 ///
 /// # Errors
-/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for what its upstream or its chat template cannot do,
-/// [`Kind::Internal`] if the template fails.
+/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for a request that its upstream or its chat template
+/// cannot handle, [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(
     Known { config, learned, states, execution }: Known<'_>,
     who: Who<'_>,
@@ -208,7 +210,7 @@ pub(super) fn prepare(
     })
 }
 
-/// The command that the conversation is, or the hosted tools that it gets, which are declared in it.
+/// Finds the command in the conversation, or declares the hosted tools in it.
 pub(super) fn host(
     (execution, model): (&Arc<Execution>, &Model),
     conversation: &mut Conversation,
@@ -233,11 +235,11 @@ pub(super) fn host(
     (None, execution.offer((conversation, &unserved), asker))
 }
 
-/// Checks the client's choice among all tools that are declared. A choice of a server's tool that cannot be passed on is
+/// Checks the client's choice among all declared tools. A choice of a server's tool that cannot be passed on is
 /// dropped: the model decides among the other tools. Returns whether the choice was changed.
 ///
 /// # Errors
-/// [`Kind::Request`]: the choice cannot be satisfied.
+/// [`Kind::Request`] if the choice cannot be satisfied.
 pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> Result<bool, Failure> {
     check_choice(conversation)?;
     if sends_server_tools(model, conversation) {
@@ -266,12 +268,13 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     Ok(true)
 }
 
-/// What `owner` has of what the model's upstream wants back. `None`: it wants nothing, since the calls are text for it.
+/// The state of `owner` that the model's upstream needs back. `None` if the upstream needs no state, since it sees
+/// calls as text.
 fn own_states(model: &Model, (states, owner): (&Arc<TurnStates>, Owner)) -> Option<OwnStates> {
     states.of(owner, &model.upstream.name, model.wants_back())
 }
 
-/// The tools of servers that the client declared, and that nobody runs: neither does the upstream get them, nor has it its own.
+/// The declared server tools that do not run: the upstream neither receives them nor has its own.
 fn left_out_tools(model: &Model, conversation: &Conversation) -> Vec<String> {
     let is_sent = sends_server_tools(model, conversation);
     let runs = |tool: &str| model.settings.server_tools.iter().any(|own| tool.starts_with(own.as_str()));
@@ -279,14 +282,14 @@ fn left_out_tools(model: &Model, conversation: &Conversation) -> Vec<String> {
     kinds.filter(|kind| !is_sent && !runs(kind)).cloned().collect()
 }
 
-/// Whether the upstream gets the tools of servers that the client declared.
+/// Whether the upstream receives the server tools that the client declared.
 fn sends_server_tools(model: &Model, conversation: &Conversation) -> bool {
     let upstream = model.upstream.dialect().name();
     !conversation.rest.foreign_keys(upstream).any(|key| key == "tools")
 }
 
-/// The rules for a response of the model that a client requests as `asked`, and which is written as `answering` says.
-/// `starts_in_reasoning`: what its prompt says, if there is one.
+/// The rules for a response of the model that a client requests as `asked`. `answering`: the form of the response.
+/// `starts_in_reasoning`: whether its prompt, if there is one, ends inside reasoning.
 pub(super) fn rules<'m>(
     model: &'m Model,
     asked: &str,
@@ -322,10 +325,10 @@ pub(super) fn pipeline(
     )
 }
 
-/// The configuration's entry that serves `conversation`.
+/// Finds the configuration's entry that serves `conversation`.
 ///
 /// # Errors
-/// [`Kind::NotFound`] if there is none.
+/// [`Kind::NotFound`] if no entry does.
 pub(super) fn model<'c>(
     config: &'c Config,
     dialect: ClientDialect,
@@ -334,7 +337,7 @@ pub(super) fn model<'c>(
     config.model(&conversation.model).ok_or_else(|| dialect.side().unknown_model(&conversation.model))
 }
 
-/// Several choices are only possible if the upstream makes them itself and its tool calls are native: text of several
+/// Refuses several choices unless the upstream makes them itself and its tool calls are native: the text of several
 /// choices is not searched for calls.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
     let is_taught = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
@@ -346,13 +349,14 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation as the upstream sees it: with the tools taught in the prompt, and well-formed calls enforced, if the
-/// model is configured so.
+/// The conversation in the form for the upstream: with the tools taught in the prompt and well-formed calls enforced,
+/// if the model is configured so.
 ///
-/// `client` is the client's dialect, `means` are what the upstream can enforce, `now` is the time in seconds of Unix time.
+/// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, `now` is the time in
+/// seconds of Unix time.
 ///
 /// # Errors
-/// The upstream's API cannot express a part of it, or the model's chat template cannot give the instructions.
+/// If the upstream's API cannot express a part of it, or the model's chat template cannot provide the instructions.
 pub(super) fn sent<'a>(
     model: &Model,
     conversation: &'a Conversation,
@@ -362,7 +366,8 @@ pub(super) fn sent<'a>(
     Ok(taught(model, conversation, (client, None), means)?.0)
 }
 
-/// As [`sent`], with the names of the tools that `max_instructions` left no room for. Errors name places in the client's `body`.
+/// Like [`sent`], but also returns the names of the tools that `max_instructions` left no room for. Errors refer to
+/// places in the client's `body`.
 fn taught<'a>(
     model: &Model,
     conversation: &'a Conversation,
@@ -385,7 +390,8 @@ fn taught<'a>(
     }
 }
 
-/// The conversation with its tools in the prompt, if the model's are taught, and the names of those without room there.
+/// The conversation with its tools in the prompt, if the model's tools are taught there, and the names of the tools
+/// without room there.
 fn taught_in_prompt<'a>(
     model: &Model,
     conversation: &'a Conversation,
@@ -396,7 +402,7 @@ fn taught_in_prompt<'a>(
         let sent = conversation.in_forms(side.name_form(), side.id_form());
         return Ok((rendered(model, sent, means), Vec::new()));
     };
-    // Text formats have delimiters of their own, which no name may contain.
+    // Text formats have their own delimiters, which no name may contain.
     let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
     let conversation = &*named;
     let (format, constraint) = match model.enforced(conversation, taught, means) {
@@ -404,7 +410,7 @@ fn taught_in_prompt<'a>(
         None => (taught, None),
     };
     let mut teaching = model.teaching();
-    // What is enforced may be another format, which the template does not describe.
+    // The enforced format may differ from the one that the template describes.
     if let Some(template) = model.instructing_template().filter(|_| format == taught) {
         let tools = conversation.callable_tools().map(|tool| {
             let name = format!("{}{}", teaching.prefix, tool.name);
@@ -446,12 +452,12 @@ fn rendered<'a>(
     conversation
 }
 
-/// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that says
-/// so. In that case, `sent` loses a constraint that applies from the first token on: it would constrain the reasoning.
-/// `options` are the settings of its upstream, as far as they are known.
+/// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that
+/// determines that. In that case, `sent` loses a constraint that applies from the first token on, since it would
+/// constrain the reasoning. `options` are the known settings of its upstream.
 ///
 /// # Errors
-/// The model's chat template refuses the conversation, or fails; or the model's name cannot be a part of the URL.
+/// If the model's chat template refuses the conversation or fails, or if the model's name cannot be part of the URL.
 pub(super) fn encode(
     (model, options): (&Model, &UpstreamDialect),
     sent: &mut Cow<'_, Conversation>,
@@ -460,7 +466,7 @@ pub(super) fn encode(
     let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
         let request = side.encode(sent, &name);
-        // Even escaped, servers may read such a part of a path as another place.
+        // Even if it is escaped, servers may resolve such a path segment to another place.
         if request.path.is_some() && matches!(&*name, "." | "..") {
             let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
             return Err(Failure::new(Kind::Request, why).with_param("model"));
@@ -468,7 +474,7 @@ pub(super) fn encode(
         return Ok((request, None));
     };
     let prompt = template.render(sent, now).or_else(|failure| {
-        // Many templates refuse system messages that are not the only and first one.
+        // Many templates refuse a system message unless it is the first and only one.
         match joined_system_turns(&sent.turns, || true, true) {
             Cow::Borrowed(_) => Err(failure),
             Cow::Owned(turns) => {
@@ -484,10 +490,10 @@ pub(super) fn encode(
     Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))
 }
 
-/// The request as it is sent: encrypted, if the upstream's settings say so.
+/// The request in the form in which it is sent: encrypted, if the upstream's settings require it.
 ///
 /// # Errors
-/// It cannot be encrypted.
+/// If it cannot be encrypted.
 pub(super) fn encrypted(
     options: &UpstreamDialect,
     request: UpstreamRequest,

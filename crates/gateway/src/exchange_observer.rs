@@ -9,9 +9,10 @@ use toolwire_execution::ExchangeId;
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::pipeline::{Tally, TextGiven};
 
-/// Observes one exchange, or its part with one model. Its methods are called on the data path, so they must not block.
+/// Observes one exchange, or its part with one model. The methods are called on the data path, so they must not
+/// block.
 pub trait ExchangeObserver: fmt::Debug + Send + Sync {
-    /// Observes the exchange's contents too, which may be captured. `None`: it does not.
+    /// Also observes the contents of the exchange, which may be captured. `None` if it does not.
     fn watch(&self, opening: &Opening<'_>, redactor: &Redactor) -> Option<Box<dyn Watch>>;
 
     /// The upstream is asked again.
@@ -23,14 +24,14 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
     /// The client gets the first content, `after` the request to the upstream.
     fn content_began(&self, after: Duration);
 
-    /// How much text there is, and how many of its bytes are `held` back. Called from time to time.
+    /// Progress of the text, and how many of its bytes are `held` back. Called from time to time.
     fn went_on(&self, text: &TextGiven, held: u64);
 
-    /// It is over, unless another model is asked. Called once, last.
+    /// The exchange is over, unless another model is asked. Called once, last.
     fn ended(&self, end: &ExchangeEnd<'_>);
 }
 
-/// What is known when an exchange begins.
+/// Facts that are known when an exchange begins.
 #[derive(Debug)]
 pub struct ExchangeBegin<'a> {
     pub exchange: &'a ExchangeId,
@@ -42,37 +43,37 @@ pub struct ExchangeBegin<'a> {
     pub client: &'static str,
     pub upstream: &'a str,
     pub upstream_dialect: &'static str,
-    /// The model's name there.
+    /// The model's name at the upstream.
     pub upstream_model: &'a str,
-    /// It begins with a request to the upstream.
+    /// Whether it begins with a request to the upstream.
     pub asks_upstream: bool,
-    /// What is kept of contents, in the words of the setting.
+    /// Which contents are kept, as the setting names it.
     pub captured: &'static str,
 }
 
-/// How a hop ended.
+/// The end of a hop.
 #[derive(Debug)]
 pub struct HopResult<'a> {
     pub finish: &'a str,
-    /// Its own token counts.
+    /// Token counts of the hop.
     pub usage: Value,
     pub millis: u64,
-    /// The counts of the response so far.
+    /// Counts of the response so far.
     pub tally: &'a Tally,
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Debug)]
 pub struct ExchangeEnd<'a> {
     /// `done`, `error` or `cancelled`.
     pub state: &'static str,
     /// The code of the failure.
     pub code: Option<&'a str>,
-    /// Its words.
+    /// The message of the failure.
     pub message: Option<&'a str>,
     pub finish: &'a str,
     pub tally: &'a Tally,
     pub millis: u64,
-    /// When the first byte was sent, from the start.
+    /// Milliseconds from the start until the first byte was sent.
     pub first_byte_millis: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! [`Extension`]: what the program adds to a server: paths of its own, and observers of exchanges. The admin API is one.
+//! [`Extension`]: adds paths and observers of exchanges to a server. The admin API is an extension.
 //!
 //! ```text
 //! program ─▶ Extension ─configured─▶ ConfiguredExtension (one for each configuration) ─▶ responses, ExchangeObserver
@@ -24,46 +24,47 @@ use toolwire_config::{Changes, Config};
 use toolwire_execution::{Audit, Execution, Observer};
 use toolwire_pipeline::failure::Failure;
 
-/// What lasts as long as the server.
+/// The part of an extension that lasts as long as the server.
 pub trait Extension: fmt::Debug + Send + Sync {
-    /// What gets everything that is published on the bus of events. Called when the bus begins, which happens once.
+    /// Returns the observer of everything published on the event bus. Called once, when the bus is created.
     fn bus_observer(&self) -> Observer;
 
-    /// The extension for a configuration, if that has it and the one before did not.
+    /// Creates the extension for a configuration, if that enables it and the previous one did not.
     ///
     /// # Errors
-    /// It cannot start.
+    /// If it cannot start.
     fn configured(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>>;
 }
 
-/// An extension as one configuration has it. All threads share it.
+/// An extension with one configuration. All threads share it.
 pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
-    /// The extension for the configuration that replaces this one, if that has it.
+    /// Creates the extension for the configuration that replaces this one, if that enables it.
     ///
     /// # Errors
-    /// It cannot start. Then this one goes on.
+    /// If it cannot start. This one then stays in use.
     fn renewed(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>>;
 
-    /// The configuration was replaced by one with these `changes`.
+    /// Called when the configuration was replaced by one with these `changes`.
     fn replaced(&self, changes: &Changes);
 
-    /// The route of a URL's path, if the path is one of the extension's.
+    /// The route for a URL's path, if the path belongs to the extension.
     fn route(&self, path: &str) -> Option<ExtensionRoute>;
 
-    /// Responds to a request for one of its paths.
+    /// Responds to a request for one of the extension's paths.
     fn respond<'r>(&'r self, request: ExtensionRequest<'r>) -> Responding<'r>;
 
-    /// What observes an exchange that begins, or that begins again with another model. `None`: nothing does.
+    /// Returns an observer for an exchange that starts, or starts again with another model. `None` if the extension
+    /// does not observe it.
     fn observe(&self, begin: &ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>;
 }
 
-/// The parts of a service that an extension is made of.
+/// The parts of a service that are available to an extension.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceParts<'s> {
     pub config: &'s Arc<Config>,
-    /// The stage that runs hosted tools, if there is one.
+    /// The stage that runs hosted tools, if it exists.
     pub execution: Option<&'s Arc<Execution>>,
-    /// The bus of events, if anyone may hear them.
+    /// The bus of events, if there may be subscribers.
     pub audit: Option<&'s Arc<Audit>>,
     pub keys: &'s Arc<Keys>,
     pub metrics: &'s Arc<Metrics>,
@@ -81,7 +82,7 @@ pub struct ExtensionRequest<'r> {
     pub access: Access,
 }
 
-/// The body of a request, which need not be read.
+/// The body of a request. Reading it is optional.
 #[derive(Debug)]
 pub struct RequestBody<'r> {
     pub(super) body: Incoming,
@@ -89,10 +90,10 @@ pub struct RequestBody<'r> {
 }
 
 impl RequestBody<'_> {
-    /// Reads it, up to `max` bytes.
+    /// Reads the body, up to `max` bytes.
     ///
     /// # Errors
-    /// It is too long, too slow or broken, or there is no memory for it.
+    /// If it is too long, too slow or broken, or there is no memory for it.
     pub async fn read(
         self,
         service: &Service,
@@ -105,5 +106,5 @@ impl RequestBody<'_> {
     }
 }
 
-/// A response in the making.
+/// A pending response.
 pub type Responding<'r> = Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send + 'r>>;

@@ -1,4 +1,4 @@
-//! [`ExchangeState`]: the stages of the upstream's response, and its bytes through the pipeline.
+//! [`ExchangeState`]: the stages of the upstream's response, whose bytes it passes through the pipeline.
 
 use std::{
     fmt, mem,
@@ -39,57 +39,58 @@ use super::{
     MAX_BYTES,
 };
 
-/// A keep-alive that may come before the first event of a stream.
+/// A keep-alive that may be sent before the first event of a stream.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
 /// The parts of a response's body.
 pub(crate) struct Parts {
-    /// The client gets a stream.
+    /// Whether the client gets a stream.
     pub(crate) stream: bool,
     pub(crate) access: Access,
-    /// What the response holds of the limits of its client, if that has a name.
+    /// The amounts of the client's limits that the response holds, if the client has a name.
     pub(crate) allowance: Option<Box<Allowance>>,
-    /// The memory of the request's body, reserved until the upstream answers.
+    /// The memory reserved for the request's body until the upstream answers.
     pub(crate) memory: Reservation,
     pub(crate) exchange: Begun,
-    /// Other models that may answer, if there are any.
+    /// Other models that may answer, if configured.
     pub(crate) attempts: Option<Box<Attempts<Begun>>>,
 }
 
-/// Those parts of a response's body that exist as soon as the upstream is asked.
+/// The parts of a response's body that exist once the upstream is asked.
 pub(crate) struct Begun {
     /// The upstream's client.
     pub(crate) client: Arc<Client>,
     pub(crate) begun: Instant,
-    /// The request to the upstream with which the response begins, if it does.
+    /// The request to the upstream with which the response begins, if there is one.
     pub(crate) attempt: Option<Attempt>,
     pub(crate) stage: Stage,
-    /// Decides what follows a hop. `None`: the response ends with its first one.
+    /// Decides how to continue after a hop. `None` if the response ends with its first hop.
     pub(crate) hops: Option<Box<dyn DecideHop>>,
-    /// Bytes of the client's request, or of the one to the upstream if that has more.
+    /// Size in bytes of the client's request, or of the upstream's request if that is larger.
     pub(crate) size: usize,
-    /// Learns what the response shows of the model, if anything depends on it.
+    /// Learns from the response what the model supports, if anything depends on it.
     pub(crate) observer: Option<Observer>,
-    /// Whose request it is.
+    /// The client for which the request is made.
     pub(crate) claimant: Claimant,
-    /// Stores the response, if it is to be stored.
+    /// Stores the response, if it must be stored.
     pub(crate) store: Option<ResponseKeeper>,
-    /// Keeps what the upstream wants back.
+    /// Keeps the state that the upstream needs back.
     pub(crate) keeper: Option<Keeper>,
     pub(crate) pipeline: Pipeline,
     pub(crate) watch: Option<Box<dyn Watch>>,
-    /// Publishes what happens, if anyone may hear it.
+    /// Publishes what happens, if there may be subscribers.
     pub(crate) report: Option<ExchangeReport>,
 }
 
 /// A request that is being prepared for its upstream.
 ///
 /// # Errors
-/// The response fails.
+/// If the response fails.
 pub(crate) type Preparing = Pin<Box<dyn Future<Output = Result<Begun, Failure>> + Send>>;
 
 impl Begun {
-    /// A request that cannot be sent before it is prepared. Until then, `pipeline` writes keep-alives or the error.
+    /// Creates the parts for a request that must be prepared before it can be sent. Until then, `pipeline` writes
+    /// keep-alives or the error.
     pub(crate) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Pipeline) -> Self {
         Self {
             client,
@@ -115,61 +116,64 @@ pub(super) struct ExchangeState {
     pub(super) stage: Stage,
     client: Arc<Client>,
     hops: Option<Box<dyn DecideHop>>,
-    /// Bytes of the largest request of the exchange so far.
+    /// Size in bytes of the largest request of the exchange so far.
     size: usize,
     observer: Option<Observer>,
     store: Option<ResponseKeeper>,
     keeper: Option<Keeper>,
     pub(super) pipeline: Pipeline,
-    /// Written, but not yet taken by the client's connection.
+    /// Bytes that are written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
     pub(super) stream: bool,
-    /// Reads, and slices of what was read, since the deadlines were checked.
+    /// Number of reads, and of slices of what was read, since the deadlines were checked.
     pub(super) reads: usize,
-    /// Bytes processed since other tasks had the thread.
+    /// Number of bytes processed since other tasks had the thread.
     pub(super) worked: usize,
-    /// The last read brought only comments or white space.
+    /// Whether the last read contained only comments or white space.
     pub(super) is_filler: bool,
-    /// The error has been written to `out`, and the target is noted as failed.
+    /// Whether the error has been written to `out` and the target is recorded as failed.
     pub(super) failure_written: bool,
     /// The slot at the upstream, held until the client has read everything.
     permit: Option<Permit>,
-    /// Whose request it is.
+    /// The client for which the request is made.
     claimant: Claimant,
     /// Runs while the client does not read.
     unread: Option<Pin<Box<Sleep>>>,
-    /// The memory of the request's body. Released when the upstream answers, since it has the request then.
+    /// The memory of the request's body. Released when the upstream answers, since it has received the request by
+    /// then.
     memory: Option<Reservation>,
-    /// The connection was closed because the client accepted nothing.
+    /// Whether the connection was closed because the client accepted nothing.
     pub(super) is_stalled: bool,
-    /// Hosted tools have run.
+    /// Whether hosted tools have run.
     pub(super) has_run_tools: bool,
-    /// Other models that may answer, if there are any.
+    /// Other models that may answer, if configured.
     attempts: Option<Box<Attempts<Begun>>>,
-    /// Bytes of keep-alives in `out`, while nothing else of it is sent.
+    /// Bytes of keep-alives in `out`, while nothing else in it may be sent.
     comments: usize,
     watch: Option<Box<dyn Watch>>,
     report: Option<ExchangeReport>,
     pub(super) access: Access,
     pub(super) allowance: Option<Box<Allowance>>,
-    /// An upstream has begun a response.
+    /// Whether an upstream has begun a response.
     is_answered: bool,
 }
 
 /// The stages of an exchange with the upstream.
 pub(crate) enum Stage {
-    /// The request is being prepared, which takes other requests: images are described, hosted tools still run.
+    /// The request is being prepared, which takes other requests: images are described, or hosted tools are still
+    /// running.
     Preparing(Preparing),
-    /// Waiting for a slot, a connection, the headers.
+    /// Waiting for a slot, a connection, and the headers.
     Opening(Opening),
     /// Reading the body.
     Streaming(UpstreamBody),
-    /// Only the end of the body is missing: the end mark came without a finish reason, and only a proper end makes the
-    /// response complete; or the finish reason came without the end mark, and only token counts can still come.
+    /// Only the end of the body is missing: either the end mark came without a finish reason, and only a proper end
+    /// makes the response complete, or the finish reason came without the end mark, and only token counts can still
+    /// come.
     Ending(UpstreamBody),
-    /// A hop has ended, and it is being decided how the response goes on.
+    /// A hop has ended, and the decision how to continue is pending.
     Deciding(Deciding),
-    /// A large request is being made for the upstream.
+    /// A large request is being built for the upstream.
     Making(Making, Cause),
     /// The response is complete. Waiting for the end of the body, so that the connection can be reused.
     AwaitingBodyEnd(UpstreamBody),
@@ -177,17 +181,18 @@ pub(crate) enum Stage {
     Over,
 }
 
-/// A request that is being made apart from the streams, with what makes it.
+/// A request that is being built on another thread, together with the object that builds it.
 type Making = large::Apart<(Box<dyn DecideHop>, Result<Made, Failure>)>;
 
-/// A request to the upstream, and a reader for the response to it.
+/// A request to the upstream, and a reader for its response.
 type Made = (UpstreamRequest, Reader);
 
-/// Why another request is made.
+/// The reason why another request is made.
 pub(crate) enum Cause {
     /// Another hop follows.
     Hop(NextHop),
-    /// The upstream has refused the hop's request with a failure of this kind. The new one takes its place there.
+    /// The upstream has refused the hop's request with a failure of this kind. The new request takes over its slot
+    /// there.
     Refusal(Kind, Option<Permit>),
 }
 
@@ -232,7 +237,7 @@ impl ExchangeState {
         state
     }
 
-    /// Whether more is expected of the upstream.
+    /// Whether more is expected from the upstream.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.stage, Stage::AwaitingBodyEnd(_) | Stage::Over)
     }
@@ -257,7 +262,7 @@ impl ExchangeState {
         self.out.is_empty() && !self.pipeline.has_more() && (self.failure_written || self.failure().is_none())
     }
 
-    /// Writes more of what waits to be written, if the client has room for it.
+    /// Writes more of the waiting output, if the client has room for it.
     pub(super) fn pour(&mut self) {
         if self.pipeline.has_more() {
             self.pipeline.pour(&mut self.out, MAX_BYTES);
@@ -300,7 +305,7 @@ impl ExchangeState {
             }
             Stage::Deciding(deciding) => {
                 let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
-                    // Others may use the slot meanwhile, and so may the decision itself.
+                    // Other requests may use the slot meanwhile, and so may the decision itself.
                     self.permit = None;
                     return Poll::Pending;
                 };
@@ -325,7 +330,7 @@ impl ExchangeState {
         Poll::Ready(())
     }
 
-    /// Shows where the response is, if anyone may look.
+    /// Publishes the response's progress, if anyone may look at it.
     pub(super) fn show_progress(&self) {
         let Some(live) = self.access.live() else { return };
         let state = match &self.stage {
@@ -339,14 +344,14 @@ impl ExchangeState {
         live.progress(state, count::estimated_output(&self.pipeline));
     }
 
-    /// Publishes how far the text has come.
+    /// Publishes the progress of the text.
     fn report_text(&mut self) {
         if let Some(report) = &mut self.report {
             report.went_on(&self.pipeline);
         }
     }
 
-    /// The upstream has been asked, or the request cannot be prepared.
+    /// Continues once the upstream has been asked, or the request could not be prepared.
     fn prepared(&mut self, prepared: Result<Begun, Failure>) {
         match prepared {
             Ok(exchange) => {
@@ -413,7 +418,7 @@ impl ExchangeState {
         }
     }
 
-    /// Part of the body has gone into the pipeline, or the body has ended.
+    /// Handles a part of the body that went through the pipeline, or the end of the body.
     fn read(&mut self, read: Result<BodyRead, BodyError>) {
         self.reads += 1;
         let state = match read {
@@ -429,7 +434,7 @@ impl ExchangeState {
                 let message = format!("the upstream broke off inside its response: {error}");
                 return self.fail(Failure::new(Kind::Truncated, message));
             }
-            // The response was complete before.
+            // The response was already complete.
             Err(_) => self.pipeline.state(),
         };
         self.went_on(state);
@@ -468,7 +473,7 @@ impl ExchangeState {
         };
     }
 
-    /// The response, or this hop of it, is complete if its body ends properly.
+    /// Waits for the end of the body, whose proper end makes the response, or this hop, complete.
     fn await_end(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) => Stage::Ending(body),
@@ -476,7 +481,7 @@ impl ExchangeState {
         };
     }
 
-    /// Content followed a finish reason, so that was not the end.
+    /// Continues after content that followed a finish reason, which therefore was not the end.
     fn go_on(&mut self) {
         if matches!(self.stage, Stage::Ending(_))
             && let Stage::Ending(body) = mem::replace(&mut self.stage, Stage::Over)
@@ -485,7 +490,7 @@ impl ExchangeState {
         }
     }
 
-    /// The upstream has not ended its body, although nothing is missing of this hop. `false`: something is missing.
+    /// Ends the hop although the upstream has not ended its body. Returns `false` if part of the hop is missing.
     pub(super) fn end_hop(&mut self) -> bool {
         if !self.pipeline.is_hop_finished() {
             return false;
@@ -498,7 +503,7 @@ impl ExchangeState {
         true
     }
 
-    /// Drops this hop's response; decides how to go on.
+    /// Drops this hop's response, and decides how to continue.
     fn hop_ended(&mut self) {
         self.end_of_hop();
         self.has_content();
@@ -514,7 +519,7 @@ impl ExchangeState {
         }
     }
 
-    /// Tells the log and the events that the hop has ended, if one is under way.
+    /// Reports the end of the hop to the log and the events, if a hop is in progress.
     fn end_of_hop(&mut self) {
         if let (Some(observer), Some(field)) = (&self.observer, self.pipeline.reasoning_field()) {
             observer.saw_reasoning(field);
@@ -526,7 +531,7 @@ impl ExchangeState {
         }
     }
 
-    /// The response is complete.
+    /// Handles the completed response.
     fn completed(&mut self) {
         self.end_of_hop();
         if let Some(hops) = &mut self.hops {
@@ -535,7 +540,7 @@ impl ExchangeState {
                 self.access.in_hop(|| hops.deferred(turn));
             }
         }
-        // Before the client gets the end: its next request may continue the response.
+        // Stored before the client gets the end, since its next request may continue the response.
         if let (Some(store), Some(response)) = (self.store.take(), self.pipeline.take_response()) {
             store.keep(&response);
         }
@@ -563,7 +568,7 @@ impl ExchangeState {
         }
     }
 
-    /// Nothing more is decided. The client's request may be a part of what decides.
+    /// Drops the decider, which may own the client's request: no further decisions are needed.
     fn drop_hops(&mut self) {
         let hops = self.hops.take();
         if large::is_large(self.size) {
@@ -571,7 +576,7 @@ impl ExchangeState {
         }
     }
 
-    /// Has another request made, apart from the streams if it is large.
+    /// Builds another request, on another thread if it is large.
     fn make(&mut self, why: Cause) {
         let Some(mut hops) = self.hops.take() else {
             return self.fail(Failure::new(Kind::Internal, "nothing makes the request of another hop"));
@@ -632,7 +637,7 @@ impl ExchangeState {
         }
     }
 
-    /// Sends another request in place of the one that the upstream has refused, whose place at the upstream it takes.
+    /// Sends another request instead of the one that the upstream has refused, in the same slot.
     fn ask_otherwise(&mut self, request: UpstreamRequest, refusal: Kind, permit: Option<Permit>) {
         if let Some(watch) = &mut self.watch {
             watch.asked_otherwise(&request);
@@ -644,24 +649,24 @@ impl ExchangeState {
         self.stage = Stage::Opening(Box::pin(opening));
     }
 
-    /// Another model is asked, or the response fails.
+    /// Asks another model if possible; otherwise fails the response.
     pub(super) fn fail(&mut self, failure: Failure) {
         if !self.ask_another(&failure) {
             self.fail_for_good(failure);
         }
     }
 
-    /// Fails the response: drops the upstream's body, and flushes what was held back.
+    /// Fails the response: drops the upstream's body, and flushes the text that was held back.
     pub(super) fn fail_for_good(&mut self, failure: Failure) {
         self.pipeline.fail(failure, &mut self.out);
         self.stage = Stage::Over;
     }
 
-    /// To be called while the client does not read: others may wait for the slot at the upstream. Then the response ends, since the
-    /// upstream has to be rid of it before it gets another one.
+    /// Must be called while the client does not read. If other requests wait for the slot at the upstream, the
+    /// response ends, since the upstream must be rid of it before it gets another request.
     pub(super) fn poll_unread(&mut self, cx: &mut Context<'_>) {
         if !self.is_open() {
-            // The upstream is done with it.
+            // The upstream no longer works on the request.
             self.permit = None;
         }
         let Some(permit) = &self.permit else { return };
@@ -685,17 +690,17 @@ impl ExchangeState {
         }
     }
 
-    /// The client reads.
+    /// Called when the client reads.
     pub(super) fn is_read(&mut self) {
         if self.unread.is_some() {
             self.unread = None;
         }
     }
 
-    /// Why the response fails, if it does.
+    /// The failure of the response, if it fails.
     pub(super) fn failure(&self) -> Option<&Failure> {
         match self.stage {
-            // The pipeline is that of a model that has failed.
+            // The pipeline still belongs to a model that has failed.
             Stage::Preparing(_) => None,
             _ => self.pipeline.failure(),
         }
@@ -706,31 +711,31 @@ impl ExchangeState {
         &self.client
     }
 
-    /// The models that were and may be asked, if there are several.
+    /// The models that have been and may be asked, if there are several.
     pub(super) fn attempts(&self) -> Option<&Attempts<Begun>> {
         self.attempts.as_deref()
     }
 
-    /// Whether another model may still answer: the client has seen nothing of this one's response.
+    /// Whether another model may still answer, because the client has not seen any of this model's response.
     fn may_turn(&self) -> bool {
         self.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
     }
 
-    /// How long the target that is asked may take to the first content of its stream, if another one may answer instead.
+    /// Time limit for the first content of the current target's stream, if another target may answer instead.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.attempts.as_ref().filter(|_| self.stream)?.patience()
     }
 
-    /// That time is over: another target is asked, if there is still one.
+    /// Asks another target, if there is one, because the time limit for the first content has passed.
     pub(super) fn lose_patience(&mut self) {
         let is_asked = matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_));
         if let Some(limit) = self.patience().filter(|_| is_asked) {
-            // Without another target, this one goes on.
+            // Without another target, the current one continues.
             let _ = self.ask_another(&failure::timed_out("first content", limit));
         }
     }
 
-    /// The target that is asked has written something, even if only toolwire sees it.
+    /// Records that the target has written something, even if only toolwire sees it.
     fn has_content(&mut self) {
         if let Some(attempts) = &mut self.attempts {
             attempts.has_content();
@@ -745,14 +750,15 @@ impl ExchangeState {
         }
     }
 
-    /// Releases the memory of the request's body, unless another model may get it.
+    /// Releases the memory of the request's body, unless the body may be sent to another model.
     fn release(&mut self) {
         if !self.may_turn() {
             self.memory = None;
         }
     }
 
-    /// Drops the upstream's response, which has no content and `failure`, and asks another model, if there is one to ask.
+    /// Drops the upstream's response, which failed without content, and asks another model. Returns whether there was
+    /// one.
     fn ask_another(&mut self, failure: &Failure) -> bool {
         let preparing = self.attempts.as_mut().and_then(|attempts| attempts.next(failure));
         let Some(preparing) = preparing else { return false };
@@ -772,13 +778,13 @@ impl ExchangeState {
         true
     }
 
-    /// Whether something is to be sent. While another model may still answer, only keep-alives are.
+    /// Whether there are bytes to send. While another model may still answer, only keep-alives count.
     pub(super) fn has_output(&self) -> bool {
         let is_held = self.may_turn() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
         !self.out.is_empty() && !is_held
     }
 
-    /// Writes a keep-alive, before what is held back.
+    /// Writes a keep-alive before text that is held back.
     pub(super) fn keep_alive(&mut self) {
         let held = if self.may_turn() { self.out.split_off(self.comments) } else { BytesMut::new() };
         match held.is_empty() {
@@ -789,7 +795,7 @@ impl ExchangeState {
         self.out.unsplit(held);
     }
 
-    /// Takes what is to be sent: keep-alives alone, while another model may still answer.
+    /// Takes the bytes to send: only keep-alives while another model may still answer.
     pub(super) fn take(&mut self) -> BytesMut {
         if self.may_turn() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
             let held = self.out.split_off(mem::take(&mut self.comments));
@@ -807,7 +813,8 @@ impl ExchangeState {
         mem::take(&mut self.out)
     }
 
-    /// The upstream has been silent for `limit`. If its connection is shared, no other request is sent on it.
+    /// Fails because the upstream has been silent for `limit`. If its connection is shared, no other request will be
+    /// sent on it.
     pub(super) fn fail_silent(&mut self, what: &str, limit: Duration) {
         if let Stage::Streaming(body) | Stage::Ending(body) = &self.stage {
             body.retire();
@@ -815,7 +822,7 @@ impl ExchangeState {
         self.fail(failure::timed_out(what, limit));
     }
 
-    /// Writes the error into a stream that has begun, once, after everything that was certain before it.
+    /// Writes the error into a stream that has begun, once, after all content that was certain before it.
     pub(super) fn write_failure(&mut self) {
         if !self.failure_written && self.failure().is_some() {
             self.pipeline.write_failure(&mut self.out);
@@ -823,8 +830,8 @@ impl ExchangeState {
         }
     }
 
-    /// The client is about to learn of the failure. It may ask again before this response is dropped, and then the target that failed
-    /// is known to have failed.
+    /// Records the failure before the client receives it: if the client repeats the request before this response is
+    /// dropped, the target must already count as failed.
     pub(super) fn failure_is_written(&mut self) {
         self.failure_written = true;
         if let Some((attempts, failure)) = self.attempts.as_ref().zip(self.failure()) {
@@ -833,7 +840,8 @@ impl ExchangeState {
     }
 }
 
-/// Whether `data` has only comments of an event stream, and white space. A piece that begins inside a line counts as something.
+/// Whether `data` contains only comments of an event stream and white space. A piece that begins inside a line counts
+/// as content.
 fn says_nothing(data: &[u8]) -> bool {
     matches!(data.first(), None | Some(b':' | b'\n' | b'\r' | b' '))
         && data

@@ -1,5 +1,5 @@
-//! Between two hops, where a decision takes its time. The upstream's connections are pipes in memory, over HTTP/2, on a
-//! paused clock.
+//! Tests of the time between two hops, while the decision is pending. The upstream's connections are in-memory pipes,
+//! over HTTP/2, on a paused clock.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,14 +38,14 @@ const REQUEST: &[u8] = br#"{"model":"m","stream":true,"messages":[{"role":"user"
     "tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object",
     "properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
 
-/// A hop whose call lacks its argument, so that another one is to follow.
+/// A hop whose call lacks its argument, so that another hop must follow.
 const INCOMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"weather\",\
     \"arguments\":\"{}\"}}\n\ndata: [DONE]\n\n";
 
 const COMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
     \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\ndata: [DONE]\n\n";
 
-/// A decision that a test makes when it likes.
+/// A decision that the test completes explicitly.
 #[derive(Debug)]
 struct Slow(Mutex<Option<oneshot::Receiver<Result<Continuation, Failure>>>>, Arc<Mutex<Vec<ThreadId>>>);
 
@@ -56,7 +56,7 @@ impl DecideHop for Slow {
         Box::pin(async { decided.await.unwrap() })
     }
 
-    /// One request more.
+    /// Makes one more request.
     fn refused(&mut self, _: StatusCode, _: &[u8]) -> bool {
         self.1.lock().unwrap().is_empty()
     }
@@ -69,7 +69,7 @@ impl DecideHop for Slow {
 
 type Decide = oneshot::Sender<Result<Continuation, Failure>>;
 
-/// An upstream with one slot. The first request of a response gets [`INCOMPLETE`], and the others [`COMPLETE`].
+/// An upstream with one slot. The first request of a response gets [`INCOMPLETE`], later ones get [`COMPLETE`].
 fn server() -> Arc<Server> {
     Server::answering(100, |asked: Asked| async move {
         let body = if asked.request == 0 { INCOMPLETE } else { COMPLETE };
@@ -102,12 +102,12 @@ fn request() -> UpstreamRequest {
     }
 }
 
-/// A response whose first hop is under way, with the sender of its decision.
+/// A response whose first hop is in progress, and the sender of its decision.
 async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     answer_to(0, client, &Arc::default()).await
 }
 
-/// The same to a request of this many bytes. `made` gets the threads on which later requests are made.
+/// The response to a request of this many bytes. `made` collects the threads on which later requests are built.
 async fn answer_to(
     size: usize,
     client: &Arc<Client>,
@@ -175,7 +175,7 @@ async fn client_gets_keep_alives_while_a_decision_is_pending() {
     let (mut answer, decide) = answer(&client).await;
     let begun = Instant::now();
     commit(&mut answer).await.unwrap();
-    // The idle timeout does not apply: nothing is expected of the upstream.
+    // The idle timeout does not apply, since nothing is expected from the upstream.
     assert_eq!(begun.elapsed(), Duration::from_secs(15));
     let decision = async {
         tokio::time::sleep(Duration::from_secs(50)).await;
@@ -243,7 +243,7 @@ async fn total_timeout_applies_to_a_pending_decision() {
     assert!(body.contains("whole response") && !body.contains("finish_reason\":\"tool_calls"), "{body}");
 }
 
-/// With what the hop adds to it.
+/// The size includes what the hop adds to the request.
 #[tokio::test(start_paused = true)]
 async fn large_request_of_another_hop_is_made_apart() {
     for (size, more, is_apart) in [

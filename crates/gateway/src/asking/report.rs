@@ -20,15 +20,15 @@ use toolwire_pipeline::{
     pipeline::{Pipeline, Tally},
 };
 
-/// Who learns of questions.
+/// The places to which questions are reported.
 #[derive(Debug, Clone)]
 pub(crate) struct Witness {
     pub(crate) metrics: Arc<Metrics>,
-    /// The bus of events, if anyone may hear them.
+    /// The bus of events, if there may be subscribers.
     pub(crate) audit: Option<Arc<Audit>>,
 }
 
-/// One question, which ends when this is dropped.
+/// The report of one question, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct QuestionReport<'c> {
     witness: &'c Witness,
@@ -36,20 +36,20 @@ pub(super) struct QuestionReport<'c> {
     subject: Subject,
     purpose: &'static str,
     record: HopRecord,
-    /// What the upstream learns of the trace.
+    /// The trace context that the upstream receives.
     traced: Option<SpanContext>,
     begun: Instant,
-    /// `None`: the upstream's response has not been read to its end.
+    /// `None` until the upstream's response has been read to its end.
     tally: Option<Tally>,
     payer: Option<Arc<dyn Payer>>,
-    /// What counts for the payer.
+    /// Input and output tokens that count for the payer.
     spent: (u64, u64),
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     failure: Option<Failure>,
 }
 
 impl<'c> QuestionReport<'c> {
-    /// For a question to `model` that begins now.
+    /// Starts the report of a question to `model`.
     pub(super) fn begin(witness: &'c Witness, question: &Question, model: &'c Model) -> Self {
         let (subject, purpose) = (question.subject.clone(), question.purpose.name());
         let name = hop_name(&subject, model, purpose);
@@ -81,24 +81,24 @@ impl<'c> QuestionReport<'c> {
         }
     }
 
-    /// What the upstream learns of the trace.
+    /// The trace context that the upstream receives.
     pub(super) fn context(&self) -> Option<&SpanContext> {
         self.traced.as_ref()
     }
 
-    /// The upstream has begun to answer the question, which has `input` tokens by estimate.
+    /// Records that the upstream has begun to answer the question, which has an estimated `input` tokens.
     pub(super) fn answered(&mut self, input: u64) {
         self.spent = (input, 0);
     }
 
-    /// The upstream's response has been read by `pipeline`, to its end or until it failed.
+    /// Records that `pipeline` has read the upstream's response, to its end or until it failed.
     pub(super) fn counted(&mut self, pipeline: &Pipeline) {
         let tally = pipeline.tally();
         self.spent = count::spent(pipeline, &tally, self.spent.0);
         self.tally = Some(tally);
     }
 
-    /// There is no answer.
+    /// Records that there is no answer.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.failure = Some(failure.clone());
     }

@@ -14,7 +14,7 @@ fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// Keys of a configuration with these entries.
+/// The keys of a configuration with these entries.
 fn keys(entries: &str) -> Keys {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("toolwire.toml");
@@ -172,7 +172,7 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
         assert_eq!([knows("one"), knows("two")], known, "{content}");
     }
     assert!(!knows("anything"));
-    // An editor writes in place, in several steps, or removes the file first: what may be unfinished is not taken yet.
+    // An editor may write in place in several steps, or remove the file first: an incomplete file is not used yet.
     let path = folder.path().join("keys.toml");
     let look = || {
         keys.shared.tick(NOW);

@@ -1,4 +1,4 @@
-//! [`Watch`]: a thread that looks at the file of keys, and saves what clients have used. Both may wait for the disk.
+//! [`Watch`]: a thread that checks the file of keys, and saves the usage of clients. Both may block on the disk.
 
 use std::{
     io,
@@ -10,10 +10,10 @@ use std::{
 use super::Shared;
 use crate::stamp::unix_time;
 
-/// How often it does so.
+/// Interval between checks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The thread; dropping this ends it when everything is saved.
+/// The thread. Dropping this ends it once everything is saved.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Nothing is sent: dropping it ends the thread.
