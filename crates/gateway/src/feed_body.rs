@@ -13,9 +13,9 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::drain::SignalFuture;
 use crate::observe::{Access, Outcome};
 
-/// What a stream sends.
+/// The source of a stream's events.
 pub trait FeedSource: fmt::Debug + Send {
-    /// The next events, as they are sent. `None`: the stream ends.
+    /// The next events, in the form in which they are sent. `None` ends the stream.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
@@ -23,7 +23,7 @@ pub trait FeedSource: fmt::Debug + Send {
 #[derive(Debug)]
 pub struct FeedBody {
     source: Box<dyn FeedSource>,
-    /// How long it may be silent.
+    /// Maximum silence before a keep-alive.
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
     stopped: Pin<Box<SignalFuture>>,
@@ -44,7 +44,7 @@ impl FeedBody {
         Self { source, keep_alive, silence, stopped, access, is_begun: false, is_over: false }
     }
 
-    /// The client has accepted nothing for too long; its connection is closed.
+    /// Called when the client has accepted nothing for too long and its connection is closed.
     pub(super) fn stalled(&mut self) {
         self.access.ended(Outcome::Stalled);
     }
@@ -53,7 +53,7 @@ impl FeedBody {
         self.is_over
     }
 
-    /// The next piece. The first is a comment, so that the client sees at once that it is connected.
+    /// The next piece. The first is a comment, so that the client notices immediately that it is connected.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_over {
             return Poll::Ready(None);

@@ -1,11 +1,11 @@
-//! Between two hops: what decides how a response goes on after an upstream's response that is not its last.
+//! Between two hops: decides how a response continues after an upstream's response that is not its last.
 //!
 //! ```text
 //! Pipeline: HopEnded ─FollowUp─▶ DecideHop ─▶ a future ─Continuation─▶ the next upstream request, or the end
 //! ```
 //!
-//! The future may take as long as it needs. Meanwhile the client gets keep-alives, `total_timeout` applies, and the slot at
-//! the upstream is free for others; if the client disconnects, the future is dropped.
+//! The future may take as long as it needs. Meanwhile the client gets keep-alives, `total_timeout` applies, and the
+//! slot at the upstream is free for other requests; if the client disconnects, the future is dropped.
 
 use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
@@ -30,44 +30,45 @@ use super::{
     turn_states::OwnStates,
 };
 
-/// Bytes of images, in base64, that the client gets as items of one response: half of what `max_answer` is by default.
+/// Maximum bytes of images, in base64, that the client gets as items of one response: half the default of
+/// `max_answer`.
 const MAX_IMAGES: usize = 32 << 20;
 
-/// Decides how a response goes on. It exists only for models whose rules allow several hops.
+/// Decides how a response continues. Exists only for models whose rules allow several hops.
 pub(super) trait DecideHop: fmt::Debug + Send {
     /// Called after each hop that is not the last; the next hop begins when the future is ready.
     fn decide(&mut self, follow_up: FollowUp) -> Deciding;
 
-    /// What the client gets while the decision is being made.
+    /// Events that the client gets while the decision is being made.
     fn announced(&self) -> Vec<Event<'static>> {
         Vec::new()
     }
 
-    /// Called when the response is complete, and hosted calls of it are to run for the client's next request.
+    /// Called when the response is complete, and its hosted calls must run for the client's next request.
     fn deferred(&mut self, _turn: DeferredTurn) {}
 
-    /// Called with the results of hosted tools that a decision gave, and the images for the client.
+    /// Called with the results of hosted tools from a decision, and the images for the client.
     fn ran(&mut self, _ran: Vec<Ran>, _images: Vec<Media<'static>>) -> Continuation {
         Continuation::End(None)
     }
 
-    /// Called when the upstream has refused a hop's request with `status` and this body. Returns whether another request is to be
-    /// made for the hop; otherwise the response fails.
+    /// Called when the upstream has refused a hop's request with `status` and this body. Returns whether another
+    /// request must be made for the hop; otherwise the response fails.
     fn refused(&mut self, _status: StatusCode, _body: &[u8]) -> bool {
         false
     }
 
-    /// Makes the request that the last decision or refusal asks for, and a reader for the response to it. That takes as long as it
-    /// took to make the first one, so that it may be called on another thread.
+    /// Builds the request for the last decision or refusal, and a reader for its response. This takes as long as
+    /// building the first one, so it may be called on another thread.
     ///
     /// # Errors
-    /// Only those that the first request would have had.
+    /// Only errors that the first request would have had.
     fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure>;
 
     /// Called when the upstream has accepted a hop's request.
     fn accepted(&mut self) {}
 
-    /// Whether anything may have to be decided after the first request was accepted.
+    /// Whether another decision may be needed after the first request was accepted.
     fn is_needed(&self) -> bool {
         true
     }
@@ -79,31 +80,31 @@ pub(super) trait DecideHop: fmt::Debug + Send {
 /// A decision that is being made.
 ///
 /// # Errors
-/// The response fails.
+/// If the response fails.
 pub(super) type Deciding = Pin<Box<dyn Future<Output = Result<Continuation, Failure>> + Send>>;
 
-/// How a response goes on.
+/// How a response continues.
 #[derive(Debug)]
 pub(super) enum Continuation {
-    /// With another request to the upstream, which [`DecideHop::make`] makes.
+    /// With another request to the upstream, which [`DecideHop::make`] builds.
     Ask(NextHop),
-    /// Hosted tools have run: with what [`DecideHop::ran`] makes of their results and of the images for the client.
+    /// Hosted tools have run: [`DecideHop::ran`] decides from their results and the images for the client.
     Ran(Vec<Ran>, Vec<Media<'static>>),
-    /// It ends with what the hops so far gave, and a warning that says why.
+    /// It ends with the output of the hops so far, and a warning that gives the reason.
     End(Option<Warning<'static>>),
 }
 
 /// A hop that continues a response.
 #[derive(Debug)]
 pub(super) struct NextHop {
-    /// What its request has more than the one before.
+    /// Turns that its request contains in addition to the previous request.
     pub(super) turns: Vec<Turn>,
-    /// What the client gets before the response to it.
+    /// Events that the client gets before its response.
     pub(super) shown: Vec<Event<'static>>,
 }
 
 impl NextHop {
-    /// The bytes of the texts that its request has more, about.
+    /// Approximate bytes of the texts that are added to its request.
     pub(super) fn size(&self) -> usize {
         let size = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -120,13 +121,16 @@ impl NextHop {
 /// The client's request.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// As it was sent. It is kept until the response ends, so it is smaller than the forms made of it.
+    /// The body as it was sent. It is kept until the response ends, so the compact form is kept instead of the parsed
+    /// one.
     Body(Bytes, Option<OwnStates>),
-    /// With what toolwire has added to it: hosted tools, what upstreams want back. Nothing is taught in it.
+    /// The conversation with toolwire's additions: hosted tools, and state that upstreams need back. No tools are
+    /// taught in it.
     Conversation(Arc<Conversation>),
 }
 
-/// Asks the model again: at once because of what it wrote, or with the results of hosted tools when they have run.
+/// Asks the model again: immediately because of the text that it wrote, or with the results of hosted tools once they
+/// have run.
 #[derive(Debug)]
 pub(super) struct AskAgain {
     config: Arc<Config>,
@@ -138,41 +142,43 @@ pub(super) struct AskAgain {
     hop: usize,
     /// The hop whose calls of hosted tools are running.
     running: Option<FollowUp>,
-    /// What the response has that the client does not see: the turns of hops with hosted calls alone, and their results.
+    /// Parts of the response that the client does not see: the turns of hops that contain only hosted calls, and
+    /// their results.
     unseen: Vec<Turn>,
-    /// Bytes of images that the client may still get in the response.
+    /// Remaining bytes of images for the client in this response.
     room: usize,
     /// The time of the request, in seconds of Unix time.
     now: u64,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
-    /// How many of them are part of the conversation, up to the last results of hosted tools: they are written like the rest of the
-    /// history, calls and results as the model was taught. Those behind repeat what the model wrote.
+    /// Number of these turns that are part of the conversation, up to the last results of hosted tools. They are
+    /// written like the rest of the history, with calls and results as the model was taught. Later turns repeat what
+    /// the model wrote.
     conversed: usize,
     /// Whether the model could call hosted tools in the hop.
     had_hosted: bool,
-    /// The means by which the last request is enforced.
+    /// The means that enforces the last request.
     constrained: Option<Kind>,
-    /// The means that were refused in this response. Whether they were the reason shows when the upstream accepts a request
-    /// without them.
+    /// The means that were refused in this response. If the upstream accepts a request without them, they were the
+    /// reason.
     dropped: Vec<Kind>,
     /// The tools of the last request that was built here.
     tools: Option<Digest>,
     /// The model that is asked.
     subject: Subject,
-    /// The response must have a call.
+    /// Whether the response must contain a call.
     requires_call: bool,
-    /// More may have to be decided when the first request is accepted.
+    /// Whether further decisions may be needed once the first request is accepted.
     may_go_on: bool,
-    /// Some messages of the last request may be joined.
+    /// Whether some messages of the last request may be joined.
     may_join: bool,
-    /// The upstream has refused a request for the roles of its messages.
+    /// Whether the upstream has refused a request because of the roles of its messages.
     joins: bool,
     learned: Arc<Learned>,
 }
 
-/// Whether an error may mean that the server does not know a constraint. Most say so with status 400 or 422, some with a
-/// status that means a fault of the server, and then with a message about the constraint
+/// Whether an error may mean that the server does not know a constraint. Most servers then answer with status 400 or
+/// 422, some with a status of a server fault and a message about the constraint
 /// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
 fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"response_format", b"literal_error", b"grammar", b"schema"];
@@ -185,7 +191,7 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 }
 
 impl AskAgain {
-    /// For the response to the request `body` at the time `now`, whose first request to the upstream is `constrained`.
+    /// For the response to the request `body` at the time `now`, whose first upstream request is `constrained`.
     pub(super) fn new(
         (config, learned): (Arc<Config>, Arc<Learned>),
         (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
@@ -218,10 +224,10 @@ impl AskAgain {
         }
     }
 
-    /// The client's request with all follow-ups, as the upstream is to get it, and a reader for the response.
+    /// The client's request with all follow-ups, in the form for the upstream, and a reader for the response.
     ///
     /// # Errors
-    /// Only those that the first request would have had.
+    /// Only errors that the first request would have had.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let mut conversation = self.conversation()?;
         if let Some(hosted) = self.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
@@ -253,7 +259,7 @@ impl AskAgain {
         self.hosted.as_ref().map(|hosted| hosted.visibility())
     }
 
-    /// The client's request with what toolwire has added to it.
+    /// The client's request with toolwire's additions.
     fn conversation(&self) -> Result<Conversation, Failure> {
         match &self.asked {
             Asked::Conversation(conversation) => Ok(Conversation::clone(conversation)),
@@ -276,7 +282,7 @@ impl AskAgain {
     }
 }
 
-/// A call of the hosted tool `name` that runs.
+/// The event for a running call of the hosted tool `name`.
 fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
     ServerCall {
         id: Cow::Owned(call.id.clone()),
@@ -289,7 +295,7 @@ fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
     }
 }
 
-/// What the client gets of calls that have run, and of the images that they made.
+/// The events for the client about calls that have run and the images that they made.
 fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility) -> Vec<Event<'static>> {
     match visibility {
         Visibility::Off => Vec::new(),
@@ -306,7 +312,7 @@ fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility)
     }
 }
 
-/// These lines as one piece of reasoning, which is not the model's.
+/// Puts these lines into one piece of reasoning that is not the model's.
 fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
@@ -326,16 +332,17 @@ fn result_of(ran: &Ran) -> ServerCall<'static> {
     }
 }
 
-/// The request after hosted tools have run: a call that the client requires has been made, and tools may be exhausted.
+/// Adapts the request after hosted tools have run: a call that the client requires has been made, and tools may be
+/// exhausted.
 fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     match &mut conversation.tool_choice {
         choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
         ToolChoice::Allowed { required, .. } => {
             *required = false;
-            // As the client wrote it, it may require a call.
+            // In the client's original form, it may require a call.
             conversation.rest.remove("tool_choice");
         }
-        // A server's tool that is chosen in the form of its dialect is required.
+        // Choosing a server's tool in the form of its dialect makes the tool required.
         ToolChoice::Auto if !conversation.server_choice.is_empty() => {
             conversation.server_choice.clear();
             conversation.rest.remove("tool_choice");
@@ -346,7 +353,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
         let names = std::mem::take(&mut conversation.hosted_tools);
         conversation.tools.retain(|tool| !names.contains(&tool.name));
     }
-    // Their names stay hosted: a model that calls one all the same is told.
+    // Their names stay hosted: a model that calls one anyway gets an explanation.
     let exhausted = hosted.exhausted();
     conversation.tools.retain(|tool| !exhausted.contains(&tool.name.as_str()));
     let Conversation { tools, server_tools, server_choice, tool_choice, .. } = conversation;
@@ -361,8 +368,8 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     }
 }
 
-/// Makes the arguments of those calls objects that are not: there are upstreams that refuse a request with others. The results of
-/// such calls say what was wrong.
+/// Replaces arguments of these calls by objects where they are not objects: some upstreams refuse a request with
+/// other arguments. The results of such calls explain the fault.
 fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     for part in &mut turn.parts {
         if let Part::Call(call) = part
@@ -374,7 +381,7 @@ fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     }
 }
 
-/// The results of the calls in the last of `turns`, in their order.
+/// The results of the calls in the last of `turns`, in order.
 fn results(turns: &[Turn], ran: &[Ran]) -> Vec<Turn> {
     let calls = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) => Some(call),
@@ -397,7 +404,8 @@ impl DecideHop for AskAgain {
         if follow_up.reason != Reason::Hosted {
             return Box::pin(ready(Ok(self.ask(follow_up.turns, Vec::new()))));
         }
-        // A limit that was reached meanwhile is a result for the model, which gets another hop to answer without tools.
+        // A limit that was reached meanwhile becomes a result for the model, which gets another hop to answer without
+        // tools.
         let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
         let Some(hosted) = self.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
             let limit = self.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");

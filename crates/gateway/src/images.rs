@@ -17,7 +17,7 @@ use crate::observe::Access;
 use toolwire_execution::files::{self, ImageFiles};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The URL under which clients on this machine reach a server that listens on `address`.
+/// The URL at which clients on this machine reach a server that listens on `address`.
 pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -27,15 +27,15 @@ pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// Whether a page shows the image by a request with `headers`, or a link leads to it. Any page that knows its name may: images are
-/// made for texts that pages show.
+/// Whether the request with `headers` shows the image in a page, or follows a link to it. Any page that knows the
+/// name may show it: images are made for texts that pages show.
 pub(super) fn is_shown(headers: &HeaderMap) -> bool {
     let is_shown = web_pages::is_of_image(headers) || web_pages::is_navigation(headers);
-    // Of a script, or of a form that another page submits, the browser names the origin.
+    // For a request of a script, or a form submitted by another page, the browser names the origin.
     is_shown && !headers.contains_key(header::ORIGIN)
 }
 
-/// The image `name`, which is as the client wrote it in the path.
+/// The response with the image `name`, which is in the form in which the client wrote it in the path.
 pub(super) async fn respond(
     files: Option<&Arc<ImageFiles>>,
     name: String,
@@ -49,7 +49,7 @@ pub(super) async fn respond(
             let headers = response.headers_mut();
             let caching = format!("private, max-age={ttl}, immutable");
             headers.extend(HeaderValue::try_from(caching).ok().map(|value| (header::CACHE_CONTROL, value)));
-            // The bytes came from a service: browsers must not take them for anything but an image.
+            // The bytes came from another service: browsers must not interpret them as anything but an image.
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             reply::put_no_page(headers);
             headers.insert(header::VARY, HeaderValue::from_static("accept, sec-fetch-dest"));
@@ -62,7 +62,7 @@ pub(super) async fn respond(
     }
 }
 
-/// The bytes of the image, and for how many seconds they may be kept.
+/// The bytes of the image, and the number of seconds for which they may be cached.
 async fn find(files: Option<&Arc<ImageFiles>>, name: String) -> Result<(Vec<u8>, u64), Failure> {
     let unknown = || Failure::new(Kind::NotFound, "there is no such image");
     let files = Arc::clone(files.ok_or_else(unknown)?);

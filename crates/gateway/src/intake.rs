@@ -1,4 +1,4 @@
-//! Reads a request's body, limited in size, time and memory.
+//! Reads a request's body within limits of size, time and memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,32 +15,33 @@ use super::{
 use toolwire_config::Limits;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// How long the rest of a body that is too large is read and discarded: a client that is still sending does not read the
-/// response.
+/// Time for which the rest of a body that is too large is read and discarded, since a client does not read the
+/// response while it is still sending.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes that are allocated for a body because its length announces them. More are allocated when they arrive.
+/// Maximum number of bytes that are allocated in advance for a body's announced length. More are allocated when they
+/// arrive.
 const ROOM: usize = 256 << 10;
 
-/// A body with fewer bytes is copied out of the buffer that it was read into, even if it is in one piece.
+/// A body with fewer bytes is copied out of the buffer into which it was read, even if it is in one piece.
 const SMALL: usize = 16 << 10;
 
-/// What bounds the reading of a body.
+/// The limits for reading a body.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     pub(super) limits: &'a Limits,
-    /// The bytes that a body of this kind may have at most, if no setting changes that.
+    /// Maximum bytes of a body of this kind, unless a setting changes that.
     pub(super) own_max: Option<usize>,
     pub(super) budget: &'a Arc<Budget>,
     pub(super) drain: &'a Drain,
 }
 
-/// Reads the whole body. Returns it with the memory that is reserved for it.
+/// Reads the body, and returns it with the memory that is reserved for it.
 ///
 /// # Errors
-/// [`Kind::TooLarge`] beyond `limits.max_body` or `own_max` bytes, [`Kind::Request`] if it is compressed, incomplete or takes longer
-/// than `limits.body_timeout`, [`Kind::Overloaded`] if there is no memory for it, [`Kind::Draining`] if the server stops
-/// before it is complete.
+/// [`Kind::TooLarge`] beyond `limits.max_body` or `own_max` bytes, [`Kind::Request`] if it is compressed, incomplete
+/// or takes longer than `limits.body_timeout`, [`Kind::Overloaded`] if there is no memory for it, [`Kind::Draining`]
+/// if the server stops before the body is complete.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Incoming,
@@ -53,7 +54,7 @@ pub(super) async fn read(
     let Bounds { limits, own_max, budget, drain } = bounds;
     let max = own_max.map_or(limits.max_body, |own| own.min(limits.max_body));
     let too_large = || too_large(max, max == limits.max_body);
-    // A client that waits for `100 Continue` has not sent anything that would have to be discarded.
+    // A client that waits for `100 Continue` has not sent anything that must be discarded.
     if body.size_hint().lower() > max as u64 {
         if !headers.contains_key(header::EXPECT) {
             discard(body, drain).await;
@@ -71,7 +72,7 @@ pub(super) async fn read(
         }
         if read.is_empty() && body.body.is_end_stream() {
             reservation.grow(length)?;
-            // A small body is a part of a larger buffer, which would be kept with it.
+            // A small body is a slice of a larger buffer, which would be kept alive with it.
             let body = if length < SMALL { Bytes::copy_from_slice(&data) } else { data };
             return Ok((body, reservation));
         }
@@ -89,7 +90,7 @@ pub(super) async fn read(
 /// The frames of a body, until the deadline passes or the server stops.
 struct Pieces<'a> {
     body: Incoming,
-    /// `None`: too late to be represented.
+    /// `None` if the deadline is too late to be represented.
     deadline: Option<Instant>,
     limits: &'a Limits,
     drain: &'a Drain,
@@ -130,7 +131,7 @@ async fn discard(mut body: Incoming, drain: &Drain) {
     }
 }
 
-/// `is_setting`: the limit is the one of the configuration.
+/// `is_setting`: whether the limit is the configured one.
 fn too_large(max: usize, is_setting: bool) -> Failure {
     let setting = if is_setting { " (limits.max_body)" } else { "" };
     let message = format!("the request's body is larger than {max} bytes{setting}");

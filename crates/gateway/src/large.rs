@@ -1,4 +1,4 @@
-//! Work on large requests: it is done apart from the threads of the streams, which would stand still meanwhile.
+//! Work on large requests, which runs on other threads so that it does not block the streams.
 
 use std::{pin::Pin, sync::LazyLock, thread::available_parallelism};
 
@@ -7,18 +7,19 @@ use tracing::Span;
 
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Bytes of a request whose work is done apart. Smaller ones take less than a few milliseconds.
+/// Size in bytes from which a request is processed on another thread. Smaller requests take less than a few
+/// milliseconds.
 pub(super) const LARGE: usize = 256 << 10;
 
-/// Places for such work. It cannot be stopped, so that a client that leaves and comes again would otherwise hold any number of
-/// bodies.
+/// Slots for such work. It cannot be stopped, so without a limit, a client that disconnects and reconnects repeatedly
+/// could hold any number of bodies.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
 
 fn places() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// Whether work on a request of this many bytes is done apart.
+/// Whether a request of this many bytes is processed on another thread.
 pub(super) fn is_large(size: usize) -> bool {
     size >= LARGE
 }
@@ -26,10 +27,10 @@ pub(super) fn is_large(size: usize) -> bool {
 /// Work that is done on another thread.
 ///
 /// # Errors
-/// [`Kind::Internal`]: it panicked.
+/// [`Kind::Internal`] if the work panicked.
 pub(super) type Apart<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Does `work` on another thread. The future is boxed, so that small requests have no room for it in theirs.
+/// Runs `work` on another thread. The future is boxed, so that the futures of small requests need no space for it.
 pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Apart<T> {
     #[cfg(test)]
     tests::MOVED.set(tests::MOVED.get() + 1);
@@ -45,7 +46,7 @@ pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     })
 }
 
-/// Drops `value` on another thread: it has very many parts.
+/// Drops `value` on another thread, since it has very many parts.
 pub(super) fn discard(value: impl Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn_blocking(move || drop(value));
@@ -69,7 +70,7 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// How often this thread has had work done apart.
+        /// Number of times that this thread has moved work to another thread.
         pub(crate) static MOVED: Cell<usize> = const { Cell::new(0) };
     }
 

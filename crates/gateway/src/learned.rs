@@ -1,8 +1,8 @@
-//! [`LearnedMeans`]: which means of enforcement an upstream turned out to lack, by model.
+//! [`LearnedMeans`]: the means of enforcement that an upstream turned out to lack, by model.
 //!
-//! A server refuses a constraint that it does not know, or it ignores it and answers as if there were none. The first shows
-//! in the status, the second only in responses: the required call is missing, several times in a row. Either may also come from
-//! what one client sends, so [`Experience`] says for whom it counts.
+//! A server refuses a constraint that it does not know, or it ignores the constraint. A refusal shows in the status.
+//! An ignored constraint shows only in responses: the required call is missing, several times in a row. Either may
+//! also be caused by one client's requests, so [`Experience`] decides for which clients it counts.
 
 mod experience;
 mod forms;
@@ -32,13 +32,13 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-/// How long a means is not used. The server may be updated or started with other options meanwhile.
+/// Time for which a means is not used. The server may be updated or restarted with other options meanwhile.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// The most models of an upstream that are remembered. Clients may invent names.
+/// Maximum number of an upstream's models that are remembered, since clients may invent names.
 const MAX_MODELS: usize = 256;
 
-/// What was learned about upstreams. Shared by all threads.
+/// Facts that were learned about upstreams. All threads share them.
 #[derive(Debug)]
 pub(super) struct Learned {
     pub(super) means: Arc<LearnedMeans>,
@@ -47,8 +47,8 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// The settings of the upstream of `entry`, with what is known of its server, and the means that it still has for this
-    /// request of `owner`.
+    /// The settings of the upstream of `entry`, with the known facts about its server, and the means that it still
+    /// has for this request of `owner`.
     pub(super) fn about<'m>(
         &'m self,
         entry: &'m Model,
@@ -65,34 +65,34 @@ impl Learned {
         (options, self.means.left(means, entry, (conversation, owner)))
     }
 
-    /// The upstream of `subject` takes its request since messages were joined.
+    /// Records that the upstream of `subject` accepts its request now that messages are joined.
     pub(super) fn refused_roles(&self, subject: &Subject) {
         self.forms.refused_roles(&subject.upstream.name, &subject.model);
     }
 }
 
-/// See the module.
+/// The means that upstreams lack.
 #[derive(Debug)]
 pub(super) struct LearnedMeans {
     memory: Mutex<Memory>,
     metrics: Arc<Metrics>,
 }
 
-/// What was seen of means, by the names of upstreams, and by the names that these know their models by.
+/// Experience with means, by the names of upstreams and their own names for models.
 #[derive(Debug, Default)]
 struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
 
-/// Learns what a response shows of its model.
+/// Learns from a response what its model supports.
 #[derive(Debug)]
 pub(super) struct Observer {
     learned: Arc<Learned>,
     upstream: Arc<Upstream>,
-    /// The name that the upstream knows the model by.
+    /// The upstream's name for the model.
     model: String,
 }
 
 impl Observer {
-    /// For a response of the model of `entry` that is requested as `asked`. `None`: nothing depends on it.
+    /// Observes a response of the model of `entry` that is requested as `asked`. `None` if nothing depends on it.
     pub(super) fn new(learned: &Arc<Learned>, entry: &Model, asked: &str) -> Option<Self> {
         entry.upstream.options.side().follows_reasoning().then(|| Self {
             learned: Arc::clone(learned),
@@ -101,7 +101,7 @@ impl Observer {
         })
     }
 
-    /// Reasoning came in this field.
+    /// Records that reasoning came in this field.
     pub(super) fn saw_reasoning(&self, field: ReasoningField) {
         self.learned.forms.saw_reasoning(&self.upstream.name, &self.model, field);
     }
@@ -116,19 +116,19 @@ pub(super) enum Kind {
     Prefill,
 }
 
-/// The model that a request goes to, and whose request it is.
+/// The model that a request goes to, and the owner of the request.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
     pub(super) owner: Owner,
     upstream: Arc<Upstream>,
-    /// The name that the upstream knows the model by.
+    /// The upstream's name for the model.
     model: String,
     /// The name of the configuration's entry.
     entry: String,
     enforce: Enforce,
 }
 
-/// Why a means does not work.
+/// The reason why a means does not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Refused,
@@ -167,7 +167,7 @@ impl Kind {
 }
 
 impl Subject {
-    /// The model of `entry` that `owner` requests as `asked`.
+    /// The subject for the model of `entry` that `owner` requests as `asked`.
     pub(super) fn new(entry: &Model, asked: &str, owner: Owner) -> Self {
         Self {
             owner,
@@ -184,12 +184,12 @@ impl LearnedMeans {
         Self { memory: Mutex::default(), metrics }
     }
 
-    /// Forgets what was learned about an upstream: it is another one now.
+    /// Forgets everything learned about an upstream that has been replaced by another one.
     pub(super) fn forget(&self, upstream: &str) {
         self.memory().0.remove(upstream);
     }
 
-    /// Of the `means` of the upstream of `entry`, those that it does not lack for this request.
+    /// The `means` of the upstream of `entry` that it does not lack for this request.
     fn left(&self, means: Means, entry: &Model, (conversation, owner): (&Conversation, Owner)) -> Means {
         if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;
@@ -200,7 +200,8 @@ impl LearnedMeans {
             .fold(means, |means, kind| kind.removed_from(means))
     }
 
-    /// The upstream answers once it is asked without these; `tools` are [those](of_tools) of the request.
+    /// Records that the upstream accepts the request without `kinds`; `tools` is the [digest](of_tools) of the
+    /// request's tools.
     pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind], tools: Digest) {
         for kind in kinds {
             let mut news = News::Nobody;
@@ -209,15 +210,15 @@ impl LearnedMeans {
         }
     }
 
-    /// The upstream has accepted a request that is constrained by `kind`.
+    /// Records that the upstream has accepted a request that is constrained by `kind`.
     pub(super) fn accepted(&self, subject: &Subject, kind: Kind) {
         self.learn(subject, kind, Experience::accepted);
     }
 
-    /// A response to a request that requires a call, constrained by `kind`, is complete.
+    /// Records that a response to a request that requires a call, constrained by `kind`, is complete.
     pub(super) fn answered(&self, subject: &Subject, kind: Kind, tally: &Tally) {
         let Some(is_kept) = keeps_constraint(tally) else { return };
-        // If the configuration names the means, it is used all the same.
+        // A means that the configuration names is used anyway.
         let may_change = subject.enforce == Enforce::Auto;
         let mut news = News::Nobody;
         self.learn(subject, kind, |experience| {
@@ -238,7 +239,7 @@ impl LearnedMeans {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts that a constraint did not work, and logs it if that is news.
+    /// Counts that a constraint did not work, and logs it if that is new.
     fn report(&self, subject: &Subject, kind: Kind, why: Why, news: News) {
         let Subject { upstream, model, entry, enforce, .. } = subject;
         let reason = match why {
@@ -260,7 +261,7 @@ impl LearnedMeans {
 }
 
 impl Memory {
-    /// The means that the model's upstream lacks now for a request of `owner` with these `tools`.
+    /// The means that the model's upstream currently lacks for a request of `owner` with these `tools`.
     fn lacking(
         &self,
         (upstream, model): (&str, &str),
@@ -275,7 +276,7 @@ impl Memory {
         lacking.map(|experience| experience.kind)
     }
 
-    /// What was seen of a means. `None`: too many models are remembered.
+    /// The experience with a means. `None` if too many models are remembered.
     fn of(&mut self, upstream: &str, model: &str, kind: Kind) -> Option<&mut Experience> {
         let models = self.0.entry(upstream.to_owned()).or_default();
         if models.len() >= MAX_MODELS && !models.contains_key(model) {
@@ -294,7 +295,7 @@ impl Memory {
     }
 }
 
-/// The tools that may be called, and how, by which a refused request is recognised.
+/// Digest of the callable tools and the tool choice, by which a refused request is recognised.
 pub(super) fn of_tools(conversation: &Conversation) -> Digest {
     let mut text = format!("{:?} {}", conversation.tool_choice.requires_call(), conversation.parallel_calls);
     for tool in conversation.callable_tools() {
@@ -306,8 +307,8 @@ pub(super) fn of_tools(conversation: &Conversation) -> Digest {
     Digest::of(&text)
 }
 
-/// Whether the response to a request that requires a call keeps the constraint: it has a well-formed call. `None`: it does
-/// not show, since the response was cut off or filtered, or the model refused.
+/// Whether the response to a request that requires a call satisfies the constraint: it contains a well-formed call.
+/// `None` if this is unknown, since the response was cut off or filtered, or the model refused.
 fn keeps_constraint(tally: &Tally) -> Option<bool> {
     match tally.finish? {
         Finish::Length | Finish::Filter => None,
@@ -331,7 +332,7 @@ mod tests {
         memory.lacking(("up", model), Owner::default(), || Digest::of("tools")).collect()
     }
 
-    /// Makes the upstream lack it.
+    /// Makes the upstream lack the means.
     fn refuse(experience: &mut Experience) {
         for owner in CLIENTS {
             for name in ["a", "b", "c"] {
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(lacking(&memory, "m"), []);
     }
 
-    /// Invented names of models do not fill the memory, and do not displace what was learned.
+    /// Invented model names neither fill the memory nor displace what was learned.
     #[tokio::test(start_paused = true)]
     async fn number_of_models_is_bounded() {
         let mut memory = Memory::default();

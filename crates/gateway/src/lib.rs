@@ -1,5 +1,6 @@
-//! The asynchronous shell: hyper reads requests, own code writes responses and reads upstreams ([`http1`](toolwire_http1)),
-//! and between them a body pulls an upstream's bytes through a [`Pipeline`](toolwire_pipeline::pipeline::Pipeline).
+//! The asynchronous shell: hyper reads requests, our own code writes responses and reads upstreams
+//! ([`http1`](toolwire_http1)), and between them a body pulls an upstream's bytes through a
+//! [`Pipeline`](toolwire_pipeline::pipeline::Pipeline).
 //!
 //! ```text
 //! server ─▶ worker (a thread) ─connection─▶ service ─route, key, body─▶ exchange ─▶ answer ─polls─▶ upstream (queue, connection, request)

@@ -1,4 +1,4 @@
-//! Listening: on one address with several sockets, one for each thread, or on sockets that another process has opened.
+//! Listens on one address with several sockets, one for each thread, or on sockets that another process has opened.
 
 use std::{
     io,
@@ -8,19 +8,19 @@ use std::{
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// A socket that listens on `address`, and as many `more` that share the port: the kernel distributes connections among
-/// them (`SO_REUSEPORT`). Must be called inside a runtime.
+/// Opens a socket that listens on `address`, and `more` sockets that share the port: the kernel distributes
+/// connections among them (`SO_REUSEPORT`). Must be called inside a runtime.
 ///
 /// # Errors
 /// If the address cannot be listened on, or another process listens on it.
 pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener, Vec<TcpListener>)> {
     let shared = more > 0;
     if shared {
-        // Sockets that share a port also share it with another server of this user. Binding one that does not share
-        // first makes starting a second server by mistake an error.
+        // Sockets that share a port also share it with another server of this user. Binding a socket that does not
+        // share first makes it an error to start a second server by mistake.
         drop(socket(address, false)?);
     }
     let first = socket(address, shared)?;
@@ -29,8 +29,8 @@ pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener,
     Ok((first, more))
 }
 
-/// Sockets of another process that listen already, as many of them for each of `threads` threads. Connections of all threads wait
-/// in the same queue, which stays when this process ends.
+/// Duplicates listening sockets of another process for each of `threads` threads. Connections of all threads wait in
+/// the same queue, which remains when this process ends.
 ///
 /// # Errors
 /// If they cannot be used by several threads.
@@ -47,7 +47,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(shared)?;
-    // Inherited by the connections: Nagle's algorithm would delay tokens, which are small.
+    // The connections inherit this: Nagle's algorithm would delay tokens, which are small.
     socket.set_nodelay(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()

@@ -1,4 +1,5 @@
-//! [`Models`]: the list at `/v1/models`: the configured names and, if there is a wildcard model, those of its upstream.
+//! [`Models`]: the list at `/v1/models`: the configured names and, if there is a wildcard model, the names of its
+//! upstream's models.
 
 use std::sync::Arc;
 
@@ -14,25 +15,26 @@ use super::{
 };
 use toolwire_config::{Changes, Config, Model, calendar::rfc3339};
 
-/// See the module. Shared by all threads.
+/// The list of models. All threads share it.
 #[derive(Debug)]
 pub(super) struct Models {
     config: Arc<Config>,
     /// The list of the wildcard model's upstream.
     catalogue: Option<Arc<Catalogue>>,
-    /// When the server started, in seconds since 1970: `created` of models that have none of their own.
+    /// Start of the server in seconds since 1970: `created` of models that have no time of their own.
     started: u64,
 }
 
 /// Anthropic's SDKs send it with every request.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
-/// Whether a request for models, or for what is not there, comes from a client of Anthropic's API. It has the same paths for them.
+/// Whether a client of Anthropic's API has sent a request for models, or for a path that does not exist. Its API
+/// shares these paths.
 pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
     matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
 }
 
-/// A list of models in the form of Anthropic's API (docs/protocols/messages.md#models). It is complete.
+/// The list of models in the form of Anthropic's API (docs/protocols/messages.md#models), always complete.
 pub(super) fn anthropic_list(list: &Value) -> Value {
     let data: Vec<_> =
         list.get("data").and_then(Value::as_array).into_iter().flatten().map(anthropic).collect();
@@ -40,7 +42,7 @@ pub(super) fn anthropic_list(list: &Value) -> Value {
     json!({ "first_id": id(data.first()), "last_id": id(data.last()), "has_more": false, "data": data })
 }
 
-/// The same for one model.
+/// One model in the same form.
 pub(super) fn anthropic(model: &Value) -> Value {
     let text = |key: &str| model.get(key).and_then(Value::as_str);
     let name = ["display_name", "name", "id"].into_iter().find_map(text);
@@ -49,14 +51,14 @@ pub(super) fn anthropic(model: &Value) -> Value {
 }
 
 impl Models {
-    /// The models of `config`. Nothing is fetched yet. `before` are those of the configuration that it replaces, with what
-    /// has changed since.
+    /// The models of `config`. Nothing is fetched yet. `before`: the models of the configuration that it replaces,
+    /// and the changes since.
     ///
     /// # Errors
-    /// If no request to an upstream can be written.
+    /// If the request to an upstream cannot be built.
     pub(super) fn new(config: Arc<Config>, before: Option<(&Self, &Changes)>) -> Result<Self, ServeError> {
         let wildcard = config.models.iter().find(|model| model.is_wildcard());
-        // With a configured upstream name, the upstream gets no other name.
+        // If an upstream name is configured, the upstream gets only this name.
         let upstream = wildcard.filter(|model| model.upstream_name.is_none()).map(|model| &model.upstream);
         let known = |name: &str| {
             let (before, changes) = before?;
@@ -73,7 +75,7 @@ impl Models {
         Ok(Self { config, catalogue, started })
     }
 
-    /// The list of those that a client may use, configured names first.
+    /// The list of models that a client may use, configured names first.
     pub(super) async fn list(&self, caller: &Caller) -> Value {
         let entries = self.entries().await;
         let is_allowed = |name: &str| caller.check_model(name).is_ok();
@@ -109,10 +111,10 @@ impl Models {
         self.config.models.iter().any(|model| model.name == name && !model.is_wildcard())
     }
 
-    /// The model's object: the upstream's fields, overridden by those of the configuration.
+    /// The model's object: the upstream's fields, overridden by the configured ones.
     fn describe(&self, name: &str, model: &Model, theirs: Option<&Entry>) -> Value {
         let mut object = theirs.cloned().unwrap_or_default();
-        // A configured name is toolwire's own model.
+        // A configured name counts as toolwire's own model.
         let is_theirs = model.is_wildcard();
         let created = object.get("created").filter(|created| is_theirs && created.is_u64()).cloned();
         let owner = object.get("owned_by").filter(|owner| is_theirs && owner.is_string()).cloned();

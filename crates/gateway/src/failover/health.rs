@@ -1,4 +1,4 @@
-//! [`Health`]: which targets have failed lately, and are not asked for a while.
+//! [`Health`]: tracks which targets have failed recently, and stops asking them for a while.
 //!
 //! ```text
 //! working ─eject_after failures in a row─▶ ejected for eject_for ─▶ one request tries it ─content─▶ working
@@ -6,13 +6,15 @@
 //!                                             └──────────────────────────────────────────────┘
 //! ```
 //!
-//! Time is passed in. A target is known by the name of its entry, so that what is known of it survives a new configuration.
+//! Time is passed in. A target is identified by the name of its entry, so that its health survives a new
+//! configuration.
 //!
-//! An error that a target gives for an answer may be due to the request. So it counts for its client alone, until requests of
-//! another client fail, too: no client can have a target ejected for others. Other failures count for all clients.
+//! If a target answers with an error, the request may be the cause. So the error counts only for its client until
+//! requests of another client fail too: no client can have a target ejected for other clients. Other failures count
+//! for all clients.
 //!
-//! Many requests may be open at a target when it begins to fail, and some end well when others have failed already. A request
-//! is known by the time at which it was asked: one from before an ejection neither lengthens nor ends it.
+//! Many requests may be open at a target when it begins to fail, and some of them succeed after others have failed. A
+//! request is identified by the time at which it was sent: one from before an ejection neither lengthens nor ends it.
 
 use std::{
     collections::HashMap,
@@ -23,13 +25,13 @@ use std::{
 use super::super::permits::Claimant;
 use toolwire_config::Failover;
 
-/// How long a request that tries an ejected target may take before another one may.
+/// Time after which another request may try an ejected target, if the first trial has not ended.
 const TRIAL: Duration = Duration::from_secs(60);
 
-/// The most clients of a target whose failures are remembered.
+/// Maximum number of clients of a target whose failures are remembered.
 const MAX_CLIENTS: usize = 64;
 
-/// What is known of all targets. Shared by all threads.
+/// The health of all targets. All threads share it.
 #[derive(Debug, Default)]
 pub(super) struct Health(Mutex<HashMap<String, Known>>);
 
@@ -41,43 +43,44 @@ pub(super) struct Request<'t> {
     pub(super) asked: Instant,
 }
 
-/// How a request has failed.
+/// The failure of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Failed {
-    /// The target has answered, with an error that may be due to the request.
+    /// Whether the target has answered with an error that the request may have caused.
     pub(super) is_answer: bool,
-    /// The target wants no other request for that long.
+    /// Time for which the target wants no further request.
     pub(super) wait: Option<Duration>,
     pub(super) now: Instant,
 }
 
-/// What is known of one target: for all clients, and for each whose requests it has answered with errors.
+/// The health of one target: for all clients, and for each client whose requests it has answered with errors.
 #[derive(Debug, Default)]
 struct Known {
     all: Target,
     clients: HashMap<Claimant, Target>,
 }
 
-/// What is known of one target for a client, or for all.
+/// The health of one target for one client, or for all.
 #[derive(Debug, Default)]
 struct Target {
     /// Failures since the last success.
     failures: usize,
-    /// The client of the first of them that was an answer, and whether one for another client followed.
+    /// The client of the first of these failures that was an answer. `has_two_witnesses`: whether another client's
+    /// followed.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
-    /// How often it was ejected since the last success.
+    /// Number of ejections since the last success.
     ejections: u32,
-    /// Not asked before that.
+    /// The target is not asked before this time.
     returns: Option<Instant>,
-    /// When that was decided.
+    /// Time of the last ejection.
     ejected: Option<Instant>,
-    /// The request that tries it, since it may return.
+    /// The request that tries the target again after an ejection.
     tried: Option<Instant>,
 }
 
 impl Target {
-    /// Whether it may be asked at `now`.
+    /// Whether the target may be asked at `now`.
     fn admits(&self, now: Instant) -> bool {
         let is_tried = self.tried.is_some_and(|since| now.saturating_duration_since(since) < TRIAL);
         !self.is_out(now) && !is_tried
@@ -87,9 +90,9 @@ impl Target {
         self.returns.is_some_and(|returns| now < returns)
     }
 
-    /// Counts the failure of the request of `asked`. `None`: the target is not ejected for it. That is so, too, for requests from
-    /// before its ejection, or that had no other target meanwhile: they fail as that one did which ejected it.
-    /// With a `witness`, another client must have seen failures as well.
+    /// Counts the failure of the request sent at `asked`, and returns how long the target is ejected for it. `None`
+    /// if it is not ejected. This includes requests sent while the target was ejected because they had no other
+    /// target. With a `witness`, another client must have seen failures as well.
     fn own_ejection(
         &mut self,
         asked: Instant,
@@ -117,7 +120,7 @@ impl Target {
         self.tried = self.tried.filter(|tried| *tried != asked);
     }
 
-    /// Ejects it for `ejection` from `now` on, unless it is ejected for longer.
+    /// Ejects the target for `ejection` from `now` on, unless it is already ejected for longer.
     fn eject(&mut self, ejection: Option<Duration>, now: Instant, settings: &Failover) -> Option<Duration> {
         let ejection = ejection?.min(settings.max_ejection);
         let returns = now.checked_add(ejection).filter(|returns| self.returns < Some(*returns))?;
@@ -125,21 +128,21 @@ impl Target {
         Some(ejection)
     }
 
-    /// One request tries it if its time is over.
+    /// Records the request that tries the target, if its ejection is over.
     fn try_at(&mut self, now: Instant) {
         if self.returns.is_some() && !self.is_out(now) {
             self.tried = Some(now);
         }
     }
 
-    /// Whether a request that was asked at `asked` says something of the target that its ejection did not say.
+    /// Whether a request that was sent at `asked` reveals more about the target than its ejection did.
     fn is_after_ejection(&self, asked: Instant) -> bool {
         self.ejected.is_none_or(|ejected| ejected <= asked)
     }
 }
 
 impl Known {
-    /// What is known of it for a client.
+    /// The health of the target for a client.
     fn of(&self, client: Claimant) -> impl Iterator<Item = &Target> {
         [Some(&self.all), self.clients.get(&client)].into_iter().flatten()
     }
@@ -156,7 +159,7 @@ impl Known {
         self.of(client).filter_map(|target| target.returns).max()
     }
 
-    /// What is known of it for `client` alone. `None`: too many are remembered.
+    /// The health of the target for `client` alone. `None` if too many clients are remembered.
     fn client(&mut self, client: Claimant, now: Instant) -> Option<&mut Target> {
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
             self.clients.retain(|_, target| target.is_out(now));
@@ -169,8 +172,9 @@ impl Known {
 }
 
 impl Health {
-    /// The first of `targets` that a request of `client` may ask at `now`. If none may, the one that returns first, so that an
-    /// outage of all ends as soon as one of them works. An ejected target whose time is over is taken by one request.
+    /// The first of `targets` that a request of `client` may ask at `now`. If none is available, the one that returns
+    /// first, so that an outage of all targets ends as soon as one of them works. Only one request tries a target
+    /// whose ejection is over.
     pub(super) fn first<'t>(&self, targets: &[&'t str], client: Claimant, now: Instant) -> Option<&'t str> {
         let mut known = self.known();
         let admits = |name: &&&str| known.get(**name).is_none_or(|target| target.admits(client, now));
@@ -182,7 +186,7 @@ impl Health {
         Some(chosen)
     }
 
-    /// When the first of `targets` returns, if all of them are ejected for `client` at `now`.
+    /// Time at which the first of `targets` returns, if all of them are ejected for `client` at `now`.
     pub(super) fn all_return(&self, targets: &[&str], client: Claimant, now: Instant) -> Option<Instant> {
         let known = self.known();
         let returns = |name: &&str| known.get(*name)?.returns(client).filter(|returns| now < *returns);
@@ -190,8 +194,8 @@ impl Health {
         returns?.into_iter().min()
     }
 
-    /// The target's response has content: it works, if it did not before. Should it fail now, it is ejected at once, and for
-    /// longer.
+    /// Records that the target's response has content: it works, even if it did not before. If it fails now, it is
+    /// ejected immediately and for longer.
     pub(super) fn began(&self, Request { target, client, asked }: Request<'_>) {
         if let Some(known) = self.known().get_mut(target) {
             for target in known.of_mut(client).filter(|target| target.is_after_ejection(asked)) {
@@ -200,7 +204,7 @@ impl Health {
         }
     }
 
-    /// The target has answered.
+    /// Records that the target has answered.
     pub(super) fn succeeded(&self, Request { target, client, asked }: Request<'_>) {
         let mut all = self.known();
         let Some(known) = all.get_mut(target) else { return };
@@ -215,7 +219,7 @@ impl Health {
         }
     }
 
-    /// The request has failed. Returns for how long the target is ejected from now on, if this failure did it.
+    /// Records a failed request. Returns how long the target is ejected, if this failure caused an ejection.
     pub(super) fn failed(
         &self,
         Request { target, client, asked }: Request<'_>,
@@ -234,14 +238,14 @@ impl Health {
         of_all.or(of_client)
     }
 
-    /// The request ended without saying anything of the target.
+    /// Records a request that ended without revealing anything about the target.
     pub(super) fn left(&self, Request { target, client, asked }: Request<'_>) {
         if let Some(known) = self.known().get_mut(target) {
             known.of_mut(client).for_each(|target| target.not_tried_by(asked));
         }
     }
 
-    /// How many targets are ejected at `now`, for all clients or for some.
+    /// Number of targets that are ejected at `now`, for all clients or for some.
     pub(super) fn ejected(&self, now: Instant) -> usize {
         let is_out =
             |known: &&Known| known.all.is_out(now) || known.clients.values().any(|target| target.is_out(now));
@@ -349,11 +353,11 @@ mod tests {
         let now = asked + SECOND;
         let ejections: Vec<_> = (0..50).filter_map(|_| failed(&health, ("a", asked), None, now)).collect();
         assert_eq!(ejections, [10 * SECOND]);
-        // Nor do those that had no other target while it was ejected.
+        // Requests that had no other target while it was ejected do not eject it either.
         assert_eq!(health.first(&["a"], ONE, now + SECOND), Some("a"));
         assert_eq!(failed(&health, ("a", now + SECOND), None, now + 9 * SECOND), None);
         assert_eq!(health.first(&["a", "b"], ONE, now + 10 * SECOND), Some("a"));
-        // One that was asked before says nothing of the trial.
+        // A request from before the ejection reveals nothing about the trial.
         assert_eq!(failed(&health, ("a", asked), None, now + 11 * SECOND), None);
         assert_eq!(health.first(&["a", "b"], ONE, now + 11 * SECOND), Some("b"), "one tries it still");
     }

@@ -4,8 +4,8 @@
 //! a model with alternatives ─order─▶ names ─Health─▶ the first target ─fails─▶ Attempts::next ─▶ the next one, or the failure
 //! ```
 //!
-//! [`Attempts`] belongs to a response's body, which asks it when it fails. So the connection before is closed when the next
-//! request begins, and a client that leaves ends the attempts.
+//! [`Attempts`] belongs to a response's body, which uses it on failure. So the previous connection is closed when the
+//! next request begins, and a client that disconnects ends the attempts.
 
 mod health;
 mod order;
@@ -29,16 +29,16 @@ use crate::observe::{Metrics, Outcome};
 use toolwire_config::{Alternatives, Config, Failover as Settings, Model};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// A request that is being begun, with a target that was chosen.
+/// The start of a request to a target that was chosen.
 pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// Begins the request with the entry of this name.
+/// Starts the request with the entry of this name.
 pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
 
-/// The longest wait that a client gets when no target works: one may return any time.
+/// The longest wait that a client is told when no target works, since one may return at any time.
 const MAX_WAIT: Duration = Duration::from_secs(29);
 
-/// What all requests share.
+/// State that all requests share.
 #[derive(Debug)]
 pub(super) struct Failover {
     health: Arc<Health>,
@@ -46,33 +46,33 @@ pub(super) struct Failover {
     metrics: Arc<Metrics>,
 }
 
-/// The ways of one request.
+/// The attempts of one request.
 pub(super) struct Attempts<T> {
     shared: Arc<Failover>,
-    /// Begins another attempt. `None` as soon as the response has content.
+    /// Starts another attempt. `None` once the response has content.
     begin: Option<Begin<T>>,
     /// The entries that may answer, in the order in which they are asked.
     order: Vec<Way>,
-    /// Whose request it is.
+    /// The client for which the request is made.
     client: Claimant,
-    /// The one that is asked, and since when.
+    /// The entry that is asked, and since when.
     current: String,
     asked: Instant,
-    /// Those that have failed since all were asked last.
+    /// Entries that have failed in the current round.
     failed: Vec<String>,
-    /// How often all are still asked again.
+    /// Number of further rounds in which all entries are asked again.
     retries: usize,
-    /// The pause before that.
+    /// The pause before the next round.
     pause: Duration,
     begun: Instant,
     count: usize,
-    /// All targets were ejected when the request came.
+    /// Whether all targets were ejected when the request arrived.
     is_outage: bool,
-    /// The status of the client's API for that.
+    /// The status of the client's API for an outage.
     overloaded: u16,
 }
 
-/// The target of a request, and the others.
+/// The first target of a request, and the alternatives.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The entry that is asked first.
@@ -89,13 +89,13 @@ impl Failover {
         Self { health: Arc::default(), settings, metrics }
     }
 
-    /// The same with other settings. What is known of targets stays known.
+    /// A copy with other settings. The health of targets is kept.
     pub(super) fn with_settings(&self, settings: Settings) -> Self {
         Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
     }
 
-    /// Which entry answers, for a model that has alternatives. `affinity` gives that of the conversation. Fallbacks are only those
-    /// that the caller `may` use.
+    /// Chooses the entry that answers, for a model that has alternatives. `affinity` returns the affinity of the
+    /// conversation. Only fallbacks that the caller `may` use are included.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -117,15 +117,15 @@ impl Failover {
         self.show_ejected();
     }
 
-    /// Puts into the metrics how many targets are ejected now. Some return without a request.
+    /// Updates the metric of ejected targets, since some return without a request.
     pub(super) fn show_ejected(&self) {
         self.metrics.ejected_targets(self.health.ejected(Instant::now()));
     }
 }
 
 impl<T: 'static> Attempts<T> {
-    /// The attempts of a request that has been begun with the first target of `plan`. `overloaded`: the status that says
-    /// to the client that no target works.
+    /// The attempts of a request that has been started with the first target of `plan`. `overloaded`: the status that
+    /// tells the client that no target works.
     pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
         let Plan { first, client, asked, order, retries, is_outage } = plan;
         let pause = shared.settings.backoff;
@@ -151,7 +151,7 @@ impl<T: 'static> Attempts<T> {
         &self.current
     }
 
-    /// How many attempts have been made.
+    /// Number of attempts so far.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -161,12 +161,12 @@ impl<T: 'static> Attempts<T> {
         self.begin.is_some()
     }
 
-    /// No other target is asked any more.
+    /// Stops asking other targets.
     pub(super) fn close(&mut self) {
         self.begin = None;
     }
 
-    /// The response has content.
+    /// Records that the response has content.
     pub(super) fn has_content(&mut self) {
         if self.are_open() {
             self.shared.health.began(self.request());
@@ -174,15 +174,17 @@ impl<T: 'static> Attempts<T> {
         self.close();
     }
 
-    /// How long the current target may take to the first content of a stream, since another one is there that has not failed.
+    /// Time limit for the first content of the current target's stream, if there is another target that has not
+    /// failed.
     pub(super) fn patience(&self) -> Option<Duration> {
         let has_other =
             || self.order.iter().any(|way| way.target != self.current && !self.has_failed(&way.target));
         self.shared.settings.first_content.filter(|_| self.are_open() && has_other())
     }
 
-    /// What the client gets in place of `failure`, after which no target is left, if all were ejected before: it may try again
-    /// when one may return. Otherwise it would only repeat what toolwire has done already.
+    /// The failure that the client gets instead of `failure` after the last target has failed, if all targets were
+    /// ejected before: the client may retry when one may return. Otherwise it would only repeat the attempts that
+    /// toolwire has already made.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         if !self.is_outage || !is_of_the_target(failure.kind()) {
             return None;
@@ -205,7 +207,7 @@ impl<T: 'static> Attempts<T> {
         self.failed.iter().any(|failed| failed == target)
     }
 
-    /// The current target has failed before any content. `None`: the response fails, too.
+    /// Starts the next attempt after the current target has failed without content. `None` if the response fails too.
     pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
         let begin = self.begin.as_ref()?;
         let order = self.order_after(failure.kind())?;
@@ -248,11 +250,12 @@ impl<T: 'static> Attempts<T> {
         }))
     }
 
-    /// The entries that may answer after a failure of this kind of the current one. `None`: it would only be repeated.
+    /// The entries that may answer after the current one has failed with this kind. `None` if the failure would only
+    /// be repeated.
     fn order_after(&self, kind: Kind) -> Option<Vec<Way>> {
         let mut order = self.order.clone();
         if kind == Kind::ContextLength {
-            // What is too long for a model is so for all its targets.
+            // A request that is too long for a model is too long for all its targets.
             let model = order.iter().find(|way| way.target == self.current)?.model;
             order.retain(|way| way.model != model);
         } else if !is_of_the_target(kind) {
@@ -261,7 +264,7 @@ impl<T: 'static> Attempts<T> {
         Some(order)
     }
 
-    /// The response has ended.
+    /// Records that the response has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Done => self.shared.judge(self.request(), None),
@@ -272,7 +275,7 @@ impl<T: 'static> Attempts<T> {
 }
 
 impl Failover {
-    /// Takes note of how a request ended.
+    /// Records how a request ended.
     fn judge(&self, request: Request<'_>, failure: Option<&Failure>) {
         let target = request.target;
         match failure {
@@ -301,8 +304,8 @@ impl<T> fmt::Debug for Attempts<T> {
     }
 }
 
-/// Whether a failure says something of the target, so that another one may do better. What the client or toolwire itself caused
-/// would only be repeated.
+/// Whether the target may be the cause of a failure, so that another target may succeed. Failures that the client or
+/// toolwire itself caused would only be repeated.
 fn is_of_the_target(kind: Kind) -> bool {
     match kind {
         Kind::Unauthorized
@@ -327,13 +330,13 @@ fn is_of_the_target(kind: Kind) -> bool {
     }
 }
 
-/// Whether the failure may be due to the request, so that it says nothing of others: a text that the target refuses, one that it
-/// takes too long for, a session of the client's own.
+/// Whether the request may be the cause of the failure, so that it reveals nothing about other requests: a text that
+/// the target refuses or takes too long for, or a session of the client's own.
 fn may_be_of_the_request(kind: Kind) -> bool {
     kind != Kind::Connect
 }
 
-/// Logs that `next` is asked since `failed` has failed. What does not pass by itself is a warning.
+/// Logs that `next` is asked after `failed` has failed. It is a warning if the failure will not pass by itself.
 fn log(failed: &str, next: &str, failure: &Failure) {
     match failure.kind() {
         Kind::Unauthorized | Kind::Forbidden | Kind::NotFound => {
@@ -343,7 +346,7 @@ fn log(failed: &str, next: &str, failure: &Failure) {
     }
 }
 
-/// `pause`, more or less a quarter of it, so that requests that failed together do not return together.
+/// Varies `pause` by up to a quarter, so that requests that failed together do not return together.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.75 + fastrand::f64() / 2.0)
 }

@@ -1,4 +1,4 @@
-//! In which order the models behind a name are asked.
+//! Determines the order in which the models behind a name are asked.
 
 use std::{
     collections::HashSet,
@@ -12,14 +12,15 @@ use toolwire_pipeline::conversation::{Conversation, Part, Role};
 /// An entry that may answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Way {
-    /// Its name.
+    /// The name of the entry.
     pub(super) target: String,
-    /// Which model it stands for: 0 for the one that was requested, then the fallbacks in their order.
+    /// The model that the entry stands for: 0 for the requested model, then the fallbacks in order.
     pub(super) model: usize,
 }
 
 /// The entries that may answer for `model`, in the order in which they are asked. With weights, the order differs
-/// between conversations and is the same within one, as `affinity` says. Fallbacks are only those that the caller `may` use.
+/// between conversations but is the same within one, which `affinity` identifies. Only fallbacks that the caller
+/// `may` use are included.
 pub(super) fn order(
     config: &Config,
     model: &Model,
@@ -45,30 +46,31 @@ pub(super) fn order(
     ways.filter(|way| seen.insert(way.target.clone())).collect()
 }
 
-/// The targets of the model `name`, or itself.
+/// The targets of the model `name`, or the model itself if it has none.
 fn own(name: &str, targets: &Targets, key: u64) -> Vec<String> {
     if targets.all.is_empty() {
         return vec![name.to_owned()];
     }
     let mut all: Vec<_> = targets.all.iter().collect();
     if targets.are_weighted {
-        // Rendezvous hashing: a target that is added or lost moves only its own share of the conversations.
+        // Rendezvous hashing: adding or removing a target moves only its own share of the conversations.
         all.sort_by(|a, b| score(&b.model, b.weight, key).total_cmp(&score(&a.model, a.weight, key)));
     }
     all.into_iter().map(|target| target.model.clone()).collect()
 }
 
-/// How much the conversation `key` prefers a target: of several targets, each has the highest score as often as its weight says.
+/// Score of a target for the conversation `key`. Among several targets, each has the highest score in proportion to
+/// its weight.
 fn score(name: &str, weight: u32, key: u64) -> f64 {
     let mut hasher = DefaultHasher::new();
     (name, key).hash(&mut hasher);
-    // In (0, 1): 53 bits are what a number of this type has.
+    // In (0, 1): a number of this type has 53 bits of precision.
     let uniform = ((hasher.finish() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(weight) / uniform.ln()
 }
 
-/// What tells a conversation from others and stays the same in all its requests: who asks, the instructions, and the first
-/// text of the user.
+/// Identifies a conversation across all its requests: by the sender, the instructions, and the first text of the
+/// user.
 pub(crate) fn affinity(conversation: &Conversation, owner: Owner) -> u64 {
     let mut hasher = DefaultHasher::new();
     owner.hash(&mut hasher);

@@ -1,8 +1,9 @@
-//! [`Experience`]: what was seen of one means of enforcement at one model, by client.
+//! [`Experience`]: observations about one means of enforcement for one model, by client.
 //!
-//! What one client sends must not decide what is enforced for others. So a refusal is held against the tools that it was about,
-//! for that client. A client has found that the upstream lacks the means when it was refused for several sets of tools while no
-//! request with it was accepted, or when several responses in a row ignored it. Only two such clients show that for all.
+//! One client's requests must not decide what is enforced for other clients. So a refusal counts only for the tools
+//! of the request and for that client. For one client, the upstream lacks the means if it was refused for several
+//! sets of tools while no request with it was accepted, or if several responses in a row ignored it. Only two such
+//! clients decide it for all.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,44 +13,44 @@ use super::{Kind, REMEMBERED};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// This many constrained responses in a row without the required call show that the constraint is ignored. A single one may
-/// be an accident: the schema may be one that the server cannot enforce.
+/// Number of constrained responses in a row without the required call that show that the constraint is ignored. A
+/// single one may be an accident: the server may be unable to enforce that schema.
 const IGNORED_IN_A_ROW: u32 = 3;
 
-/// This many refusals for different tools, without a request that was accepted, show that the means itself is refused.
+/// Number of refusals for different tools, without an accepted request, that show that the means itself is refused.
 const REFUSED_TOOLS: usize = 3;
 
-/// This many clients that found so show it for all.
+/// Number of clients that must have found this before it counts for all.
 const WITNESSES: usize = 2;
 
-/// The most clients that are remembered, and refused tools of each.
+/// Maximum number of clients that are remembered, and of refused tools of each.
 const MAX_CLIENTS: usize = 64;
 const MAX_REFUSED: usize = 32;
 
-/// See the module.
+/// Observations about one means.
 #[derive(Debug)]
 pub(super) struct Experience {
     pub(super) kind: Kind,
-    /// When the upstream turned out to lack it.
+    /// Time at which the upstream turned out to lack the means.
     lacking: Option<Instant>,
-    /// When the upstream last accepted a request with it.
+    /// Time at which the upstream last accepted a request with the means.
     accepted: Option<Instant>,
     clients: HashMap<Owner, Client>,
 }
 
-/// What one client has seen of it.
+/// Observations of one client.
 #[derive(Debug)]
 struct Client {
     seen: Instant,
-    /// When the upstream turned out to lack it, as far as this client can tell.
+    /// Time at which the upstream turned out to lack the means for this client.
     lacking: Option<Instant>,
-    /// Responses in a row that ignored it.
+    /// Number of responses in a row that ignored the constraint.
     ignored: u32,
-    /// The tools for which it was refused.
+    /// The tools for which the means was refused.
     refused: VecDeque<(Digest, Instant)>,
 }
 
-/// Whom something new concerns.
+/// The clients that a new finding concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Nobody,
@@ -68,7 +69,7 @@ impl Experience {
         Self { kind, lacking: None, accepted: None, clients: HashMap::new() }
     }
 
-    /// Whether the upstream lacks it for all clients.
+    /// Whether the upstream lacks the means for all clients.
     pub(super) fn is_lacking(&self) -> bool {
         self.lacking.as_ref().is_some_and(is_recent)
     }
@@ -78,7 +79,7 @@ impl Experience {
         self.clients.get(&owner).is_some_and(|client| !client.refused.is_empty())
     }
 
-    /// Whether the upstream lacks it for a request of `owner` with these tools.
+    /// Whether the upstream lacks the means for a request of `owner` with these tools.
     pub(super) fn is_lacking_for(&self, owner: Owner, tools: Option<Digest>) -> bool {
         let is_refused = |client: &Client| {
             client.refused.iter().any(|(refused, when)| Some(*refused) == tools && is_recent(when))
@@ -88,12 +89,13 @@ impl Experience {
         self.is_lacking() || self.clients.get(&owner).is_some_and(of_client)
     }
 
-    /// The upstream has accepted a request with it.
+    /// Records that the upstream has accepted a request with the means.
     pub(super) fn accepted(&mut self) {
         self.accepted = Some(Instant::now());
     }
 
-    /// The upstream has refused it for these tools of `owner`, and accepted the request without it.
+    /// Records that the upstream has refused the means for these tools of `owner`, and accepted the request without
+    /// it.
     pub(super) fn refused(&mut self, owner: Owner, tools: Digest) -> News {
         let now = Instant::now();
         let is_known = self.is_lacking_for(owner, Some(tools));
@@ -111,15 +113,15 @@ impl Experience {
         if is_known { News::Nobody } else { news }
     }
 
-    /// Another response to a constrained request of `owner` is complete; responses to requests that were sent before the
-    /// upstream turned out to lack the means change nothing. With `may_change`, the means is not used when it turns out to be
-    /// ignored.
+    /// Records a completed response to a constrained request of `owner`. Responses to requests that were sent before
+    /// the upstream turned out to lack the means change nothing. With `may_change`, the means is no longer used when
+    /// it turns out to be ignored.
     pub(super) fn answered(&mut self, owner: Owner, is_kept: bool, may_change: bool) -> News {
         if self.is_lacking_for(owner, None) {
             return News::Nobody;
         }
         if is_kept {
-            // Nothing need be remembered of a client whose constraints are kept.
+            // A client whose constraints are satisfied need not be remembered.
             self.clients.entry(owner).and_modify(|client| client.ignored = 0);
             return News::Nobody;
         }
@@ -137,10 +139,10 @@ impl Experience {
         self.weigh(now)
     }
 
-    /// A client has found something. Whom that concerns.
+    /// Evaluates a client's finding, and returns whom it concerns.
     fn weigh(&mut self, now: Instant) -> News {
         let is_witness = |client: &&Client| client.lacking.as_ref().is_some_and(is_recent);
-        // One that was refused and one whose responses ignored it contradict each other.
+        // A client for which the means was refused and one whose responses ignored it contradict each other.
         let was_refused = |client: &Client| client.refused.len() >= REFUSED_TOOLS;
         let (refused, ignored): (Vec<_>, Vec<_>) =
             self.clients.values().filter(is_witness).partition(|client| was_refused(client));
@@ -151,7 +153,7 @@ impl Experience {
         News::All
     }
 
-    /// What `owner` has seen. Of too many clients, the one that was seen the longest ago is forgotten.
+    /// The observations of `owner`. If there are too many clients, the least recently seen one is forgotten.
     fn client(&mut self, owner: Owner) -> &mut Client {
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&owner) {
             let oldest = self.clients.iter().min_by_key(|(_, client)| client.seen).map(|(owner, _)| *owner);

@@ -1,8 +1,5 @@
-//! [`LearnedForms`]: the forms of requests that an upstream accepts, by model, learned from its responses where its settings leave
-//! them open.
-//!
-//! It is shared by all clients: each form says the same to the model, so that no client can harm another by what it makes
-//! toolwire learn.
+//! [`LearnedForms`]: the forms of requests that an upstream accepts, by model. They are learned from its responses
+//! unless its settings specify them.
 
 use std::{
     collections::HashMap,
@@ -17,25 +14,26 @@ use tokio::time::Instant;
 use super::{MAX_MODELS, REMEMBERED};
 use toolwire_pipeline::dialect::{Observed, ReasoningField};
 
-/// See the module. By the names of upstreams, and by the names that these know their models by.
+/// Learned forms, by the names of upstreams and their own names for models. All clients share them: each form means
+/// the same to the model, so no client can harm another one by what toolwire learns from its requests.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedForms {
     models: Mutex<HashMap<String, HashMap<String, Form>>>,
-    /// Anything was learned. Until then, requests do not look.
+    /// Whether anything was learned. Until then, requests skip the lookup.
     has_any: AtomicBool,
 }
 
-/// What is known of one model.
+/// The known form of one model's requests.
 #[derive(Debug)]
 struct Form {
     sends_reasoning: bool,
-    /// When roles were refused, and the same request with joined messages was accepted.
+    /// Time at which roles were refused and the same request with joined messages was accepted.
     refused_roles: Option<Instant>,
     changed: Instant,
 }
 
 impl LearnedForms {
-    /// What is known of a model now.
+    /// The facts that are currently known about a model.
     pub(super) fn about<'m>(&self, upstream: &str, model: impl FnOnce() -> &'m str) -> Observed {
         if !self.has_any.load(Ordering::Relaxed) {
             return Observed::default();
@@ -45,10 +43,10 @@ impl LearnedForms {
         form.map_or_else(Observed::default, Form::observed)
     }
 
-    /// The model has answered with reasoning in this field.
+    /// Records that the model has answered with reasoning in this field.
     pub(super) fn saw_reasoning(&self, upstream: &str, model: &str, field: ReasoningField) {
         let sends_reasoning = field == ReasoningField::Reasoning;
-        // The other name is the default.
+        // The other field is the default.
         if !sends_reasoning && !self.has_any.load(Ordering::Relaxed) {
             return;
         }
@@ -61,7 +59,7 @@ impl LearnedForms {
         }
     }
 
-    /// The model takes a request with joined messages that it has refused without.
+    /// Records that the model accepts a request with joined messages that it has refused without joining.
     pub(super) fn refused_roles(&self, upstream: &str, model: &str) {
         let mut models = self.models();
         let form = self.new_form(&mut models, upstream, model);
@@ -76,12 +74,12 @@ impl LearnedForms {
         }
     }
 
-    /// Forgets what was learned about an upstream: it is another one now.
+    /// Forgets everything learned about an upstream that has been replaced by another one.
     pub(crate) fn forget(&self, upstream: &str) {
         self.models().remove(upstream);
     }
 
-    /// The entry of a model. Clients may invent names: of too many, the one that was added first makes room.
+    /// The entry of a model. Clients may invent names: if there are too many, the oldest is removed.
     fn new_form<'m>(
         &self,
         models: &'m mut HashMap<String, HashMap<String, Form>>,

@@ -1,7 +1,8 @@
-//! [`Bucket`]: how much may be used in a minute.
+//! [`Bucket`]: limits usage per minute.
 //!
-//! The generic cell rate algorithm, as in `governor`, which can only take: here what was taken for a response that turns out to be
-//! smaller must be given back. The state is one number, the time at which the bucket is full again, so nothing waits for a lock.
+//! It uses the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must be
+//! returned when a response turns out to be smaller than expected. The state is one number, the time at which the
+//! bucket is full again, so nothing waits for a lock.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -10,11 +11,11 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Nanoseconds in which an empty bucket becomes full.
+/// Time in nanoseconds in which an empty bucket becomes full.
 const PERIOD: u64 = 60_000_000_000;
 
-/// A bucket that holds `limit` and becomes full in a minute, evenly. Times are nanoseconds since `start`, on a clock that never goes
-/// back.
+/// A bucket that holds `limit` and fills evenly within a minute. Times are nanoseconds since `start`, on a monotonic
+/// clock.
 #[derive(Debug)]
 pub(super) struct Bucket {
     limit: u64,
@@ -22,25 +23,26 @@ pub(super) struct Bucket {
     full_at: AtomicU64,
 }
 
-/// What was taken out of a bucket, and may be given back.
+/// An amount that was taken out of a bucket and may be returned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     amount: u64,
-    /// When the bucket was to be full again at that moment. What has come back by itself until then is not given back again.
+    /// Time at which the bucket would have been full again. The part that has refilled by itself by then is not
+    /// returned again.
     end: u64,
 }
 
-/// What a bucket holds.
+/// The level of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    /// Until it is full.
+    /// Time until it is full.
     pub(super) reset: Duration,
 }
 
 impl Level {
-    /// That of a bucket which is full again after `reset`.
+    /// The level of a bucket that is full again after `reset`.
     pub(super) fn of(limit: u64, reset: Duration) -> Self {
         let used = (reset.as_nanos() * u128::from(limit)).div_ceil(u128::from(PERIOD));
         let used = u64::try_from(used).unwrap_or(u64::MAX);
@@ -54,7 +56,7 @@ impl Bucket {
         Self { limit: limit.max(1), start: Instant::now(), full_at: AtomicU64::new(0) }
     }
 
-    /// What it holds at most.
+    /// The capacity of the bucket.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
@@ -62,7 +64,7 @@ impl Bucket {
     /// Takes `amount`, which is at most the limit.
     ///
     /// # Errors
-    /// How long it takes until there is enough.
+    /// The time until there is enough.
     pub(super) fn take(&self, amount: u64) -> Result<Taken, Duration> {
         let (now, cost) = (self.now(), self.cost(amount));
         let end_of = |full_at: u64| full_at.max(now).saturating_add(cost);
@@ -75,17 +77,17 @@ impl Bucket {
         }
     }
 
-    /// Takes `amount`, even if the bucket owes it then.
+    /// Takes `amount`, even if that leaves the bucket in debt.
     pub(super) fn owe(&self, amount: u64) {
         self.settle(Taken { amount: 0, end: 0 }, amount);
     }
 
-    /// Replaces what was taken by what was used. If that is more, the bucket may owe something.
+    /// Replaces the taken amount by the used amount. If more was used, the bucket may be in debt.
     pub(super) fn settle(&self, taken: Taken, used: u64) {
         let now = self.now();
         let update = |change: &dyn Fn(u64) -> u64| {
             let changed = |full_at| Some(change(full_at));
-            // Never fails: the change is always one.
+            // Never fails, since `changed` always returns a value.
             let _ = self.full_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
         };
         if used > taken.amount {
@@ -98,13 +100,13 @@ impl Bucket {
         }
     }
 
-    /// What it holds now.
+    /// The current level.
     pub(super) fn level(&self) -> Level {
         let missing = self.full_at.load(Ordering::Acquire).saturating_sub(self.now());
         Level::of(self.limit, Duration::from_nanos(missing))
     }
 
-    /// In how many nanoseconds `amount` comes back.
+    /// Time in nanoseconds in which `amount` refills.
     fn cost(&self, amount: u64) -> u64 {
         let cost = u128::from(amount) * u128::from(PERIOD) / u128::from(self.limit);
         u64::try_from(cost).unwrap_or(u64::MAX)
@@ -150,7 +152,7 @@ mod tests {
                 });
             }
         });
-        // One more comes back every 600 ms.
+        // One unit refills every 600 ms.
         let elapsed = u64::try_from(bucket.start.elapsed().as_millis()).unwrap();
         let took = took.into_inner();
         assert!((100..=100 + elapsed / 600).contains(&took), "{took}");
@@ -166,7 +168,7 @@ mod tests {
         assert_eq!(bucket.level().remaining, 0);
         advance(Duration::from_secs(30)).await;
         assert_eq!(bucket.level().remaining, 30);
-        // Half has come back; of what was not used, the rest comes back now.
+        // Half has refilled; the rest of the unused amount is returned now.
         bucket.settle(other, 6);
         assert_eq!(bucket.level().remaining, 60);
     }
@@ -182,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken and settled at once with its own amount leaves the bucket as it was.
+        /// Whatever is taken and immediately settled with the same amount leaves the bucket unchanged.
         #[test]
         fn unused_reservations_leave_nothing(limit in 1..1_000_000_u64, parts in prop::collection::vec(0.0..1.0_f64, 1..20)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

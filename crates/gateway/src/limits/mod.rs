@@ -1,15 +1,17 @@
-//! What clients with names may use, and what they have used.
+//! Limits and usage of named clients.
 //!
 //! ```text
 //! request ─▶ Account::admit ─▶ Allowance, in the response's body ─settle, drop─▶ what was not used comes back
 //!                  └──────────▶ Limited, the answer
 //! ```
 //!
-//! An [`Account`] belongs to a name, whichever of its keys was shown. Tokens are reserved before the upstream is asked, since requests
-//! that run at the same time would otherwise all pass, and the reservation is replaced by what the response has used when the body is
-//! dropped: at its end, after an error, when the client leaves. All counters are behind [`Account`] and [`Ledger`].
+//! An [`Account`] belongs to a name, whichever of its keys is used. Tokens are reserved before the upstream is asked,
+//! since otherwise all simultaneous requests would pass. When the body is dropped (at its end, after an error, or
+//! when the client disconnects), the reservation is replaced by the actual usage. [`Account`] and [`Ledger`] own all
+//! counters.
 //!
-//! They are in memory, or on a server that several instances share ([`Together`]). While that is away, those in memory hold.
+//! The counters are in memory, or on a server that several instances share ([`Together`]). While the server is away,
+//! the ones in memory apply.
 
 mod bucket;
 mod refusal;
@@ -40,24 +42,24 @@ use toolwire_execution::ask::Payer;
 use toolwire_net::store::{Owner, Spent};
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// All clients with names, and where their counts outlive a restart.
+/// All named clients, and the place where their counts are saved.
 pub(super) struct Ledger {
     accounts: Mutex<HashMap<Arc<str>, Arc<Account>>>,
     counts: CountsOf,
-    /// Saved counts that could not be read yet, by the name of the account.
+    /// Saved counts that could not be read yet, by account name.
     unread: Mutex<HashMap<Arc<str>, Unread>>,
 }
 
-/// Where the counts are.
+/// The place of the counts.
 enum CountsOf {
-    /// Here.
+    /// This instance.
     Instance(SavedCounts),
-    /// On a server for all instances.
+    /// A server for all instances.
     All(Arc<Together>),
 }
 
 impl Ledger {
-    /// The clients whose counts are in `folder`; in memory only without one.
+    /// The clients whose counts are saved in `folder`; without a folder, they are in memory only.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self::with(CountsOf::Instance(SavedCounts::new(folder)))
     }
@@ -71,8 +73,8 @@ impl Ledger {
         Self { accounts: Mutex::default(), counts, unread: Mutex::default() }
     }
 
-    /// The account of `name`, which may use what `grant` says from now on. What it has used stays. Reads the disk when it sees a name
-    /// for the first time.
+    /// The account of `name`, which is limited by `grant` from now on. Its usage is kept. Reads the disk when it sees
+    /// a name for the first time.
     pub(super) fn account(&self, name: &str, grant: &Grant, now: u64) -> Arc<Account> {
         let mut accounts = self.accounts();
         let account = match accounts.get(name) {
@@ -98,7 +100,7 @@ impl Ledger {
         list
     }
 
-    /// Saves what has changed. It is on disk later, or when the ledger is dropped.
+    /// Saves changed counts. They are on disk later, or when the ledger is dropped.
     pub(super) fn save(&self, now: u64) {
         let CountsOf::Instance(saved) = &self.counts else { return };
         let accounts = self.list();
@@ -117,7 +119,7 @@ impl Ledger {
         }
     }
 
-    /// The counts of a name in the month of `now`.
+    /// The saved counts of a name in the month of `now`.
     fn saved(&self, name: &str, now: u64) -> (Month, MonthCounts) {
         let mut unread = Unread::of(Month::of(now));
         let CountsOf::Instance(saved) = &self.counts else { return (unread.month, MonthCounts::default()) };
@@ -147,7 +149,7 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// A client with a name.
+/// A named client.
 #[derive(Debug)]
 pub struct Account {
     name: Arc<str>,
@@ -155,27 +157,27 @@ pub struct Account {
     requests: Option<Arc<Bucket>>,
     tokens: Option<Arc<Bucket>>,
     usage: Arc<Usage>,
-    /// `None`: there is only this instance.
+    /// `None` if the limits are not shared with other instances.
     together: Option<Arc<Together>>,
 }
 
-/// What a request asks for.
+/// The amounts that a request asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wish {
-    /// Tokens of the request, by estimate.
+    /// Estimated tokens of the request.
     pub(super) input: u64,
-    /// The most tokens that the response may have. `None`: not known.
+    /// Maximum number of tokens of the response. `None` if unknown.
     pub(super) max_output: Option<u64>,
-    /// How many responses there are in one.
+    /// Number of choices in the response.
     pub(super) choices: u64,
-    /// Whether a response is in progress for a while.
+    /// Whether the request counts as a response in progress.
     pub(super) takes_place: bool,
-    /// Whether a model gets the request.
+    /// Whether the request is sent to a model.
     pub(super) counts_tokens: bool,
 }
 
 impl Wish {
-    /// A request without tokens, which is answered at once.
+    /// A request without tokens, which is answered immediately.
     pub(super) const PLAIN: Self =
         Self { input: 0, max_output: Some(0), choices: 1, takes_place: false, counts_tokens: false };
 }
@@ -198,7 +200,7 @@ impl Account {
         empty.with(grant)
     }
 
-    /// The same client with another grant. A bucket whose limit is the same goes on.
+    /// The same client with another grant. Buckets with an unchanged limit keep their level.
     fn with(&self, grant: Grant) -> Self {
         let kept = |own: &Option<Arc<Bucket>>, limit: Option<u64>| {
             let limit = limit.map(|limit| self.share(limit));
@@ -215,41 +217,42 @@ impl Account {
         }
     }
 
-    /// The part of a limit that this instance may use by its own counts.
+    /// The part of a limit that this instance may use according to its own counts.
     fn share(&self, limit: u64) -> u64 {
         self.together.as_ref().map_or(limit, |together| together.share(limit))
     }
 
-    /// Its name.
+    /// The name of the client.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What it may do.
+    /// The limits and permissions of the client.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// What it has used in the month of `now`, and its responses in progress.
+    /// The usage in the month of `now`, and the number of responses in progress.
     pub fn used(&self, now: u64) -> (Counts, u64) {
         (self.usage.current(now).0, self.usage.places())
     }
 
-    /// The same by the models that its requests have reached. Of several instances, each knows its own requests.
+    /// The usage by model. Each instance knows only its own requests.
     pub fn used_by_model(&self, now: u64) -> CountsByModel {
         self.usage.models(now)
     }
 
-    /// Whether the tokens that it may use are limited.
+    /// Whether the client's tokens are limited.
     pub(super) fn limits_tokens(&self) -> bool {
         let KeyLimits { tokens_per_minute, tokens_per_month, .. } = self.grant.limits;
         tokens_per_minute.or(tokens_per_month).is_some()
     }
 
-    /// Admits a request at `now`, in seconds of Unix time, to be answered in `dialect`. Waits only if the counts are on a server.
+    /// Admits a request at `now`, in seconds of Unix time, which is answered in `dialect`. Waits only if the counts
+    /// are on a server.
     ///
     /// # Errors
-    /// It would exceed a limit. It takes nothing then.
+    /// If the request would exceed a limit. Nothing is taken in that case.
     pub(super) async fn admit(
         self: &Arc<Self>,
         wish: Wish,
@@ -262,7 +265,7 @@ impl Account {
         }
     }
 
-    /// The same by the counts of this instance.
+    /// Admits a request by the counts of this instance.
     fn admit_here(
         self: &Arc<Self>,
         wish: Wish,
@@ -291,8 +294,8 @@ impl Account {
         }
     }
 
-    /// Takes what the request needs. What was taken before a limit that is exceeded comes back with `allowance`. The request itself,
-    /// which cannot, is taken last.
+    /// Takes the amounts that the request needs. If a limit is exceeded, amounts that were taken before are returned
+    /// with `allowance`. The request itself cannot be returned, so it is taken last.
     fn take(&self, wish: Wish, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
         let KeyLimits { streams, tokens_per_month, .. } = self.grant.limits;
         if wish.takes_place {
@@ -321,7 +324,7 @@ impl Account {
         Ok(())
     }
 
-    /// The tokens that a request and its response may have.
+    /// Maximum number of tokens of a request and its response.
     fn tokens_of(&self, wish: Wish) -> u64 {
         let output = wish.max_output.unwrap_or_else(|| self.usage.mean_output());
         wish.input.saturating_add(output.saturating_mul(wish.choices))
@@ -337,7 +340,7 @@ impl Account {
     }
 }
 
-/// For what toolwire asks models by itself.
+/// For requests that toolwire itself sends to models.
 impl Payer for Account {
     fn name(&self) -> &str {
         &self.name
@@ -357,20 +360,20 @@ impl Payer for Account {
     }
 }
 
-/// What an admitted request holds of its client's account. It is owned by the response's body. Dropped without
-/// [`Allowance::settle`], no token was used.
+/// The amounts of the client's account that an admitted request holds. The response's body owns it. If it is dropped
+/// without [`Allowance::settle`], no tokens count as used.
 #[derive(Debug)]
 pub(super) struct Allowance {
     account: Arc<Account>,
     dialect: ClientDialect,
     has_place: bool,
-    /// Tokens that are reserved of the month's.
+    /// Tokens reserved from the monthly budget.
     month: Option<u64>,
-    /// Tokens that are taken of the minute's.
+    /// Tokens taken from the minute's bucket.
     tokens: Option<Taken>,
-    /// What it holds on the server.
+    /// The amounts that are held on the server.
     held: Option<Held>,
-    /// Tokens of the request, by estimate.
+    /// Estimated tokens of the request.
     input: u64,
     /// Whether the tokens of the request and its response count.
     counts_tokens: bool,
@@ -382,14 +385,14 @@ impl Allowance {
         self.input
     }
 
-    /// Adds the headers that say what is left of the client's limits.
+    /// Adds the headers with the remaining amounts of the client's limits.
     pub(super) fn put_headers(&self, headers: &mut HeaderMap, now: u64) {
         let levels = self.held.as_ref().and_then(|held| held.levels);
         let levels = levels.unwrap_or_else(|| self.account.levels());
         levels.put(self.dialect.side().rate_style(), headers, now);
     }
 
-    /// The request has used these tokens of `model`: its own, and those of the response. Returns those that count.
+    /// Settles the tokens that `model` used: input and output. Returns the tokens that count.
     pub(super) fn settle(mut self, model: Option<&str>, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
         if let Some(model) = model {

@@ -1,7 +1,7 @@
-//! [`Limited`]: the answer to a request over a limit; and the headers that say how much is left.
+//! [`Limited`]: the response to a request over a limit, and the headers with the remaining amounts.
 //!
-//! Clients that retry by themselves wait as long as `retry-after` says, some for days. So it is only sent if the wait is short;
-//! otherwise `x-should-retry: false` tells them not to try.
+//! Clients that retry automatically wait as long as `retry-after` says, some for days. So it is only sent if the wait
+//! is short; otherwise `x-should-retry: false` tells them not to retry.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// How long a client waits for what depends on its other responses.
+/// Time that a client should wait if the limit depends on its other responses.
 const TURN: Duration = Duration::from_secs(5);
 
-/// The status of a used-up budget in APIs that have one for that.
+/// The status for a used-up budget, in APIs that have such a status.
 const PAYMENT_REQUIRED: u16 = 402;
 
-/// Which limit a request would exceed.
+/// The limit that a request would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exceeded {
-    /// Requests of a minute, and how long to wait.
+    /// Requests per minute, and the time to wait.
     Requests(u64, Duration),
-    /// Tokens of a minute, and how long to wait.
+    /// Tokens per minute, and the time to wait.
     Tokens(u64, Duration),
     /// Responses in progress.
     Streams(u64),
-    /// Tokens of a month, and when the next one begins in seconds of Unix time.
+    /// Tokens per month, and the start of the next month in seconds of Unix time.
     Month(u64, u64),
-    /// Tokens of a month that responses in progress may need.
+    /// Tokens per month, the rest of which is reserved for responses in progress.
     MonthReserved(u64),
-    /// Tokens of a month, of which nobody can say how many are left.
+    /// Tokens per month, if the remaining number is unknown.
     MonthUnknown(u64),
 }
 
@@ -46,7 +46,8 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// The answer of `dialect` to a request of the client `name`, whose levels are those of `levels`, at `now` in seconds of Unix time.
+    /// The response in `dialect` to a request of the client `name` with the remaining amounts `levels`, at `now` in
+    /// seconds of Unix time.
     pub(super) fn new(
         exceeded: Exceeded,
         name: &str,
@@ -99,7 +100,7 @@ impl Limited {
         Self { failure, headers }
     }
 
-    /// Why it is refused, and the headers of the response.
+    /// The failure, and the headers of the response.
     pub(crate) fn into_parts(self) -> (Failure, HeaderMap) {
         (self.failure, self.headers)
     }
@@ -110,7 +111,7 @@ impl Limited {
     }
 }
 
-/// What is left of the limits of a minute. `None`: there is no such limit.
+/// Remaining amounts of the limits per minute. `None` if there is no such limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Levels {
     pub(super) requests: Option<Level>,
@@ -118,7 +119,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Adds the headers that say so.
+    /// Adds the headers with these amounts.
     pub(super) fn put(&self, style: RateStyle, headers: &mut HeaderMap, now: u64) {
         for (what, level) in [("requests", self.requests), ("tokens", self.tokens)] {
             if let Some(level) = level {

@@ -1,6 +1,7 @@
-//! [`SavedCounts`]: what clients have used, on disk.
+//! [`SavedCounts`]: the usage of clients on disk.
 //!
-//! It is there twice, in two files. If one is damaged, the other one still knows what was used, so that no budget begins anew.
+//! The usage is kept in two copies, in two files. If one is damaged, the other still contains the usage, so that no
+//! budget starts again from zero.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,18 +11,18 @@ use super::usage::MonthCounts;
 use toolwire_config::{calendar::Month, client_keys::owner_of_name};
 use toolwire_net::store::{Key, Space, Store, Stores};
 
-/// How long the counts of a month are kept.
+/// Time for which the counts of a month are kept.
 const TTL: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// Bytes of all counts.
+/// Maximum bytes of all counts.
 const MAX_BYTES: usize = 64 << 20;
 
-/// See the module.
+/// The saved usage of all named clients.
 pub(super) struct SavedCounts {
     copies: [Arc<dyn Store>; 2],
 }
 
-/// Counts of a month that could not be read, and in which copies. They are not overwritten there.
+/// The month whose counts could not be read, and the copies that could not be read. They are not overwritten there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unread {
     pub(super) month: Month,
@@ -29,19 +30,19 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// In no copy yet.
+    /// For a month that has not been read from any copy.
     pub(super) fn of(month: Month) -> Self {
         Self { month, copies: [true; 2] }
     }
 
-    /// Whether some copy could not be read.
+    /// Whether a copy has not been read yet.
     pub(super) fn is_left(&self) -> bool {
         self.copies.contains(&true)
     }
 }
 
 impl SavedCounts {
-    /// Counts in `folder`; in memory only without one.
+    /// Counts in `folder`; without a folder, they are in memory only.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         let stores = Stores::Embedded(folder);
         let open = |space| {
@@ -51,8 +52,8 @@ impl SavedCounts {
         Self { copies: [Space::Usage, Space::UsageCopy].map(open) }
     }
 
-    /// Reads the copies that are unread. Returns the largest counts: none is ever counted down. A copy that lacks them gets them. The
-    /// counts are known then, and `unread` has no copies any more.
+    /// Reads the unread copies. Returns the largest counts, since counts never decrease, and writes them to copies
+    /// that lack them. The counts are known afterwards, and `unread` is empty.
     pub(super) fn read(&self, name: &str, unread: &mut Unread, now: u64) -> Option<MonthCounts> {
         let key = key(name, unread.month);
         let mut found = [None, None];
@@ -71,7 +72,7 @@ impl SavedCounts {
         Some(largest)
     }
 
-    /// Saves counts. They are on disk later. Copies that are `unread` have counts that are not in these.
+    /// Saves counts, which are on disk later. Copies in `unread` contain counts that are not included in these.
     pub(super) fn write(
         &self,
         name: &str,

@@ -25,7 +25,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).map(|value| value.to_str().unwrap().to_owned())
 }
 
-/// Everything that was reserved, and nothing else, comes back in every way in which a response can end.
+/// However a response ends, exactly the reserved amounts are returned.
 #[tokio::test(start_paused = true)]
 async fn reservations_and_places_come_back() {
     let limits = KeyLimits {
@@ -65,7 +65,7 @@ async fn reservations_and_places_come_back() {
     }
 }
 
-/// A refused request takes nothing of the limits that it has passed.
+/// A refused request takes nothing from the limits that it has passed.
 #[tokio::test(start_paused = true)]
 async fn refused_request_takes_nothing() {
     let account = account(KeyLimits {
@@ -101,7 +101,7 @@ async fn request_larger_than_the_limit_is_admitted_alone() {
     own.settle(None, (5000, 10), NOW);
     let limited = admit(&account, wish(1, 1)).unwrap_err();
     let (failure, headers) = limited.parts();
-    // It owes more than a minute's tokens.
+    // The client owes more than a minute's tokens.
     assert_eq!((failure.status(), failure.retry_after()), (429, None));
     assert_eq!(header(headers, "x-should-retry").as_deref(), Some("false"));
     assert_eq!(header(headers, "retry-after-ms"), None);
@@ -199,7 +199,7 @@ async fn counts_survive_a_restart() {
     assert_eq!((account.used(next).0, account.used_by_model(next).len()), (Counts::default(), 0));
 }
 
-/// The files are those of `fixtures/upgrade`.
+/// The files come from `fixtures/upgrade`.
 #[test]
 fn usage_that_older_versions_saved_is_read() {
     const VERSIONS: &[&str] = &["93faecc2"];
@@ -215,7 +215,7 @@ fn usage_that_older_versions_saved_is_read() {
     }
 }
 
-/// Whatever is wrong with one of the two files, and in turn with the other.
+/// Tests every damage to one of the two files, and then to the other.
 #[test]
 fn damaged_file_of_usage_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -226,7 +226,7 @@ fn damaged_file_of_usage_loses_nothing() {
     for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
         let ledger = ledger();
         assert_eq!(used(&ledger), expected, "{round}");
-        // Every second time nothing is used, so that the files agree without a change.
+        // Nothing is used every second time, so that the files agree without a change.
         if round % 4 < 2 {
             ledger.account("team", &grant, NOW).usage.add((70, 7), 0, NOW);
             expected += 77;
@@ -249,7 +249,7 @@ fn damaged_file_of_usage_loses_nothing() {
     assert_eq!(used(&ledger()), expected);
 }
 
-/// As when a server is started before the one before has ended.
+/// This happens when a server starts before the previous one has ended.
 #[test]
 fn usage_that_another_process_holds_is_counted_when_it_is_free() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! [`Together`]: limits that hold for several instances together.
+//! [`Together`]: limits that apply to several instances together.
 //!
-//! The counts of this instance are kept, too: they hold while the server is away, and then know of the others' what the server said
-//! last.
+//! The counts of this instance are kept too: they apply while the server is away, and then include the last values
+//! that the server reported about the other instances.
 
 use std::{fmt, sync::Arc};
 
@@ -16,27 +16,27 @@ use toolwire_config::{KeyLimits, UncheckedBudgets, calendar::Month};
 use toolwire_net::store::{Admission, Demand, Lease, Refusal, SharedLimits, Verdict};
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// See the module.
+/// Limits on a server.
 pub(crate) struct Together {
     pub(crate) limits: Arc<dyn SharedLimits>,
-    /// How many instances there are.
+    /// Number of instances.
     pub(crate) instances: usize,
-    /// What becomes of budgets while the server is away.
+    /// Handling of budgets while the server is away.
     pub(crate) unchecked_budgets: UncheckedBudgets,
-    /// Counts the requests that are admitted without it.
+    /// Counts the requests that are admitted without the server.
     pub(crate) unchecked: Counter,
 }
 
-/// What an admitted request holds on the server.
+/// The amounts that an admitted request holds on the server.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) lease: Option<Lease>,
-    /// What was left when it was admitted; `None`: the server did not say.
+    /// Remaining amounts when the request was admitted. `None` if the server did not report them.
     pub(super) levels: Option<Levels>,
 }
 
 impl Together {
-    /// The part of a limit that one instance may use by its own counts.
+    /// The part of a limit that one instance may use according to its own counts.
     pub(super) fn share(&self, limit: u64) -> u64 {
         limit.div_ceil(u64::try_from(self.instances).unwrap_or(u64::MAX).max(1))
     }
@@ -90,7 +90,8 @@ impl Together {
         }
     }
 
-    /// The server is away: the counts of this instance hold, and what is used is counted there later.
+    /// Admits a request while the server is away: the counts of this instance apply, and the usage is reported to the
+    /// server later.
     fn admit_unchecked(
         &self,
         account: &Arc<Account>,

@@ -1,4 +1,4 @@
-//! [`Usage`]: what a client has used: in this month, and now.
+//! [`Usage`]: the usage of a client in this month, and its responses in progress.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use toolwire_config::calendar::Month;
 
-/// The length of a response in tokens, by estimate, of a client that has had none.
+/// Estimated length in tokens of the first response of a client.
 const FIRST_OUTPUT: u64 = 512;
 
-/// How many responses the learned length looks back, about.
+/// Approximate number of responses over which the mean length is computed.
 const MEMORY: u64 = 8;
 
 /// Counts of a month.
@@ -46,18 +46,18 @@ impl Counts {
 /// Counts by the name of the configuration entry.
 pub type CountsByModel = BTreeMap<String, Counts>;
 
-/// All that is counted in a month, as it is saved.
+/// All counts of a month, in the form in which they are saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MonthCounts {
     #[serde(flatten)]
     pub(super) all: Counts,
-    /// Of requests that have reached a model.
+    /// Counts of requests that have reached a model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: CountsByModel,
 }
 
 impl MonthCounts {
-    /// Counts these, too.
+    /// Merges other counts of the same month into these.
     fn merge(&mut self, other: &Self) {
         self.all.merge(other.all);
         for (name, counts) in &other.models {
@@ -70,12 +70,12 @@ impl MonthCounts {
     }
 }
 
-/// The counts of two months: a clock that is set back over the end of a month finds the counts of both.
+/// The counts of two months: if a clock is set back over the end of a month, both are still there.
 #[derive(Debug)]
 struct Months {
     current: (Month, MonthCounts),
     other: Option<(Month, MonthCounts)>,
-    /// Tokens that responses in progress may use.
+    /// Tokens reserved for responses in progress.
     reserved: u64,
 }
 
@@ -91,7 +91,7 @@ impl Months {
     }
 }
 
-/// See the module. It belongs to a name, and outlives changes of what that may do.
+/// The usage of one name. It outlives changes of the name's limits.
 #[derive(Debug)]
 pub(super) struct Usage {
     streams: AtomicU64,
@@ -100,17 +100,17 @@ pub(super) struct Usage {
     is_changed: AtomicBool,
 }
 
-/// Why nothing can be reserved of a month's tokens.
+/// The reason why no tokens of a month can be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BudgetRefusal {
-    /// They are used up. The time when the next month begins, in seconds of Unix time.
+    /// All tokens are used. Contains the start of the next month, in seconds of Unix time.
     Gone(u64),
-    /// Responses in progress may need what is left.
+    /// The remaining tokens are reserved for responses in progress.
     Reserved,
 }
 
 impl Usage {
-    /// With the counts of a month.
+    /// Starts with the counts of a month.
     pub(super) fn new(month: Month, counts: MonthCounts) -> Self {
         Self {
             streams: AtomicU64::new(0),
@@ -120,7 +120,7 @@ impl Usage {
         }
     }
 
-    /// Takes one of `limit` places for responses in progress. `false`: none is free.
+    /// Takes one of `limit` slots for responses in progress. Returns `false` if no slot is free.
     pub(super) fn take_place(&self, limit: u64) -> bool {
         let one_more = |taken| Some(taken + 1).filter(|taken| *taken <= limit);
         self.streams.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
@@ -130,20 +130,20 @@ impl Usage {
         self.streams.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Responses in progress that have a place.
+    /// Number of responses in progress that have a slot.
     pub(super) fn places(&self) -> u64 {
         self.streams.load(Ordering::Acquire)
     }
 
-    /// How many tokens a response has, judged by the last ones.
+    /// The mean number of tokens of the last responses.
     pub(super) fn mean_output(&self) -> u64 {
         self.mean_output.load(Ordering::Relaxed)
     }
 
-    /// Reserves `tokens` of `budget` in the month of `now`. A response that is larger than what is left gets what is left.
+    /// Reserves `tokens` of `budget` in the month of `now`. If less is left, reserves the rest.
     ///
     /// # Errors
-    /// Nothing is left.
+    /// If nothing is left.
     pub(super) fn reserve(&self, tokens: u64, budget: u64, now: u64) -> Result<(), BudgetRefusal> {
         let mut months = self.months();
         let used = months.at(Month::of(now)).all.tokens();
@@ -163,17 +163,17 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Counts what a response has used, and gives back what was reserved for it.
+    /// Counts the usage of a response, and releases its reservation.
     pub(super) fn spent(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         if output > 0 {
-            // Only an estimate: of two responses that end at the same moment, one may be lost.
+            // Only an estimate: if two responses end at the same moment, one may be lost.
             let mean = self.mean_output();
             self.mean_output.store((mean * (MEMORY - 1) + output).div_ceil(MEMORY), Ordering::Relaxed);
         }
         self.add((input, output), reserved, now);
     }
 
-    /// The same for tokens that say nothing about the client's responses.
+    /// Counts tokens that do not affect the mean length of the client's responses.
     pub(super) fn add(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         let mut months = self.months();
         months.reserved = months.reserved.saturating_sub(reserved);
@@ -181,7 +181,7 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Counts tokens, and `requests`, for a model, too.
+    /// Also counts tokens and `requests` for a model.
     pub(super) fn modelled(&self, model: &str, (requests, tokens): (u64, (u64, u64)), now: u64) {
         let mut months = self.months();
         let counts = months.at(Month::of(now)).of_model(model);
@@ -201,12 +201,12 @@ impl Usage {
         self.months().at(Month::of(now)).models.clone()
     }
 
-    /// The counts of a month are these, as another place knows. It knows nothing of models.
+    /// Replaces the counts of a month by those of a server, which does not count by model.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
         self.months().at(month).all = counts;
     }
 
-    /// These counts of a month were used before, as was found out only now.
+    /// Adds earlier counts of a month that could be read only now.
     pub(super) fn found(&self, month: Month, counts: &MonthCounts) {
         let mut months = self.months();
         let Months { current, other, .. } = &mut *months;
@@ -218,7 +218,7 @@ impl Usage {
         }
     }
 
-    /// The counts that have changed since this was called last.
+    /// The counts that have changed since the last call.
     pub(super) fn changed(&self) -> Vec<(Month, MonthCounts)> {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(usage.reserve(1, 100, next - 1), Err(BudgetRefusal::Gone(next)));
         assert_eq!(usage.reserve(1, 100, next), Ok(()));
         usage.spent((7, 0), 1, next);
-        // Back, and forth again.
+        // The clock is set back, and forward again.
         assert_eq!(usage.reserve(1, 100, NOW), Err(BudgetRefusal::Gone(next)));
         assert_eq!(usage.current(next), (Counts { input_tokens: 7, ..Counts::default() }, 0));
         assert_eq!(usage.changed().len(), 2);

@@ -1,5 +1,5 @@
-//! Hosted tools in fixtures: what the model was given, what its calls returned, and what the client saw of that. A fixture is
-//! played without running anything.
+//! Hosted tools in fixtures: the tools of the model, the results of its calls, and the events that the client saw. A
+//! fixture is played without running any tools.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ struct HostedTool {
     parameters: String,
 }
 
-/// `[[hops.results]]`: what a hosted call returned before the hop.
+/// `[[hops.results]]`: the result of a hosted call before the hop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostedResult {
@@ -57,7 +57,7 @@ pub struct HostedResult {
     is_error: bool,
 }
 
-/// `[[hops.shown]]`: what the client got before the hop.
+/// `[[hops.shown]]`: an event that the client got before the hop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Shown {
@@ -83,7 +83,7 @@ pub enum Shown {
 }
 
 impl Hosted {
-    /// The hosted tools of `conversation`; `None` without any.
+    /// The hosted tools of `conversation`. `None` if there are none.
     pub(crate) fn of(conversation: &Conversation, rules: Option<&HostedRules>) -> Option<Self> {
         let HostedRules { mixed_turns, separator } = rules?.clone();
         let is_hosted = |tool: &&Tool| conversation.hosted_tools.contains(&tool.name);
@@ -105,7 +105,7 @@ impl Hosted {
     /// Declares the tools in `conversation`.
     ///
     /// # Errors
-    /// A schema that is not JSON.
+    /// If a schema is not JSON.
     pub fn declare(&self, conversation: &mut Conversation) -> Result<(), String> {
         for tool in &self.tools {
             let parameters = match tool.parameters.as_str() {
@@ -124,7 +124,7 @@ impl Hosted {
         Ok(())
     }
 
-    /// How their calls are handled.
+    /// The rules for their calls.
     pub fn rules(&self) -> HostedRules {
         let defaults = HostedRules::default();
         HostedRules {
@@ -159,7 +159,7 @@ impl HostedResult {
 }
 
 impl Shown {
-    /// `None`: nothing else is shown between two hops.
+    /// Returns `None` for events that are not shown between two hops.
     pub(crate) fn of(event: &Event<'_>) -> Option<Self> {
         let text = |text: &Cow<'_, str>| text.clone().into_owned();
         match event {

@@ -1,4 +1,5 @@
-//! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played; and the names of a fixture's files.
+//! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played. Also names a
+//! fixture's files.
 
 pub mod hosted;
 mod noted;
@@ -23,7 +24,7 @@ pub const MANIFEST: &str = "fixture.toml";
 pub const REQUEST: &str = "request.json";
 /// The upstream's body.
 pub(crate) const UPSTREAM: &str = "upstream.sse";
-/// When the body's pieces arrived.
+/// Arrival times of the body's pieces.
 pub const TIMES: &str = "upstream.times";
 
 /// The file of the upstream's body in the hop with this number, from 1.
@@ -47,18 +48,18 @@ fn numbered(name: &str, hop: usize) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// What the fixture shows, in a line.
+    /// The subject of the fixture, in one line.
     pub title: String,
-    /// Why the result is as it is, if that is not obvious: sentences for the reader.
+    /// Explanation of the result for the reader, if it is not obvious.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) about: String,
-    /// Where the expectation comes from: ids of conformance cases, and headings as
+    /// The sources of the expectation: ids of conformance cases, and headings such as
     /// `docs/protocols/lumo.md#v1-stream`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rests_on: Vec<String>,
-    /// What the upstream speaks.
+    /// The upstream's dialect.
     pub from: String,
-    /// What the client speaks.
+    /// The client's dialect.
     #[serde(default = "chat", skip_serializing_if = "is_chat")]
     pub to: String,
     /// Status and headers of the upstream's response.
@@ -82,7 +83,7 @@ impl Manifest {
     /// The built-in formats, and those that the manifest defines.
     ///
     /// # Errors
-    /// A sentence that names the key of a definition, and what is wrong with it.
+    /// A sentence that names the wrong key of a definition, and the fault.
     pub fn known_formats(&self) -> Result<KnownFormats, String> {
         let mut own: Vec<CustomFormat> = Vec::new();
         for definition in &self.formats {
@@ -97,7 +98,7 @@ impl Manifest {
         Ok(KnownFormats::new(own))
     }
 
-    /// The definitions of those formats in `own` that `settings` names, for recordings.
+    /// The definitions of the formats in `own` that `settings` names, for recordings.
     pub(crate) fn formats_of(settings: &Rules, own: &[CustomFormat]) -> Vec<Definition> {
         let named = match &settings.detect {
             Detect::Auto | Detect::Off => &[][..],
@@ -126,16 +127,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub struct Upstream {
     /// HTTP status.
     pub status: u16,
-    /// Headers; without a `content-type` it is `text/event-stream`.
+    /// Headers. The default `content-type` is `text/event-stream`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Each delta repeats all of the text before it.
+    /// Whether each delta repeats all of the text before it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cumulative: bool,
-    /// The text with which the request began the response.
+    /// The start of the response that the request contained.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefill: String,
-    /// The response repeats that text at its beginning.
+    /// Whether the response repeats that text at its start.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeats_prefill: bool,
 }
@@ -147,12 +148,12 @@ impl Default for Upstream {
     }
 }
 
-/// `[[hops]]`: a further request to the upstream, and the head of its response. The body is in
-/// `upstream-2.sse` for the first of them, and so on.
+/// `[[hops]]`: a further request to the upstream, and the head of its response. The body of the first of them is in
+/// `upstream-2.sse`, and so on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hop {
-    /// What the request says that the one before does not: a text that its strings contain.
+    /// Text that a string in the request contains, and that the previous request does not.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub asks: String,
     /// HTTP status.
@@ -160,16 +161,16 @@ pub struct Hop {
     /// Headers, as in [`Upstream::headers`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// As [`Upstream::prefill`].
+    /// See [`Upstream::prefill`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefill: String,
-    /// As [`Upstream::repeats_prefill`].
+    /// See [`Upstream::repeats_prefill`].
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeats_prefill: bool,
-    /// The results of hosted calls that the request has.
+    /// The results of hosted calls that the request contains.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<HostedResult>,
-    /// What the client gets before the response.
+    /// Events that the client gets before the response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
 }
@@ -188,8 +189,7 @@ impl Default for Hop {
     }
 }
 
-/// `[settings]`: a model's rules by their keys in configuration files, as far as they differ from the
-/// defaults.
+/// `[settings]`: those rules of a model that differ from the defaults, by their keys in configuration files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RuleOverrides(toml::Table);
@@ -219,10 +219,10 @@ impl RuleOverrides {
         self
     }
 
-    /// The defaults, overridden by these rules. `known` are the formats that may be named.
+    /// The defaults, overridden by these rules. `known`: the formats that may be named.
     ///
     /// # Errors
-    /// A sentence that names each wrong key, and the values that it may have.
+    /// A sentence that names each wrong key, and its valid values.
     pub fn settings(&self, known: &KnownFormats) -> Result<Rules, String> {
         let mut rules = Rules::default();
         read_table(&self.0, |table| keys(table, &mut rules, known))?;

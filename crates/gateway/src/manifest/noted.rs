@@ -1,4 +1,4 @@
-//! [`Noted`]: the manifest of an exchange that is under way.
+//! [`Noted`]: the manifest of an exchange in progress.
 
 use http::{HeaderMap, StatusCode};
 
@@ -15,36 +15,36 @@ use toolwire_pipeline::{
 /// Headers of the upstream that are recorded; others may contain private data.
 const KEPT_HEADERS: [&str; 2] = ["content-type", "retry-after"];
 
-/// What is known when an exchange begins.
+/// Facts that are known when an exchange begins.
 #[derive(Debug, Clone, Copy)]
 pub struct NotedExchange<'a> {
-    /// What the client speaks.
+    /// The client's dialect.
     pub(crate) dialect: ClientDialect,
     /// The client's request.
     pub(crate) conversation: &'a Conversation,
     /// The configuration entry that serves it.
     pub(crate) model: &'a config::Model,
-    /// The upstream that gets it.
+    /// The upstream to which the request is sent.
     pub(crate) upstream: &'a config::Upstream,
-    /// The text with which the upstream's request begins the response.
+    /// The start of the response that the upstream's request contains.
     pub(crate) prefill: Option<&'a Prefill>,
     /// The rules under which the response is read.
     pub(crate) rules: &'a Rules,
-    /// How calls of hosted tools are handled, if the model gets any.
+    /// The rules for calls of hosted tools, if the model has any.
     pub(crate) hosted: Option<&'a HostedRules>,
 }
 
-/// See the module. It has secrets, which whoever writes it covers.
+/// The manifest of an exchange in progress. It contains secrets, which must be covered when it is written.
 #[derive(Debug)]
 pub struct Noted {
     manifest: Manifest,
-    /// What the client got since the last hop.
+    /// Events that the client got since the last hop.
     shown: Vec<Shown>,
     is_answered: bool,
 }
 
 impl Noted {
-    /// The manifest of an exchange that begins.
+    /// Starts the manifest of an exchange.
     pub fn begin(about: NotedExchange<'_>) -> Self {
         let NotedExchange { dialect, conversation, model, upstream, prefill, rules, hosted } = about;
         let cumulative = upstream.options.side().is_cumulative();
@@ -63,12 +63,12 @@ impl Noted {
         noted
     }
 
-    /// The client gets this between two hops.
+    /// Records an event that the client gets between two hops.
     pub fn shown(&mut self, event: &Event<'_>) {
         self.shown.extend(Shown::of(event));
     }
 
-    /// Another hop begins, whose request has `turns` more than the one before. Returns the hop's number.
+    /// Records another hop, whose request contains `turns` in addition to the previous one. Returns the hop's number.
     pub fn asked_again(&mut self, prefill: Option<&Prefill>, turns: &[Turn]) -> usize {
         let results = HostedResult::all_of(turns);
         let asks = match results.last() {
@@ -81,7 +81,7 @@ impl Noted {
         self.manifest.hops.len() + 1
     }
 
-    /// The request of this hop begins the response with this text.
+    /// Records the start of the response that this hop's request contains.
     pub fn prefilled(&mut self, prefill: Option<&Prefill>) {
         let (text, is_repeated) = match self.manifest.hops.last_mut() {
             Some(hop) => (&mut hop.prefill, &mut hop.repeats_prefill),
@@ -91,7 +91,7 @@ impl Noted {
         *is_repeated = prefill.is_some_and(|prefill| prefill.is_repeated);
     }
 
-    /// The upstream has answered the hop's request.
+    /// Records that the upstream has answered the hop's request.
     pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
         let kept = KEPT_HEADERS.iter().filter_map(|name| {
             let value = headers.get(*name)?.to_str().ok()?;
@@ -106,17 +106,17 @@ impl Noted {
         self.is_answered = true;
     }
 
-    /// Whether an upstream has answered: otherwise there is nothing to play.
+    /// Whether an upstream has answered. Otherwise there is nothing to play.
     pub fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// The response failed.
+    /// Records that the response failed.
     pub fn failed(&mut self, failure: &Failure) {
         self.manifest.about = format!("The response failed: {failure}.");
     }
 
-    /// The client did not wait for the end.
+    /// Records that the client did not wait for the end.
     pub fn cancelled(&mut self) {
         "The client went away before the end.".clone_into(&mut self.manifest.about);
     }
@@ -124,7 +124,7 @@ impl Noted {
     /// The manifest as TOML.
     ///
     /// # Errors
-    /// It cannot be written as such.
+    /// If it cannot be serialized.
     pub fn text(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(&self.manifest)
     }
