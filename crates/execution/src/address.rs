@@ -1,8 +1,9 @@
-//! [`AddressRules`]: which addresses may be reached when a model, a client or a provider has chosen them.
+//! [`AddressRules`]: the addresses that may be reached when a model, a client or a provider has chosen them.
 //!
-//! A URL is checked twice. [`AddressRules::check`] looks at its text: scheme, name, port, and the address if it has one in place of
-//! a name. [`AddressRules::allows_ip`] looks at the addresses that the name resolves to, in the connector, which then connects to
-//! the same addresses ([`HttpClient`](super::http::HttpClient)). So a name that resolves otherwise at the next lookup gains nothing.
+//! A URL is checked twice. [`AddressRules::check`] looks at its text: scheme, name, port, and the address if it has one
+//! instead of a name. [`AddressRules::allows_ip`] looks at the addresses that the name resolves to, in the connector, which
+//! then connects to the same addresses ([`HttpClient`](super::http::HttpClient)). A name that resolves differently at the
+//! next lookup therefore gains nothing.
 
 use std::{
     fmt,
@@ -13,15 +14,15 @@ use url::{Host, Url};
 
 use super::tool::{ErrorCode, ToolError};
 
-/// The longest URL, in bytes.
+/// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 2048;
 
 /// The ports that may be reached if the rules name no others.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones (RFC 2606, section 2;
-/// RFC 6761, section 6; RFC 8375, section 3). Names below them are meant too. `.box` is a public suffix, but far more often the name of
-/// a router.
+/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones (RFC 2606, section
+/// 2; RFC 6761, section 6; RFC 8375, section 3). The list covers names below them too. `.box` is a public suffix, but far
+/// more often the name of a router.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "localdomain",
@@ -44,7 +45,7 @@ const PRIVATE_NAMES: &[&str] = &[
     "onion",
 ];
 
-/// Names of metadata services, which give credentials of the machine away. Reaching them is never allowed.
+/// Names of metadata services, which reveal the machine's credentials. They may never be reached.
 const METADATA_NAMES: &[&str] = &[
     "metadata",
     "metadata.google.internal",
@@ -63,26 +64,26 @@ const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 /// Amazon's metadata services over IPv6, inside a range that [`AddressRules::allow_private`] allows.
 const AMAZON_METADATA: u32 = 0xfd00_0ec2;
 
-/// Which addresses may be reached. By default all public ones, on the ports of HTTP and HTTPS.
+/// The addresses that may be reached: by default all public ones, on the ports of HTTP and HTTPS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AddressRules {
-    /// Addresses and names inside of this machine and its networks may be reached too, on every port. Link-local addresses,
-    /// metadata services and addresses that name no host still may not.
+    /// Also allows addresses and names inside this machine and its networks, on every port. Link-local addresses, metadata
+    /// services and addresses that are not those of a host stay forbidden.
     pub(crate) allow_private: bool,
     /// The ports that may be reached. Empty: 80 and 443.
     pub(crate) ports: Vec<u16>,
     /// The only domains that may be reached, with their subdomains. Empty: all.
     pub(crate) allowed_domains: Vec<Domain>,
-    /// Domains that may not be reached, nor their subdomains.
+    /// Domains that may not be reached, including their subdomains.
     pub(crate) denied_domains: Vec<Domain>,
 }
 
 impl AddressRules {
-    /// The URL in its normal form, if it may be reached as far as its text shows. Only this form may be sent on: other programs may
-    /// read other forms otherwise.
+    /// Returns the URL in its normal form, if its text shows no reason to forbid it. Only this form may be sent on, since
+    /// other programs may read other forms differently.
     ///
     /// # Errors
-    /// Why it may not be reached.
+    /// The reason why it may not be reached.
     pub(crate) fn check(&self, text: &str) -> Result<Url, Blocked> {
         if text.len() > MAX_URL {
             return Err(Blocked::TooLong);
@@ -95,10 +96,10 @@ impl AddressRules {
         Ok(url)
     }
 
-    /// Whether `url` may be reached as far as its text shows.
+    /// Checks that the text of `url` shows no reason to forbid it.
     ///
     /// # Errors
-    /// Why it may not be reached.
+    /// The reason why it may not be reached.
     pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme);
@@ -170,7 +171,7 @@ impl fmt::Display for Domain {
 }
 
 impl Domain {
-    /// The domain `text`, such as `example.com`, `*.example.com` (the same) or an IP address. `None`: it is not one.
+    /// Parses a domain, such as `example.com`, `*.example.com` (the same) or an IP address. `None` if `text` is not one.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let text = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
@@ -183,32 +184,32 @@ impl Domain {
         Some(Self(comparable(&url.host()?)))
     }
 
-    /// Its name, in its normal form.
+    /// The domain's name, in its normal form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `host`, as [`comparable`] gives it, is in the domain.
+    /// Whether `host`, in the form that [`comparable`] returns, is in the domain.
     pub(crate) fn contains(&self, host: &str) -> bool {
         is_or_is_below(host, &self.0)
     }
 
-    /// As [`Domain::contains`], for rules that forbid: a name or address of this machine stands for all of them.
+    /// As [`Domain::contains`], for rules that forbid: one name or address of this machine stands for all of them.
     pub(crate) fn covers(&self, host: &str) -> bool {
         self.contains(host) || is_this_machine(&self.0) && is_this_machine(host)
     }
 }
 
-/// The URL `text` in its normal form, and its host as [`comparable`] gives it. Only this form may be sent on, as in
-/// [`AddressRules::check`].
+/// Returns the URL `text` in its normal form, and its host in the form that [`comparable`] returns. Only this form may be
+/// sent on, as in [`AddressRules::check`].
 ///
-/// `None`: it has no host, or other programs may read the host otherwise. curl expands lists in braces, for instance.
+/// `None` if it has no host, or if other programs may read the host differently. curl expands lists in braces, for instance.
 pub(super) fn normal(text: &str) -> Option<(Url, String)> {
     let mut url = Url::parse(text.trim()).ok()?;
     if !url.username().is_empty() || url.password().is_some() {
         return None;
     }
-    // Again, since the hosts of schemes that are not the Web's have been left as they were written.
+    // Parsed again, since the `url` crate leaves hosts of schemes outside the Web as they were written.
     let host = Host::parse(url.host_str()?).ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if matches!(&host, Host::Domain(name) if !name.bytes().all(is_plain)) {
@@ -219,8 +220,8 @@ pub(super) fn normal(text: &str) -> Option<(Url, String)> {
     (!host.is_empty()).then_some((url, host))
 }
 
-/// The host in one form for all that lead to the same: an IPv4 address inside of an IPv6 address is that address, and a dot at
-/// the end of a name does not count.
+/// Returns the host in one form for all spellings that lead to the same host: an IPv4 address inside an IPv6 address is that
+/// IPv4 address, and a dot at the end of a name does not count.
 pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
@@ -229,7 +230,7 @@ pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
             ([0x64, 0xff9b, 0, 0, 0, 0, high, low], _) => {
                 Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)).to_string()
             }
-            // `::` and `::1` are addresses of their own.
+            // `::` and `::1` do not embed an IPv4 address.
             ([0, 0, 0, 0, 0, 0, 0, 0 | 1], _) => format!("[{ip}]"),
             (_, Some(ip)) => ip.to_string(),
             _ => format!("[{ip}]"),
@@ -237,8 +238,8 @@ pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
     }
 }
 
-/// Whether a host, as [`comparable`] gives it, is the machine that asks for it. Connections to no address in particular lead
-/// there, too.
+/// Whether a host, in the form that [`comparable`] returns, is the machine that connects to it. Connections to the
+/// unspecified address lead there, too.
 fn is_this_machine(host: &str) -> bool {
     let names = [
         "localhost",
@@ -255,7 +256,7 @@ fn is_this_machine(host: &str) -> bool {
         || host.parse().is_ok_and(is_own)
 }
 
-/// Whether `host`, as [`comparable`] gives it, may be addressed by these lists. An empty list of allowed ones allows all.
+/// Whether these lists admit `host`, in the form that [`comparable`] returns. An empty `allowed` admits all.
 pub(crate) fn is_admitted(host: &str, allowed: &[Domain], denied: &[Domain]) -> bool {
     !denied.iter().any(|domain| domain.covers(host))
         && (allowed.is_empty() || allowed.iter().any(|domain| domain.contains(host)))
@@ -310,14 +311,14 @@ impl From<Blocked> for ToolError {
     }
 }
 
-/// Who can reach an address.
+/// The hosts that can reach an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// Everyone.
+    /// All hosts.
     Public,
-    /// This machine and its networks.
+    /// Only this machine and its networks.
     Private,
-    /// It is not an address of one host, or one of a metadata service.
+    /// Not the address of one host, or the address of a metadata service.
     Forbidden,
 }
 
@@ -493,7 +494,7 @@ mod tests {
             "http://[64:ff9b::127.0.0.1]/",
             "http://[2002:7f00:1::]/",
             "http://[2001:0:7f00:1::]/",
-            // This network, and no address at all.
+            // This network, and the unspecified address.
             "http://0/",
             "http://0.0.0.0/",
             "http://0.1.2.3/",
@@ -555,7 +556,7 @@ mod tests {
             "http://[2001:2::1]/",
             "http://[4000::1]/",
             "http://[::ffff:0:127.0.0.1]/",
-            // Names inside of networks.
+            // Names inside networks.
             "http://printer/",
             "http://printer.local/",
             "http://db.internal/",
@@ -720,7 +721,7 @@ mod tests {
             assert!(is_denied("10.0.0.1", text), "{text}");
         }
         assert!(!is_denied("10.0.0.1", "http://10.0.0.2/"));
-        // To allow an address is not to allow others of this machine.
+        // Allowing one address of this machine does not allow its others.
         let allowed = [Domain::parse("localhost").unwrap()];
         assert!(is_admitted("localhost", &allowed, &[]) && !is_admitted("127.0.0.1", &allowed, &[]));
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use toolwire_pipeline::{dialect::is_like, tools::arguments_fault, wire::json::Raw};
 
-/// Reads the arguments that a model wrote. No text and `null` are an empty object.
+/// Reads the arguments that a model wrote. Empty text and `null` count as an empty object.
 ///
 /// # Errors
 /// They are not a JSON object, or do not fit the schema.
@@ -41,7 +41,7 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
     }
 }
 
-/// The arguments with the defaults of the schema for those that are missing.
+/// Adds the schema's defaults for the arguments that are missing.
 fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String, Value> {
     let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else { return arguments };
     let Some(Value::Object(properties)) = schema.remove("properties") else { return arguments };
@@ -54,12 +54,13 @@ fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String,
     arguments
 }
 
-/// The host that the call addresses with `argument`, as [`Domain`](address::Domain)s are compared with it. The URL becomes its
-/// normal form: what is checked is what the tool gets. `None`: it addresses none.
+/// Returns the host that the call addresses with `argument`, in the form that [`Domain`](address::Domain)s are compared
+/// with. Replaces the URL by its normal form, so the tool gets exactly what was checked. `None` if the call addresses no
+/// host.
 ///
 /// # Errors
-/// Not a URL with a host that all programs read alike; or another argument differs from this one in case only, so that a program
-/// may take it for the URL.
+/// The value is not a URL with a host that all programs read alike, or another argument's name differs from this one only in
+/// case, so a program may take that argument for the URL.
 pub(super) fn addressed(
     arguments: &mut Map<String, Value>,
     argument: &str,
@@ -84,7 +85,7 @@ pub(super) fn addressed(
     Ok(Some(host))
 }
 
-/// The arguments in a form that equal arguments have in common: keys sorted, no white space.
+/// The canonical form of the arguments, the same for equal arguments: keys sorted, no white space.
 pub(super) fn canonical(arguments: &Map<String, Value>) -> String {
     let mut sorted = Value::Object(arguments.clone());
     sorted.sort_all_objects();

@@ -1,7 +1,7 @@
-//! [`Ask`]: asks a configured model from inside, without a client.
+//! [`Ask`]: asks a configured model on behalf of a hosted tool.
 //!
-//! For tools that need a model: a search that a model's own upstream answers, the description of an image. The request takes the way of
-//! all others (the model's entry, its upstream's queue and connections), but offers no hosted tools.
+//! Some tools need a model: a search that a model's own upstream answers, the description of an image. The request goes
+//! through the model's entry and its upstream's queue and connections like any other, but offers no hosted tools.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -16,17 +16,17 @@ use toolwire_pipeline::{
 
 /// Asks configured models.
 pub trait Ask: fmt::Debug + Send + Sync {
-    /// The answer to a question. Dropping the future cancels the request.
+    /// Asks a question and returns its answer. Dropping the future cancels the request.
     fn ask(&self, question: Question) -> Asking<'_>;
 
-    /// Whether there is a model of this name.
+    /// Whether a model of this name is configured.
     fn knows(&self, model: &str) -> bool;
 }
 
 /// A question that is being answered.
 ///
 /// # Errors
-/// Why the model gave no complete answer.
+/// The reason why the model gave no complete answer.
 pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> + Send + 'a>>;
 
 /// A client whose tokens are limited.
@@ -34,16 +34,17 @@ pub trait Payer: fmt::Debug + Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// Takes tokens of `model` from what it may use: those of a question, and those of the answer. A limit is never too low for that.
+    /// Deducts tokens of `model` from the client's allowance: those of a question, and those of the answer. Never fails,
+    /// even if this exceeds the limit.
     fn pay(&self, model: &str, tokens: (u64, u64));
 }
 
-/// What a model is asked.
+/// A question to a model.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The messages, and the model's name.
     pub conversation: Conversation,
-    /// What the answer is for.
+    /// Purpose of the answer.
     pub purpose: Purpose,
     /// The client's request that needs it.
     pub subject: Subject,
@@ -51,10 +52,10 @@ pub struct Question {
     pub payer: Option<Arc<dyn Payer>>,
 }
 
-/// What a question is asked for.
+/// Purpose of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A search, which the upstream's own makes.
+    /// A web search, made by the upstream's own search tool.
     Search,
     /// The description of an image.
     Vision,
@@ -83,7 +84,7 @@ impl Question {
     }
 }
 
-/// What a model answered.
+/// A model's answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
     /// The text.
@@ -102,7 +103,7 @@ pub struct Citation {
 }
 
 impl From<Failure> for ToolError {
-    /// The failure in words that do not name the upstream.
+    /// Describes the failure without naming the upstream.
     fn from(failure: Failure) -> Self {
         let (code, message) = match failure.kind() {
             Kind::Unauthorized | Kind::Forbidden => {

@@ -1,4 +1,4 @@
-//! [`Audit`]: what happens in exchanges and in the stage, on one bus.
+//! [`Audit`]: one bus for the events of exchanges and of the execution stage.
 //!
 //! ```text
 //! publish ─▶ the observer (metrics), at once
@@ -7,8 +7,8 @@
 //!         └▶ live subscribers (the event feed)
 //! ```
 //!
-//! Contents of messages, arguments and results are in an event only while they are captured, and then with their secrets covered.
-//! The events of messages and hops are only built while the bus [is heard](Audit::is_heard), those of a message's text only while it
+//! Events contain messages, arguments and results only while these are captured, and then with their secrets covered. Events
+//! of messages and hops are only built while the bus [is heard](Audit::is_heard), those of a message's text only while it
 //! [is watched](Audit::is_watched).
 
 mod event;
@@ -35,39 +35,39 @@ use self::file::AuditFile;
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::wire::text::boundary_upto;
 
-/// Events that a slow live subscriber may be behind. Beyond, it loses the oldest.
+/// Maximum number of events that a slow live subscriber may lag behind. Beyond it, the subscriber loses the oldest.
 const LIVE: usize = 1024;
 
-/// Bytes of a captured content.
+/// Maximum size of a captured content, in bytes.
 pub const MAX_CONTENT: usize = 64 << 10;
 
-/// Sees every event at once, on the thread where it happened.
+/// Is called with every event immediately, on the thread where the event happened.
 pub type Observer = Box<dyn Fn(&Record) + Send + Sync>;
 
 /// The bus.
 pub struct Audit {
     live: broadcast::Sender<Arc<Record>>,
-    /// The number of live subscribers.
+    /// Number of live subscribers.
     watchers: Arc<AtomicUsize>,
     order: Mutex<Order>,
     observer: Option<Observer>,
     is_filed: AtomicBool,
-    /// Events that are missing in the file.
+    /// Number of events that are missing in the file.
     lost: Arc<AtomicU64>,
     is_captured: AtomicBool,
     redactor: RwLock<Arc<Redactor>>,
 }
 
-/// What keeps the events of all threads in the order of their numbers.
+/// Guards the order of events: all threads number and pass them on under one lock.
 #[derive(Debug)]
 struct Order {
-    /// The number of the next event.
+    /// Number of the next event.
     next: u64,
     /// The file with its path.
     file: Option<(PathBuf, AuditFile)>,
 }
 
-/// A live subscriber. It gets all events since it was made.
+/// A live subscriber. It gets all events published after it was created.
 #[derive(Debug)]
 pub struct Subscription {
     live: broadcast::Receiver<Arc<Record>>,
@@ -83,10 +83,10 @@ impl Subscription {
         self.live.recv().await
     }
 
-    /// The next event, if there is one already.
+    /// Returns the next event without waiting.
     ///
     /// # Errors
-    /// No event is waiting, or as [`Subscription::recv`].
+    /// No event is ready; otherwise as for [`Subscription::recv`].
     pub fn try_recv(&mut self) -> Result<Arc<Record>, TryRecvError> {
         self.live.try_recv()
     }
@@ -113,14 +113,14 @@ impl Audit {
         }
     }
 
-    /// Publishes an event. `subject`: the exchange and hop that it belongs to, if any.
+    /// Publishes an event. `subject` is the exchange and hop that it belongs to, if any.
     pub fn publish(&self, subject: Option<&Subject>, event: AuditEvent) {
         let t = unix_millis();
         let mut record = Arc::new(Record { sequence: 0, t, subject: subject.cloned(), event });
         let mut is_lost = false;
         {
             let mut order = self.order();
-            // No one else has it yet.
+            // The record is not shared yet.
             if let Some(record) = Arc::get_mut(&mut record) {
                 record.sequence = order.next;
             }
@@ -142,7 +142,7 @@ impl Audit {
         record.log();
     }
 
-    /// All events from now on.
+    /// Subscribes to all events from now on.
     pub fn subscribe(&self) -> Subscription {
         let live = self.live.subscribe();
         self.watchers.fetch_add(1, Ordering::Relaxed);
@@ -154,12 +154,12 @@ impl Audit {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether anyone gets the events: live subscribers, or the audit file.
+    /// Whether the events have a reader: live subscribers, or the audit file.
     pub fn is_heard(&self) -> bool {
         self.is_watched() || self.is_filed.load(Ordering::Relaxed)
     }
 
-    /// Appends all events from now on to the file at `path`, as JSON lines, and to no other file.
+    /// Appends all events from now on to the file at `path`, as JSON lines, and no longer to an earlier file.
     pub(crate) fn write_to(&self, path: Option<&Path>) {
         if self.order().file.as_ref().map(|(path, _)| path.as_path()) == path {
             return;
@@ -177,7 +177,7 @@ impl Audit {
         }
     }
 
-    /// Waits until all events are in the file, but not for long, and closes it.
+    /// Waits a limited time until all events are in the file, and closes it.
     pub fn close_file(&self) {
         self.is_filed.store(false, Ordering::Relaxed);
         let file = self.order().file.take();
@@ -186,7 +186,7 @@ impl Audit {
         }
     }
 
-    /// Takes note of other configured secrets.
+    /// Replaces the redactor after the configured secrets have changed.
     pub fn know_secrets(&self, redactor: &Arc<Redactor>) {
         *self.redactor.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(redactor);
     }
@@ -205,23 +205,23 @@ impl Audit {
         self.is_captured.load(Ordering::Relaxed)
     }
 
-    /// `text` as an event may contain it: its beginning, with secrets covered. `None` unless contents are captured.
+    /// The beginning of `text`, with secrets covered, for an event. `None` unless contents are captured.
     pub fn content(&self, text: &str) -> Option<String> {
         (self.is_captured() && self.is_heard()).then(|| {
-            // Cut afterwards: part of a secret would not be recognised.
+            // Cut only after redaction: part of a secret would not be recognised.
             let mut text = self.redacted(text);
             text.truncate(boundary_upto(&text, MAX_CONTENT));
             text
         })
     }
 
-    /// `json` as an event may contain it: as JSON where that is still possible. `None` unless contents are captured.
+    /// `json` for an event, as JSON if it still is after redaction. `None` unless contents are captured.
     pub(crate) fn json(&self, json: &str) -> Option<Value> {
         let text = self.content(json)?;
         Some(serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// The details of a result as an event may contain them. `None` also if there are none.
+    /// The details of a result for an event. `None` also if there are none.
     pub(crate) fn details(&self, details: &Value) -> Option<Value> {
         if details.is_null() || !self.is_captured() {
             return None;
@@ -309,7 +309,7 @@ mod tests {
         );
     }
 
-    /// The kind of event behind this one; `None` is before the first and behind the last.
+    /// The kind of event after this one. `None` precedes the first and follows the last.
     fn next(event: Option<&AuditEvent>) -> Option<AuditEvent> {
         let call = || CallRecord::new("call_1", "web_search", "{}", None);
         let asked =

@@ -1,6 +1,6 @@
-//! [`Cache`]: results of hosted calls, kept for equal calls of the same client.
+//! [`Cache`]: results of hosted calls, reused for equal calls of the same client.
 //!
-//! They are in memory, and if instances share a store, also there. A store that is away has no results.
+//! Results are kept in memory, and also in the store if instances share one. A store that cannot be reached counts as empty.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,15 +17,15 @@ use super::{
 use toolwire_net::store::{Key, Owner, Space, Store, Stores};
 use toolwire_pipeline::wire::json::{ALLOCATION, memory_of};
 
-/// How long a result is in the shared store at most.
+/// Maximum time that a result is kept in the shared store.
 const SHARED_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What makes two calls equal.
+/// The fields in which equal calls agree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey {
     pub(super) client: Owner,
     pub(super) provider: Arc<str>,
-    /// Tells the provider from those that had its name before: [`Execution::mark_of`](super::Execution::mark_of).
+    /// Distinguishes the provider from earlier ones of the same name: [`Execution::mark_of`](super::Execution::mark_of).
     pub(super) mark: u64,
     pub(super) tool: Arc<str>,
     /// The arguments in their canonical form.
@@ -33,8 +33,8 @@ pub(super) struct CacheKey {
 }
 
 impl CacheKey {
-    /// Its key in a store, where other instances find it: so it is without the mark, which is of this process. The digest has the form
-    /// of an owner.
+    /// The key in a store, where other instances find the result. It leaves out the mark, which only means something in this
+    /// process. The digest has the form of an owner.
     fn shared(&self) -> Key {
         let call = [self.provider.as_bytes(), self.tool.as_bytes(), self.arguments.as_bytes()].join(&0);
         let Owner(digest) = Owner::of_key(&call);
@@ -52,10 +52,10 @@ struct Saved {
     details: Value,
 }
 
-/// The results. Errors are not kept.
+/// The cached results. Errors are not cached.
 pub(super) struct Cache {
     kept: future::Cache<CacheKey, Kept>,
-    /// `None`: there is only this instance.
+    /// `None` if no store is shared.
     store: Option<Arc<dyn Store>>,
 }
 
@@ -65,7 +65,7 @@ struct Kept {
     expires: Instant,
 }
 
-/// Entries expire by the runtime's clock, so that they do so in tests too; moka's own clock only makes room.
+/// Expires entries by the runtime's clock, so that tests can control it; moka's own clock is only used to make room.
 struct Ttl;
 
 impl Expiry<CacheKey, Kept> for Ttl {
@@ -74,18 +74,18 @@ impl Expiry<CacheKey, Kept> for Ttl {
     }
 }
 
-/// What is not kept.
+/// An outcome that is not cached.
 enum Unkept {
-    /// The tool says that it failed.
+    /// The tool reported a failure.
     Output(Arc<Output>),
     Error(ToolError),
 }
 
-/// A result, and whether an earlier or simultaneous equal call gave it.
+/// A result, and whether it is that of an earlier or simultaneous equal call.
 pub(super) type Found = (Arc<Output>, bool);
 
 impl Cache {
-    /// A cache of results with at most `max_bytes` bytes in memory.
+    /// Creates a cache with at most `max_bytes` bytes of results in memory.
     pub(super) fn new(max_bytes: usize, stores: &Stores) -> Self {
         let weight = |key: &CacheKey, kept: &Kept| {
             let Output { content, summary, details, images, .. } = &*kept.output;
@@ -102,8 +102,8 @@ impl Cache {
         }
     }
 
-    /// The result for `key`. If it is not in the cache, `run` provides it. Of several equal calls at the same time, one runs and all get its
-    /// result; if it is cancelled, another one runs.
+    /// The result for `key`. If it is not cached, `run` provides it. Of several equal calls at the same time, one runs and
+    /// all get its result; if that one is cancelled, the next one runs.
     ///
     /// # Errors
     /// That of `run`.
@@ -147,7 +147,7 @@ impl Cache {
     }
 }
 
-/// The result of another instance.
+/// Reads the result of another instance from the store.
 async fn read(store: &Arc<dyn Store>, key: Key) -> Option<Kept> {
     let (store, now) = (Arc::clone(store), unix_time());
     let value = spawn_blocking(move || store.get(&key, now)).await.ok()?.ok()??;
@@ -157,7 +157,7 @@ async fn read(store: &Arc<dyn Store>, key: Key) -> Option<Kept> {
     (!left.is_zero()).then(|| Kept { output: Arc::new(output), expires: Instant::now() + left })
 }
 
-/// Lets other instances have a result. Files are of one instance only, and so is what names them.
+/// Shares a result with other instances. Results that name files are not shared, since each instance has its own files.
 fn share(store: &dyn Store, key: Key, (output, ttl): (&Output, Duration)) {
     let Output { content, summary, details, images, .. } = output;
     if !images.is_empty() {

@@ -1,4 +1,4 @@
-//! [`HostedCall`]: the order of what happens to one call.
+//! [`HostedCall`]: the steps of one call.
 //!
 //! ```text
 //! permission ─▶ cache ─▶ rate limit ─▶ a free place ─▶ run with timeout ─▶ secrets covered, shortened ─▶ result
@@ -6,7 +6,7 @@
 //!                 └─▶ an equal call's result └─ 1, 2, 4 s ◀───┘ failed, but may be tried again
 //! ```
 //!
-//! A result from the cache takes nothing from a rate limit.
+//! A cached result does not count against a rate limit.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,13 +28,13 @@ use super::{
 };
 use toolwire_net::telemetry::{self, Parent, SpanKind, within};
 
-/// Bytes of [`Output::details`]. Larger ones are left out.
+/// Maximum size of [`Output::details`], in bytes. Larger ones are left out.
 const MAX_DETAILS: usize = 1 << 20;
 
-/// Characters of an error's message that the model gets.
+/// Maximum length of an error message for the model, in characters.
 const MAX_MESSAGE: usize = 1_000;
 
-/// The first delay before a retry. It doubles each time.
+/// Delay before the first retry. It doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// A call that has been admitted.
@@ -45,18 +45,18 @@ pub(super) struct HostedCall {
     /// The arguments as the model wrote them, but with the URL that was checked.
     pub(super) written: String,
     pub(super) arguments: Map<String, Value>,
-    /// The host that the call addresses.
+    /// The host that the call addresses, if it addresses one.
     pub(super) domain: Option<String>,
     pub(super) canonical: String,
     pub(super) subject: Subject,
-    /// The span of the hop that has the call.
+    /// Span of the hop that contains the call.
     pub(super) hop: Span,
-    /// The span of the request, for telemetry.
+    /// Span of the request, for telemetry.
     pub(super) trace: Option<Parent>,
 }
 
 impl HostedCall {
-    /// Runs the call, and publishes how it went.
+    /// Runs the call, and publishes its events.
     pub(super) async fn run(self) -> Finished {
         let audit = Arc::clone(self.turn.execution.audit());
         let provider = Arc::clone(&self.hosted.provider_name);
@@ -93,7 +93,7 @@ impl HostedCall {
         found.map(|(output, _)| output)
     }
 
-    /// The call's part of the trace. Its arguments and its result are not part of it.
+    /// Starts the call's span. It contains neither the arguments nor the result.
     fn trace(&self) -> telemetry::Span {
         let about = || {
             let name = &*self.hosted.name;
@@ -110,7 +110,7 @@ impl HostedCall {
         self.trace.as_ref().map(|trace| trace.begin(SpanKind::Internal, about)).unwrap_or_default()
     }
 
-    /// The result, and whether it is that of an equal call.
+    /// Returns the result, and whether it is that of an equal call.
     async fn found(&self) -> Result<(Arc<Output>, bool), ToolError> {
         self.permitted().await?;
         let execution = &self.turn.execution;
@@ -132,7 +132,7 @@ impl HostedCall {
         Ok((output, is_cached))
     }
 
-    /// Whether the call may run: its address by the rules of the tool, everything else by the permissions.
+    /// Checks that the call may run: its address by the tool's rules, everything else by the permissions.
     async fn permitted(&self) -> Result<(), ToolError> {
         let rules = &self.hosted.rules;
         if self.hosted.is_url_unknown() {
@@ -162,7 +162,7 @@ impl HostedCall {
             .await
     }
 
-    /// Runs the call, several times if it fails and may be repeated.
+    /// Runs the call, and repeats it after failures if it may be repeated.
     async fn attempts(&self) -> Result<Output, ToolError> {
         let execution = &self.turn.execution;
         let client = self.turn.asker.owner;
@@ -192,10 +192,10 @@ impl HostedCall {
         }
     }
 
-    /// Runs the call once, when there is a free place in the turn, at the provider and in the process.
+    /// Runs the call once, when the turn, the provider and the process each have a free place.
     async fn attempt(&self, invocation: &Invocation) -> Result<Output, ToolError> {
         let closed = |_| ToolError::new(ErrorCode::Cancelled, "The tool was stopped.");
-        // Always in this order, so that no two calls wait for each other.
+        // All calls acquire the places in this order, so that none wait for each other.
         let _in_turn = self.turn.running.acquire().await.map_err(closed)?;
         let places = self.turn.execution.places();
         let _at_provider = match places.of_provider(&self.hosted.provider_name) {
@@ -212,7 +212,7 @@ impl HostedCall {
         timeout_at(own.min(self.turn.deadline), self.hosted.provider.run(invocation)).await.map_err(late)?
     }
 
-    /// When to try again after `error`; `None`: not at all.
+    /// The delay before the next attempt after `error`. `None` if the call is not tried again.
     fn delay(&self, error: &ToolError, attempt: usize) -> Option<Duration> {
         let most = self.hosted.rules.retries.unwrap_or(self.turn.execution.settings().retries);
         let may_repeat = error.is_retryable && (self.hosted.spec.is_idempotent || error.is_unsent);
@@ -220,20 +220,20 @@ impl HostedCall {
             return None;
         }
         let doubled = FIRST_DELAY.saturating_mul(1 << (attempt - 1).min(10));
-        // Calls that failed together should not return together.
+        // Jitter: calls that failed together should not be repeated together.
         let delay = doubled.mul_f64(0.75 + fastrand::f64() / 2.0).max(error.retry_after.unwrap_or_default());
         let again = Instant::now().checked_add(delay)?;
         (again < self.turn.deadline).then_some(delay)
     }
 
-    /// The error without configured secrets, and with a message of a bearable length. Providers may quote programs and servers, so no
-    /// message is cut before its secrets are covered: a part of a secret is not recognized.
+    /// Covers configured secrets in the error and limits the length of its message. Providers may quote programs and
+    /// servers, so a message is cut only after its secrets are covered: a part of a secret would not be recognized.
     fn covered(&self, error: ToolError) -> ToolError {
         let message = self.turn.execution.secrets().text(&error.message);
         ToolError { message: message.chars().take(MAX_MESSAGE).collect(), ..error }
     }
 
-    /// The output without configured secrets, and not longer than it may be.
+    /// Covers configured secrets in the output and cuts it at the limit.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
         let Output { content, summary, details, images, is_error } = output;
@@ -257,7 +257,7 @@ impl HostedCall {
         Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
     }
 
-    /// What the tool does, as an event may say it.
+    /// One line about what the tool is doing, for an event.
     fn progress(&self) -> Option<String> {
         let (audit, template) = (self.turn.execution.audit(), &self.hosted.spec.progress);
         if template.is_empty() || !audit.is_captured() {
@@ -272,7 +272,7 @@ impl HostedCall {
     }
 }
 
-/// All calls of the response have taken longer than they may together.
+/// The error when all calls of the response together have exceeded their time limit.
 fn out_of_time() -> ToolError {
     timed_out("The time for the tools of this response is over.")
 }
@@ -288,7 +288,7 @@ fn seconds(duration: Duration) -> String {
     }
 }
 
-/// Publishes the end of a call, also of one that was cancelled or panicked.
+/// Publishes the end of a call, even if it was cancelled or panicked.
 struct Reporting<'c> {
     call: &'c HostedCall,
     span: Span,
@@ -297,14 +297,14 @@ struct Reporting<'c> {
     outcome: Option<Told>,
 }
 
-/// What is published of a result.
+/// The published fields of a result.
 struct Told {
-    /// The result if it is captured, and what is shown beside it.
+    /// The result if it is captured, and what is shown next to it.
     result: Option<String>,
     details: Option<Value>,
     /// Why the call failed.
     code: Option<ErrorCode>,
-    /// It is the result of an equal call.
+    /// Whether it is the result of an equal call.
     is_cached: bool,
 }
 

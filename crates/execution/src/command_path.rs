@@ -4,12 +4,13 @@ use serde_json::{Value, json};
 
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role};
 
-/// The longest text that stands in place of an image that cannot be shown, in characters.
+/// Maximum length of the alternative text of an image, in characters.
 const MAX_ALT: usize = 100;
 
-/// What the newest message asks for, if it is from the user and begins with `command`. Empty: the command has no description.
+/// Returns the text after `command` if the newest message is from the user and begins with it. Empty if the command has no
+/// description.
 ///
-/// Clients put texts of their own before and behind the user's, so each text of the message is looked at alone.
+/// Clients put texts of their own before and after the user's, so each text of the message is checked separately.
 pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<&'c str> {
     let is_instruction = |role| matches!(role, Role::System | Role::Developer);
     let newest = conversation.turns.iter().rev().find(|turn| !is_instruction(turn.role))?;
@@ -23,7 +24,7 @@ pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<
     })
 }
 
-/// The call of `tool` that a description stands for.
+/// The call of `tool` for this description.
 pub fn call(id: String, tool: &str, description: &str) -> Call {
     Call::new(id, tool, json!({"prompt": description}).to_string())
 }
@@ -33,7 +34,7 @@ pub fn usage(command: &str) -> String {
     format!("Describe the image behind the command: `{command} a red fox in the snow, at dawn`.")
 }
 
-/// The message for the user: the images as Markdown, or why there are none.
+/// The message to the user: the images as Markdown, or the reason why there are none.
 pub fn message(output: &CallOutput, description: &str) -> String {
     let result: Value = serde_json::from_str(&output.content).unwrap_or_default();
     let urls = result.pointer("/data/image_urls").and_then(Value::as_array).into_iter().flatten();
@@ -44,7 +45,7 @@ pub fn message(output: &CallOutput, description: &str) -> String {
     std::iter::once(said).chain(images).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The description as the text in place of an image, which ends at a bracket and has one line.
+/// The description as alternative text of an image: without brackets, which would end it, and on one line.
 fn alt(description: &str) -> String {
     let words = description
         .split(|char: char| char.is_whitespace() || char.is_control() || "[]\\`<>!".contains(char));

@@ -1,10 +1,10 @@
 //! [`CheckedConnector`]: opens connections to addresses that [`AddressRules`] allow.
 //!
-//! A name is resolved once, all its addresses are checked, and the connection goes to one of these. The certificate and the `Host`
-//! field remain those of the name.
+//! A name is resolved once, all its addresses are checked, and the connection goes to one of them. The certificate and the
+//! `Host` field still belong to the name.
 //!
-//! A proxy would resolve names by itself, and might find others. So what needs a check reaches a proxy as an address: names are
-//! resolved and checked here, and the proxy opens a tunnel to one of the addresses, for `http` as well.
+//! A proxy would resolve names by itself, and might find other addresses. If a check is required, toolwire therefore
+//! resolves and checks the name itself, and has the proxy open a tunnel to one of the addresses, for `http` as well.
 
 use std::{
     error::Error,
@@ -28,10 +28,10 @@ use tower_service::Service;
 use super::address::{AddressRules, Blocked};
 use toolwire_net::proxied::{HttpProxy, Proxies, TcpConnection, TcpConnector, open_tunnel, port_of};
 
-/// For all addresses of a name together, and for a proxy.
+/// Time limit for connecting to all addresses of a name together, and for connecting to a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Addresses of a name to which a proxy is asked for a tunnel.
+/// Maximum number of a name's addresses that a proxy is asked to open a tunnel to.
 pub(super) const MAX_TUNNELS: usize = 3;
 
 /// The addresses of a name.
@@ -45,11 +45,11 @@ pub(super) fn system_lookup() -> Lookup {
     Arc::new(|name| Box::pin(async move { Ok(lookup_host((name, 0)).await?.collect()) }))
 }
 
-/// Opens TCP connections. Without rules, to all addresses.
+/// Opens TCP connections: without rules, to any address.
 #[derive(Debug, Clone)]
 pub(super) struct CheckedConnector {
     tcp: HttpConnector<CheckedResolver>,
-    /// To proxies, whose addresses are those of the configuration.
+    /// Connects to proxies, whose addresses come from the configuration.
     to_proxies: HttpConnector,
     resolver: CheckedResolver,
     proxies: Arc<Proxies>,
@@ -83,7 +83,7 @@ impl Service<Uri> for CheckedConnector {
     }
 
     fn call(&mut self, address: Uri) -> Connecting {
-        // An address in place of a name is not resolved.
+        // An address instead of a name is not resolved.
         let ip = host_of(&address).parse::<IpAddr>();
         let is_blocked = match (&self.resolver.rules, ip) {
             (Some(rules), Ok(ip)) => !rules.allows_ip(ip),
@@ -110,7 +110,7 @@ fn host_of(address: &Uri) -> &str {
     address.host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
-/// A tunnel of the proxy to an address that was checked.
+/// Has the proxy open a tunnel to a checked address.
 async fn tunnelled(
     mut resolver: CheckedResolver,
     (mut to_proxy, proxy): (HttpConnector, HttpProxy),
@@ -124,7 +124,7 @@ async fn tunnelled(
             resolver.call(name).await?.map(|found| found.ip()).collect()
         }
     };
-    // Not every proxy has IPv6.
+    // IPv4 first: not every proxy supports IPv6.
     ips.sort_by_key(IpAddr::is_ipv6);
     let mut failed = "the name has no address".into();
     for ip in ips.into_iter().take(MAX_TUNNELS) {
@@ -169,7 +169,7 @@ impl Service<Name> for CheckedResolver {
         let rules = self.rules.clone();
         Box::pin(async move {
             let addresses = looking_up.await?;
-            // One that is private among public ones is an attack, or a mistake.
+            // A private address among public ones is an attack, or a mistake.
             let is_allowed =
                 |address: &SocketAddr| rules.as_ref().is_none_or(|rules| rules.allows_ip(address.ip()));
             if addresses.iter().all(is_allowed) {

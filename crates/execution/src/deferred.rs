@@ -1,4 +1,4 @@
-//! [`Deferred`]: turns with calls of hosted tools and of the client's (`mixed_turns = "defer"`).
+//! [`Deferred`]: turns that call both hosted tools and the client's (`mixed_turns = "defer"`).
 //!
 //! ```text
 //! the model's turn: calls a (hosted), b (the client's) ─▶ the client gets b
@@ -6,9 +6,10 @@
 //! the client's next request: b, result of b ─▶ a, b, result of a, result of b
 //! ```
 //!
-//! The client's history does not have the hosted calls, so each of its requests that has one of its own is completed. A record
-//! holds the whole turn and what toolwire's hops before it added, which the client has not seen either. Records belong to one
-//! client, outlive a restart, and expire. A history without a record is valid too: it goes on as the client sent it.
+//! The client's history does not contain the hosted calls, so toolwire adds them to each request whose history has a
+//! client's call of such a turn. A record holds the whole turn and what toolwire's earlier hops added, which the client has
+//! not seen either. Records belong to one client, survive a restart, and expire. A history without a record is valid too: it
+//! is forwarded as the client sent it.
 
 pub mod saved;
 
@@ -30,22 +31,22 @@ use super::tool::{ErrorCode, ToolError};
 use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id};
 
-/// How long a record is kept: from the model's turn to the client's next request.
+/// How long a record is kept, between the model's turn and the client's next request.
 const TTL: Duration = Duration::from_secs(15 * 60);
 
-/// Bytes of all records. The oldest go first.
+/// Maximum size of all records together, in bytes. The oldest are dropped first.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How long another instance is believed to be running calls that it has told of.
+/// How long another instance's announcement that it runs calls stays valid.
 const PRESUMED_RUNNING: Duration = Duration::from_secs(15);
 
-/// How often the results of another instance are looked for.
+/// Interval at which the results of another instance are looked up.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Ids of calls that are looked up for one request. Older calls are forwarded as they are.
+/// Maximum number of call ids looked up for one request. Older calls are forwarded as they are.
 const MAX_IDS: usize = 512;
 
-/// The turns of all clients that wait for a next request.
+/// The turns of all clients that wait for the client's next request.
 pub(crate) struct Deferred {
     store: Arc<dyn Store>,
     running: Mutex<HashMap<Id, watch::Receiver<()>>>,
@@ -63,20 +64,20 @@ pub(crate) struct Record {
     pub(crate) turn: Turn,
     /// The ids of the calls that toolwire runs.
     pub(crate) hosted: Vec<String>,
-    /// Their results, as far as they are known.
+    /// The results known so far.
     pub(crate) results: Vec<CallOutput>,
 }
 
-/// What is kept under the id of a client's call.
+/// The value that is kept under the id of a client's call.
 #[derive(Debug)]
 enum Kept {
     /// The record.
     Record(Record),
-    /// Nothing but the id under which the record is: a turn may have many calls, and the record may be large.
+    /// Only the id under which the record is kept: a turn may have many calls, and the record may be large.
     Under(String),
 }
 
-/// A record whose hosted calls are running. When it is dropped, nobody waits for them any more.
+/// A record whose hosted calls are running. Dropping it wakes the requests that wait for them.
 pub(crate) struct Pending {
     deferred: Arc<Deferred>,
     owner: Owner,
@@ -85,7 +86,7 @@ pub(crate) struct Pending {
 }
 
 impl Deferred {
-    /// Records where state is kept.
+    /// Creates the records in a store of `stores`.
     pub(crate) fn new(stores: &Stores) -> Self {
         let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
         let store = stores.open(Space::Deferred, (MAX_BYTES, TTL), Box::new(on_failure));
@@ -103,11 +104,11 @@ impl Deferred {
         Pending { deferred: Arc::clone(self), owner, record, _done: done }
     }
 
-    /// Completes the turns of `conversation` that have a record. Waits for results until `deadline`. Returns whether there was
-    /// such a turn.
+    /// Completes the turns of `conversation` that have a record, waiting for results until `deadline`. Returns whether a
+    /// turn was completed.
     ///
     /// # Errors
-    /// The store that instances share is away, so that nobody knows whether there is a record.
+    /// The store that instances share cannot be reached, so it is unknown whether there is a record.
     pub(crate) async fn restore(
         &self,
         conversation: &mut Conversation,
@@ -130,7 +131,7 @@ impl Deferred {
                 Ok(found) => break found,
                 Err(error) if self.store.is_shared() => return Err(error),
                 Err(error) => {
-                    // The store has said it itself.
+                    // The store has logged itself that it is unusable.
                     if !error.is_unusable() {
                         tracing::error!(%error, "deferred turns cannot be read");
                     }
@@ -141,7 +142,7 @@ impl Deferred {
         Ok(!found.records.is_empty() && put_back(conversation, &found.records))
     }
 
-    /// Whether calls run whose results `conversation` needs. They may run at another instance, if there is one.
+    /// Whether `conversation` needs results of calls that are still running, here or at another instance.
     pub(crate) fn is_awaited(&self, conversation: &Conversation, owner: Owner) -> bool {
         if self.store.is_shared() {
             return !call_ids(conversation).is_empty();
@@ -149,7 +150,7 @@ impl Deferred {
         !self.running().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
     }
 
-    /// The ends of the calls that run beside the client's calls `ids`.
+    /// Receivers that are notified when the calls that run alongside the client's calls `ids` end.
     fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
         let running = self.running();
         ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
@@ -172,7 +173,7 @@ impl Deferred {
         ids.for_each(|id| self.store.put(Key::new(owner, id), under.clone(), now));
     }
 
-    /// Other instances may wait for the results of `record` for a while longer.
+    /// Announces to other instances that the calls of `record` are still running.
     fn put_running(&self, owner: Owner, record: &Record) {
         if let Some(first) = record.client_ids().next().filter(|_| self.store.is_shared()) {
             let (now, key) = (unix_time(), Key::new(owner, &running_key(first)));
@@ -193,7 +194,7 @@ impl fmt::Debug for Deferred {
 }
 
 impl Pending {
-    /// What `running` gives. Meanwhile, other instances know that it runs.
+    /// Awaits `running`. Meanwhile, other instances are kept informed that the calls run.
     pub(crate) async fn during<T>(&self, running: impl Future<Output = T>) -> T {
         let mut running = pin!(running);
         loop {
@@ -204,7 +205,7 @@ impl Pending {
         }
     }
 
-    /// Keeps the results.
+    /// Stores the results.
     pub(crate) fn finish(mut self, results: Vec<CallOutput>) {
         self.record.results = results;
         self.deferred.put(self.owner, &self.record);
@@ -250,12 +251,12 @@ impl Record {
     }
 }
 
-/// What a store knows of calls.
+/// The records that a store has for some calls.
 #[derive(Debug, Default)]
 struct Found {
-    /// By the ids of the client's calls.
+    /// Records by the ids of the client's calls.
     records: HashMap<String, Arc<Record>>,
-    /// Another instance is running calls of one of them.
+    /// Whether another instance is running calls of one of the records.
     is_running: bool,
 }
 
@@ -274,7 +275,8 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
             Kept::Under(first) => firsts.push(first),
         }
     }
-    // A record is put before what points to it. So one that another instance puts while this one reads is found the second time.
+    // A record is written before the ids that point to it, so one that another instance writes during this read is found at
+    // the second attempt.
     let known: HashSet<&str> = records.iter().flat_map(Record::client_ids).collect();
     firsts.retain(|first| !known.contains(first.as_str()));
     firsts.sort_unstable();
@@ -299,7 +301,7 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
     Ok(found)
 }
 
-/// Under what instances tell each other that calls are running. No call has such an id.
+/// The key under which instances announce to each other that calls are running. No call has such an id.
 fn running_key(first: &str) -> String {
     format!("{first}\0running")
 }
@@ -325,7 +327,7 @@ fn call_ids(conversation: &Conversation) -> Vec<String> {
     calls.map(|call| call.id.clone()).take(MAX_IDS).collect()
 }
 
-/// Completes the turns that have a record, which is known by the id of each of the client's calls. Returns whether there was one.
+/// Completes the turns that have a record, found by the id of each of the client's calls. Returns whether there was one.
 fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Record>>) -> bool {
     let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
     let (mut done, mut is_changed) = (Vec::new(), false);
@@ -336,7 +338,7 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
         }
         // Some clients replay one response in pieces.
         let mut run = vec![first];
-        // Between them there may be results that the client saw: the record has them, too.
+        // The results between them, which the client has seen, are in the record too.
         while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
             run.push(more);
         }
@@ -359,8 +361,8 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
     is_changed
 }
 
-/// Puts the turn of `record` with the client's calls `ids` into `done`, and behind it the results in the order of the calls, then
-/// what else the client said.
+/// Appends to `done` the turn of `record` with the client's calls `ids`, the results in the order of the calls, and then the
+/// rest of what the client sent.
 fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &mut Vec<Turn>) {
     let mut turn = record.turn.clone();
     turn.parts.retain(|part| match part {

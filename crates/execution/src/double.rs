@@ -1,4 +1,4 @@
-//! A scripted provider, and the stage around it, for tests.
+//! A scripted provider, and a stage with it, for tests.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use super::{
 use toolwire_net::{redact::Redactor, store::Owner};
 use toolwire_pipeline::{conversation::Call, wire::json::Raw};
 
-/// What the provider does with a call.
+/// What the provider does for a call.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     /// It answers with this text after a while.
@@ -45,7 +45,7 @@ impl Act {
     }
 }
 
-/// Does what its script says, call by call; then it repeats the arguments.
+/// Follows its script, call by call; after its end, it returns the arguments.
 #[derive(Debug, Default)]
 pub(super) struct Scripted {
     pub(super) specs: Mutex<Vec<Arc<ToolSpec>>>,
@@ -53,7 +53,7 @@ pub(super) struct Scripted {
     pub(super) calls: Mutex<Vec<(String, Map<String, Value>)>>,
     running: AtomicUsize,
     pub(super) most_running: AtomicUsize,
-    /// Its tools never displace those of others.
+    /// Whether its tools give way to those of other providers.
     pub(super) yields: AtomicBool,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
     }
 }
 
-/// The same, and calls of it may be repeated.
+/// The same, but idempotent.
 pub(super) fn idempotent(name: &str) -> ToolSpec {
     ToolSpec { is_idempotent: true, ..spec(name) }
 }
@@ -155,14 +155,14 @@ pub(super) fn turn(execution: &Arc<Execution>) -> Arc<HostedTurn> {
     Arc::new(execution.by_hand(asker()))
 }
 
-/// Runs a test on a clock that stands still.
+/// Runs a test with a paused clock.
 pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(test)
 }
 
-/// The names of the events so far.
+/// The names of the events received so far.
 pub(super) fn names(live: &mut Subscription) -> Vec<&'static str> {
     std::iter::from_fn(|| live.try_recv().ok()).map(|record| record.event.name()).collect()
 }

@@ -1,7 +1,8 @@
-//! [`joined`]: several providers that search the web, as the engines of one tool.
+//! [`joined`]: several providers that search the web, joined as the engines of one tool.
 //!
-//! The first provider in the configuration offers the tool for all of them. A call goes to the engine that the model asks for, or to the
-//! first one. If it fails, the others are tried in order. The first success is the result; without one, the last failure.
+//! The first provider in the configuration offers the tool for all of them. A call goes to the engine that the model asks
+//! for, or to the first one. If it fails, the other engines are tried in order. The result is the first success, or else the
+//! last failure.
 
 use std::sync::Arc;
 
@@ -25,13 +26,13 @@ const ENGINE: &str = "engine";
 /// Engines whose names contain one of these search with Google.
 const GOOGLE: [&str; 3] = ["google", "serper", "gemini"];
 
-/// Characters of a query. Search engines ignore more.
+/// Maximum length of a query, in characters. Search engines ignore the rest.
 const MAX_QUERY: usize = 400;
 
 /// Providers with their names.
 type Providers = Vec<(Arc<str>, Arc<dyn Provider>)>;
 
-/// The same providers, of which those that search the web share one tool.
+/// Returns the providers, with those that search the web joined to share one tool.
 pub(super) fn joined(providers: Providers) -> Providers {
     let engines: Providers =
         providers.iter().filter(|(_, provider)| provider.is_search_engine()).cloned().collect();
@@ -53,7 +54,7 @@ pub(super) fn joined(providers: Providers) -> Providers {
 #[derive(Debug)]
 struct Engine {
     own: Arc<dyn Provider>,
-    /// All engines, if this is the first one, which offers the tool for all; empty for the others.
+    /// All engines, if this is the first one, which offers the tool for all; empty for the other engines.
     engines: Providers,
 }
 
@@ -108,7 +109,7 @@ impl Engine {
             first.rotate_right(1);
         }
         let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
-        // An error that another attempt may mend. It is the result, so that there is one, for its engine only.
+        // The first error that a retry may fix. It is returned so that the call is retried, but only at its engine.
         let mut retryable = None;
         for (name, provider, spec) in engines {
             if call.given_up.has(name) {
@@ -121,7 +122,7 @@ impl Engine {
             });
             match &last {
                 Ok(output) if !output.is_error => return last,
-                // The others would say the same.
+                // Invalid arguments are invalid for every engine.
                 Err(error) if error.code == ErrorCode::InvalidArguments => return last,
                 Ok(_) => {
                     call.given_up.add(name);
@@ -157,8 +158,8 @@ fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
 }
 
-/// The schema of a tool with only those engines that the user names in one of these texts, which are in the form of [`plain`].
-/// `None`: the model may choose among all.
+/// The schema of a tool with only those engines that the user names in one of these texts, which are in the form of
+/// [`plain`]. `None` if the user names none, so the model may choose any.
 pub(super) fn narrowed(tool: &str, schema: &Raw, texts: &[String]) -> Option<Raw> {
     if tool != TOOL {
         return None;
@@ -188,7 +189,7 @@ pub(super) fn recency() -> Value {
     })
 }
 
-/// The query without control characters, superfluous white space and what is too much.
+/// The query without control characters and superfluous white space, cut at its maximum length.
 pub(super) fn cleaned(query: &str) -> String {
     let is_invisible = |character: char| {
         character.is_control()
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use toolwire_net::store::Owner;
 
-    /// An engine that answers in its own way, and notes that it was asked.
+    /// An engine with a scripted answer that records whether it was called.
     #[derive(Debug)]
     struct Double {
         name: &'static str,

@@ -1,8 +1,8 @@
 //! [`HttpClient`]: HTTP requests of providers.
 //!
-//! It limits what a response may contain. Time limits are the caller's: dropping the future aborts the exchange. A client without
-//! rules is for addresses of the configuration, which may be private ones. For addresses that someone else has chosen, there is
-//! [`HttpClient::guarded`]. Requests go through the proxies that there are.
+//! It limits the size and kind of responses. Time limits are the caller's: dropping the future aborts the exchange. A client
+//! without rules is for addresses from the configuration, which may be private. For addresses that someone else has chosen,
+//! use [`HttpClient::guarded`]. Requests go through the configured proxies.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -28,10 +28,10 @@ use super::{
 };
 use toolwire_net::proxied::Proxies;
 
-/// Redirects of one request.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-/// Bytes of a response's head from a server that someone else has chosen.
+/// Maximum size of a response's head from a server that someone else has chosen, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
 /// Sends requests. Clones share their connections.
@@ -47,15 +47,15 @@ pub struct HttpClient {
 pub(crate) struct Download<'a> {
     /// Where it is.
     pub(crate) url: &'a str,
-    /// For this server only: a redirect to another one does not get them.
+    /// Sent to this server only, not to another one after a redirect.
     pub(crate) headers: HeaderMap,
-    /// Bytes that it may have.
+    /// Maximum size of the body, in bytes.
     pub(crate) max_body: usize,
-    /// The content types that it may have: `image/png`, or all `text/`. Empty: any.
+    /// The accepted content types, such as `image/png`, or `text/` for all of these. Empty accepts any.
     pub(crate) content_types: &'a [&'a str],
 }
 
-/// Why there is no response. The words are for the log; they may name the server.
+/// Why there is no response. The text is for the log, since it may name the server.
 #[derive(Debug)]
 pub enum HttpError {
     /// The address may not be reached.
@@ -64,11 +64,11 @@ pub enum HttpError {
     Connect(String),
     /// The exchange broke off.
     Broken(String),
-    /// The response is larger than it may be.
+    /// The response exceeds the maximum size.
     TooLarge,
-    /// The response has another content type than it may have, or it is compressed.
+    /// The response has a content type that is not accepted, or is compressed.
     ContentType,
-    /// Too many redirects, or one to nowhere.
+    /// Too many redirects, or one without a valid target.
     Redirect,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for HttpError {
 }
 
 impl From<HttpError> for ToolError {
-    /// The error in words that do not name the server.
+    /// Describes the error without naming the server.
     fn from(error: HttpError) -> Self {
         match error {
             HttpError::Blocked(blocked) => blocked.into(),
@@ -112,13 +112,13 @@ impl From<HttpError> for ToolError {
 }
 
 impl HttpClient {
-    /// A client for addresses of the configuration, which it reaches directly. It trusts the system's certificates, or Mozilla's if
-    /// there are none.
+    /// A client for addresses from the configuration, without a proxy. It trusts the system's certificates, or Mozilla's if
+    /// the system has none.
     pub fn new() -> Self {
         Self::through(Proxies::One(None))
     }
 
-    /// The same through proxies.
+    /// The same, but through proxies.
     pub(crate) fn through(proxies: Proxies) -> Self {
         Self::with(None, Arc::new(proxies), system_lookup())
     }
@@ -140,10 +140,11 @@ impl HttpClient {
         Self { client: builder.build(connector), rules, proxies }
     }
 
-    /// The response to `request`, whose body has at most `max_body` bytes. A redirect is returned like any response.
+    /// Sends `request` and returns the response, whose body may have at most `max_body` bytes. A redirect is returned like
+    /// any other response.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no response.
     pub async fn send(&self, request: Request<Bytes>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
         if let Some(rules) = &self.rules {
             rules.check(&request.uri().to_string()).map_err(HttpError::Blocked)?;
@@ -151,10 +152,10 @@ impl HttpClient {
         collected(self.exchange(request).await?, max_body).await
     }
 
-    /// What is at an address, after at most five redirects, each of which is checked like the address itself.
+    /// Downloads an address after at most five redirects, each of which is checked like the address itself.
     ///
     /// # Errors
-    /// Why there is no response.
+    /// The reason why there is no response.
     pub(crate) async fn get(&self, download: Download<'_>) -> Result<Response<Bytes>, HttpError> {
         let mut url = match &self.rules {
             Some(rules) => rules.check(download.url).map_err(HttpError::Blocked)?,
@@ -166,7 +167,7 @@ impl HttpClient {
             *request.method_mut() = Method::GET;
             *request.uri_mut() = url.as_str().parse().map_err(|_| HttpError::Blocked(Blocked::Invalid))?;
             *request.headers_mut() = headers.clone();
-            // What is small when compressed may be large when it is not.
+            // A small compressed body may be large when decompressed.
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             let response = self.exchange(request).await?;
             let Some(location) = redirect(&response) else {
@@ -187,12 +188,12 @@ impl HttpClient {
         Err(HttpError::Redirect)
     }
 
-    /// The response to `request`, whose body is still to come. The address is not checked.
+    /// Sends `request` and returns the response before its body. The address is not checked.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no response.
     pub async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Incoming>, HttpError> {
-        // A proxy that opens a tunnel was told when it opened it.
+        // A proxy that opens a tunnel got its credentials when it did so.
         if self.rules.is_none()
             && request.uri().scheme() == Some(&Scheme::HTTP)
             && let Some(authorization) =
@@ -211,7 +212,7 @@ impl HttpClient {
     }
 }
 
-/// Where a response sends the client instead.
+/// The target of a redirect.
 fn redirect(response: &Response<Incoming>) -> Option<&HeaderValue> {
     let is_redirect = matches!(
         response.status(),
@@ -224,7 +225,7 @@ fn redirect(response: &Response<Incoming>) -> Option<&HeaderValue> {
     response.headers().get(LOCATION).filter(|_| is_redirect)
 }
 
-/// The address that `location` means in a response from `url`.
+/// Resolves `location` in a response from `url`.
 fn redirected(url: &Url, location: &HeaderValue) -> Result<Url, HttpError> {
     let location = location.to_str().map_err(|_| HttpError::Redirect)?;
     let next = url.join(location).map_err(|_| HttpError::Redirect)?;
@@ -234,7 +235,7 @@ fn redirected(url: &Url, location: &HeaderValue) -> Result<Url, HttpError> {
     }
 }
 
-/// Checks that the body is not compressed and has one of `types`, if any are given.
+/// Checks that the body is not compressed and has one of the content types `types`, if any are given.
 fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
     let is_plain = headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity");
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -248,10 +249,10 @@ fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
     }
 }
 
-/// The response with its body, which has at most `max_body` bytes.
+/// Reads the response's body, at most `max_body` bytes.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no complete response.
 pub async fn collected(response: Response<Incoming>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
     let (head, body) = response.into_parts();
     let length =
@@ -269,7 +270,7 @@ pub async fn collected(response: Response<Incoming>, max_body: usize) -> Result<
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-/// The error that caused all others.
+/// The root cause of an error.
 fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,4 +1,4 @@
-//! Which hosted tools the model gets in a request.
+//! Selects the hosted tools that the model gets in a request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,20 +19,20 @@ use toolwire_pipeline::{
     wire::text::{boundary_upto, tail},
 };
 
-/// Bytes at the end of a user's text in which words that ask for a tool are looked for.
+/// Number of bytes at the end of a user's text that are searched for words that ask for a tool.
 const MAX_TEXT: usize = 64 << 10;
 
-/// The beginning of a hosted tool's name with [`Clash::Prefix`].
+/// Prefix of a hosted tool's name with [`Clash::Prefix`].
 const PREFIX: &str = "hosted__";
 
-/// Places in a snapshot, by the names under which the model has the tools.
+/// Indices into a snapshot, by the names under which the model has the tools.
 pub(super) type Offered = HashMap<String, usize>;
 
-/// Adds the hosted tools that the model gets to `conversation`. `unserved` are the types of the servers' tools in it that the upstream
-/// does not have.
+/// Adds the hosted tools that the model gets to `conversation`. `unserved` are the types of the server tools in it that the
+/// upstream does not have.
 ///
-/// A hosted tool takes the place of a server's tool that is the same one: the upstream does not have that, or the hosted one wins.
-/// Who chooses the server's tool has then chosen the hosted one.
+/// A hosted tool replaces the server tool that does the same if the upstream does not have that one, or if the settings
+/// prefer the hosted one. A client's choice of the server tool then becomes a choice of the hosted one.
 pub(super) fn inject(
     conversation: &mut Conversation,
     (snapshot, unserved): (&Snapshot, &[String]),
@@ -79,14 +79,14 @@ pub(super) fn inject(
         offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
     }
     instruct(conversation, &offered, snapshot);
-    // Calls by other names are hosted too. The model is not given these names.
+    // Calls by other names are hosted too, but the model is not given these names.
     let aliases: Vec<_> =
         offered.keys().filter(|name| !conversation.hosted_tools.contains(name)).cloned().collect();
     conversation.hosted_tools.extend(aliases);
     offered
 }
 
-/// Adds what the rules for these tools tell the model, each text once: several tools may have one rule.
+/// Adds the instructions that the rules of these tools contain, each text once: several tools may share a rule.
 fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snapshot) {
     let mut prompts: Vec<&str> = Vec::new();
     for hosted in
@@ -108,7 +108,7 @@ fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snaps
     }
 }
 
-/// Whether the client's choice leaves room for the tool that the model has under this name: it may have chosen other ones.
+/// Whether the client's choice allows the tool that the model has under this name: the client may have chosen other tools.
 fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
     match choice {
         ToolChoice::None => false,
@@ -118,12 +118,12 @@ fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
     }
 }
 
-/// Whether a server's tool of the type `kind` is the hosted one.
+/// Whether a server tool of the type `kind` does the same as the hosted one.
 fn is_same(kind: &ServerTool, hosted: &Hosted) -> bool {
     kind.is(&hosted.name) || hosted.spec.aliases.iter().any(|alias| kind.is(alias))
 }
 
-/// Makes a choice of a server's tool one of the hosted tool that takes its place, under its own name.
+/// Turns a choice of a server tool into a choice of the hosted tool that replaces it, under the hosted tool's name.
 fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
     if name != &*hosted.name {
         return;
@@ -143,7 +143,7 @@ fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) 
     let count = conversation.server_choice.len();
     conversation.server_choice.retain(|chosen| !is_same(&kind(chosen), hosted));
     if conversation.server_choice.len() < count {
-        // What is left of the choice is written anew.
+        // The choice is written anew from its parsed form.
         conversation.rest.remove("tool_choice");
         match &mut conversation.tool_choice {
             ToolChoice::Allowed { names, .. } => names.push(name.to_owned()),
@@ -155,7 +155,7 @@ fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) 
     }
 }
 
-/// Removes the tools of the client and of servers whose place the hosted tool takes.
+/// Removes the client's and servers' tools that the hosted tool replaces.
 fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
     if name != &*hosted.name {
         return;
@@ -184,7 +184,7 @@ fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
     }
 }
 
-/// Whether the client names the tool: in its choice, or as a tool of a server, such as `web_search_20250305`.
+/// Whether the client names the tool: in its choice, or as a server tool, such as `web_search_20250305`.
 fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     let is_chosen = match &conversation.tool_choice {
         ToolChoice::Named(_) | ToolChoice::Allowed { .. } => {
@@ -196,10 +196,10 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     is_chosen || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
 }
 
-/// The turns since the model's last answer without calls. What was asked for or called in them stays available until the next
-/// such answer, so a model does not lose a tool in the middle of its work.
+/// The turns since the model's last answer without calls. Tools that were asked for or called in them stay available until
+/// the next such answer, so a model does not lose a tool in the middle of its work.
 struct Chain {
-    /// What the user wrote, in the form of [`plain`].
+    /// The user's texts, in the form of [`plain`].
     texts: Vec<String>,
     /// The names of the tools that were called.
     calls: HashSet<String>,
@@ -236,14 +236,14 @@ impl Chain {
     }
 }
 
-/// The other names under which models call the tool, but for those of the client's tools.
+/// The other names under which models call the tool, except those of the client's tools.
 fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<Item = String> {
     let is_free = |alias: &&&str| !conversation.tools.iter().any(|tool| tool.name == **alias);
     hosted.spec.aliases.iter().filter(is_free).map(|alias| (*alias).to_owned())
 }
 
-/// The name under which the model gets the tool. If the client has declared a tool of this name, or the same tool of a server that the
-/// upstream has, that depends on the settings.
+/// The name under which the model gets the tool. If the client has declared a tool of this name, or the same tool of a
+/// server that the upstream has, the name depends on the settings.
 fn free_name(
     conversation: &Conversation,
     unserved: &[String],
@@ -261,7 +261,7 @@ fn free_name(
     }
 }
 
-/// The name beside a tool of the client.
+/// The hosted tool's name when the client has a tool of the same name.
 fn prefixed(name: &str) -> String {
     normalized(&format!("{PREFIX}{name}"))
 }

@@ -1,18 +1,18 @@
 //! [`Intent`]: words of a user that ask for a tool.
 //!
-//! A rule is written as alternatives on each side of `+`: `find|look up + news|article` matches a text that has `find` or `look up`
-//! and also `news` or `article`. Words in Latin script match whole words in any case; others match anywhere, since Chinese has no
-//! spaces between words.
+//! A rule is written as alternatives on each side of `+`: `find|look up + news|article` matches a text that contains `find`
+//! or `look up` and also `news` or `article`. Words in Latin script match whole words in any case; other words match
+//! anywhere, since Chinese has no spaces between words.
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     written: String,
-    /// One word or phrase of each group must occur; in lower case, with single spaces.
+    /// At least one word or phrase of each group must occur. They are in lower case, with single spaces.
     groups: Vec<Vec<String>>,
 }
 
-/// What asks for a web search, if the configuration says nothing else. The rules and their words are llmswitch's.
+/// Default rules for a web search. The rules and their words are llmswitch's.
 const WEB_SEARCH: [&str; 5] = [
     "web search|websearch|search the web|internet search|search online|online search|/search",
     "谷歌搜索|谷歌一下|百度一下|百度搜索|联网搜索|网络搜索|网上搜索|上网搜|上网查",
@@ -22,7 +22,7 @@ const WEB_SEARCH: [&str; 5] = [
 ];
 
 impl Intent {
-    /// Reads a rule. `None`: a side has no words.
+    /// Parses a rule. `None` if a side has no words.
     pub fn parse(written: &str) -> Option<Self> {
         let group = |side: &str| -> Option<Vec<String>> {
             let words: Vec<_> = side.split('|').map(plain).filter(|word| !word.is_empty()).collect();
@@ -44,18 +44,18 @@ impl Intent {
         }
     }
 
-    /// As it was written.
+    /// The rule as it was written.
     pub fn as_str(&self) -> &str {
         &self.written
     }
 
-    /// Whether a text asks for the tool. The text is in the form that [`plain`] gives.
+    /// Whether a text asks for the tool. The text must be in the form that [`plain`] returns.
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.groups.iter().all(|words| words.iter().any(|word| mentions(text, word)))
     }
 }
 
-/// A text in lower case, with one space in place of each white space.
+/// The text in lower case, with each run of white space replaced by one space.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -67,7 +67,7 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether `text` has `word`: not inside another word, if it is of Latin letters.
+/// Whether `text` contains `word`. A word of Latin letters does not match inside another word.
 pub(super) fn mentions(text: &str, word: &str) -> bool {
     let is_latin = |character: Option<char>| character.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
     let (opens, closes) = (is_latin(word.chars().next()), is_latin(word.chars().next_back()));

@@ -1,4 +1,4 @@
-//! [`Permissions`]: whether a hosted call may run.
+//! [`Permissions`]: decides whether a hosted call may run.
 //!
 //! ```text
 //! configured rules ─▶ allow, deny
@@ -7,11 +7,12 @@
 //! auto-approve ─▶ remembered rules ─▶ is somebody there? ─▶ question ─▶ the first answer, or denied when it expires
 //! ```
 //!
-//! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions; they
-//! do not change what the configuration allows or denies.
+//! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions;
+//! they do not change what the configuration allows or denies.
 //!
-//! Instances that share a store share remembered rules there. Each call asks for their revision, so a change holds everywhere from its
-//! confirmation on. While the store is away, nobody knows whether a call was denied, so only a person can allow it.
+//! Instances that share a store share the remembered rules in it. Each call checks their revision, so a change takes effect
+//! everywhere once it is confirmed. While the store cannot be reached, it is unknown whether calls were denied, so only a
+//! person can allow one.
 
 mod keeping;
 mod remembered;
@@ -39,10 +40,10 @@ use super::{
     tool::{ErrorCode, ToolError},
 };
 
-/// Questions that may be open at once. Beyond, calls are denied.
+/// Maximum number of open questions. Beyond it, calls are denied.
 const MAX_OPEN: usize = 256;
 
-/// Answered questions that are known, for a second person who answers.
+/// Number of answered questions that are remembered, to reply to a second person who answers.
 const MAX_SETTLED: usize = 256;
 
 /// Decides whether calls may run. All threads share it.
@@ -63,7 +64,7 @@ struct State {
 }
 
 impl Permissions {
-    /// Permissions by these settings, with the rules that were remembered before. Reads the file, if they are in one.
+    /// Creates permissions with these settings and the rules remembered earlier. Reads the file, if the rules are in one.
     pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, keeping: Keeping) -> Self {
         let (remembered, kept) = keeping.opened();
         let state = Mutex::new(State { remembered, ..State::default() });
@@ -71,7 +72,7 @@ impl Permissions {
         Self { settings, audit, state, changed: Arc::default(), kept }
     }
 
-    /// Replaces the settings. They hold at once, also for turns that have begun.
+    /// Replaces the settings. They take effect immediately, also for turns that have begun.
     pub(crate) fn decide_by(&self, settings: PermissionSettings) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
@@ -80,10 +81,11 @@ impl Permissions {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a call may run, asking a person if the rules say so. `params` are the arguments as a person may see them.
+    /// Checks whether a call may run, asking a person if the rules say so. `params` are the arguments as shown to the
+    /// person.
     ///
     /// # Errors
-    /// Why not, for the model.
+    /// The reason why the call may not run, for the model.
     pub(crate) async fn check(
         &self,
         asked: &Asked<'_>,
@@ -112,18 +114,18 @@ impl Permissions {
         self.ask(asked, (label, params), (subject, deadline)).await
     }
 
-    /// What the configuration says about a call.
+    /// The permission that the configuration gives a call.
     pub(crate) fn configured(&self, asked: &Asked<'_>) -> Permission {
         let settings = self.settings();
         decide(&settings.rules, asked).unwrap_or(settings.default)
     }
 
-    /// What the configuration says about calls of the tool that no rule for a client, model or domain matches.
+    /// The permission that the configuration gives the tool's calls if no rule for a client, model or domain matches.
     pub fn of_tool(&self, tool: &str, aliases: &[String]) -> Permission {
         self.configured(&Asked { key: None, client: None, model: "", tool, aliases, domain: None })
     }
 
-    /// Whether a call of the tool may run for at least some domain.
+    /// Whether a call of the tool may run for at least one domain.
     pub(crate) fn may_ever_run(&self, asked: &Asked<'_>) -> bool {
         let allows_domain = |rule: &PermissionRule| {
             let asked = Asked { domain: rule.domain.as_ref().map(Domain::as_str), ..*asked };
@@ -150,7 +152,7 @@ impl Permissions {
             state.open.insert(question.id.clone(), open);
         }
         self.audit.publish(subject, AuditEvent::PermissionRequest(question.clone()));
-        // When the client leaves, this is dropped.
+        // Dropped when the client leaves.
         let _withdrawn = Withdrawn { permissions: self, id: &question.id };
         loop {
             let expires = self.lock().open.get(&question.id).map(|open| open.expires);
@@ -161,7 +163,7 @@ impl Permissions {
                     match settled {
                         Some(true) => return Ok(()),
                         Some(false) => return Err(denied()),
-                        // The expiry was moved.
+                        // The expiry has changed.
                         None if changed.is_ok() => {}
                         None => return Err(denied()),
                     }
@@ -190,10 +192,10 @@ impl Permissions {
         open
     }
 
-    /// Answers a question. The first answer counts.
+    /// Answers a question. Only the first answer counts.
     ///
     /// # Errors
-    /// There is no such question, or it was answered before, or the answer counts but is not remembered.
+    /// There is no such question, it is already answered, or the answer counts but could not be remembered.
     pub async fn answer(
         self: &Arc<Self>,
         id: &str,
@@ -227,7 +229,7 @@ impl Permissions {
         Ok(Ok(settled))
     }
 
-    /// Gives a question more time, but not beyond the end of its turn. Returns when it expires, in milliseconds of Unix time.
+    /// Gives a question more time, at most until its turn ends. Returns the new expiry in milliseconds of Unix time.
     pub fn extend(&self, id: &str) -> Option<u64> {
         let more = self.settings().ask_timeout;
         let mut state = self.lock();
@@ -244,15 +246,15 @@ impl Permissions {
     /// Forgets a rule. Returns whether there was one.
     ///
     /// # Errors
-    /// As [`NotKept`] says.
+    /// As for [`NotKept`].
     pub async fn revoke(self: &Arc<Self>, id: &str) -> Result<bool, NotKept> {
         self.change(|remembered| remembered.revoke(id)).await
     }
 
-    /// Remembers that these tools may run, and allows their calls that wait.
+    /// Remembers that these tools may run, and allows their waiting calls.
     ///
     /// # Errors
-    /// As [`NotKept`] says.
+    /// As for [`NotKept`].
     pub async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
         let allow = |remembered: &mut Remembered| {
             tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
@@ -260,20 +262,20 @@ impl Permissions {
         self.change(allow).await
     }
 
-    /// Whether all questions are answered with yes.
+    /// Whether all questions are answered with yes automatically.
     pub fn auto_approve(&self) -> bool {
         self.lock().remembered.auto_approve
     }
 
-    /// Sets whether all questions are answered with yes, also those that are open.
+    /// Sets whether all questions, including open ones, are answered with yes automatically.
     ///
     /// # Errors
-    /// As [`NotKept`] says.
+    /// As for [`NotKept`].
     pub async fn set_auto_approve(self: &Arc<Self>, is_on: bool) -> Result<(), NotKept> {
         self.change(|remembered| remembered.auto_approve = is_on).await
     }
 
-    /// Settles the questions that remembered rules answer.
+    /// Settles the questions that remembered rules can answer.
     fn settle_by_rules(&self) {
         let settled = self.lock().settle_by_rules();
         if !settled.is_empty() {
@@ -300,7 +302,7 @@ impl Permissions {
 }
 
 impl State {
-    /// Closes a question. `None`: it is not open.
+    /// Closes a question. `None` if it is not open.
     fn settle(&mut self, id: &str, granted: bool, by: By) -> Option<Settled> {
         let open = self.open.remove(id)?;
         let settled = open.settled(granted, by);
@@ -311,7 +313,7 @@ impl State {
         Some(settled)
     }
 
-    /// Closes all questions that remembered rules answer.
+    /// Closes all questions that remembered rules can answer.
     fn settle_by_rules(&mut self) -> Vec<Settled> {
         let now = unix_millis();
         let Self { remembered, open, .. } = self;
@@ -324,7 +326,7 @@ impl State {
     }
 }
 
-/// Closes a question whose call is gone.
+/// Closes a question on drop, when its call is gone.
 struct Withdrawn<'q> {
     permissions: &'q Permissions,
     id: &'q str,
@@ -337,10 +339,10 @@ impl Drop for Withdrawn<'_> {
     }
 }
 
-/// Writes what is not on disk yet.
+/// Writes changes that are not on disk yet.
 impl Drop for Permissions {
     fn drop(&mut self) {
-        // An error was logged.
+        // A failure has been logged.
         let _ = self.write();
     }
 }

@@ -1,8 +1,8 @@
-//! [`Program`]: a program that runs for a provider, and [`Process`], one that is running.
+//! [`Program`]: a program to run for a provider, and [`Process`], a running one.
 //!
-//! A program is started without a shell, in an environment that has only the variables that the settings name. It is the leader of
-//! a process group of its own, and the whole group is killed when its [`Process`] is dropped. So neither a cancelled call nor a
-//! program that starts others leaves anything behind.
+//! A program is started without a shell, with only the environment variables that the settings name. It is the leader of its
+//! own process group, and the whole group is killed when its [`Process`] is dropped. So neither a cancelled call nor a
+//! program that starts others leaves processes behind.
 
 use std::{collections::BTreeMap, io, process::Stdio};
 
@@ -11,14 +11,14 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText, names_secret};
 
-/// How a program is started.
+/// Settings for starting a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// Names of variables that it gets from toolwire's environment.
+    /// Names of variables that are passed on from toolwire's environment.
     environment: Vec<String>,
-    /// Variables with their values.
+    /// Variables to set, with their values.
     pub(crate) env: BTreeMap<String, TableText>,
     /// The folder in which it runs.
     working_dir: Option<String>,
@@ -36,7 +36,7 @@ impl Default for Program {
 }
 
 impl Program {
-    /// The keys. `command` says what the key of that name means.
+    /// Declares the keys. `command` is the declaration of the key `command`.
     pub(crate) fn settings(&mut self, keys: &mut dyn Settings, command: Key) {
         keys.key(command.file_only(), Field::Texts(&mut self.command));
         keys.key(
@@ -58,15 +58,15 @@ impl Program {
         );
     }
 
-    /// The values that the program gets and that must not be seen elsewhere.
+    /// The values that the program gets and that must not appear elsewhere.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.env.values().filter_map(TableText::as_secret).map(ExposeSecret::expose_secret)
     }
 
-    /// Starts it with `arguments` in place of those of the settings.
+    /// Starts the program with `arguments` instead of those in the settings.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system cannot start it.
     pub(crate) fn spawn<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> io::Result<Process> {
         let program = self.command.first().ok_or(io::ErrorKind::NotFound)?;
         let is_named = |name: &std::ffi::OsStr| self.environment.iter().any(|own| **own == *name);
@@ -96,18 +96,18 @@ impl Program {
     }
 }
 
-/// A program that was started. Dropping `group` or `child` ends it.
+/// A started program. Dropping `group` or `child` kills it.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// It, and all that it has started.
+    /// The program's process group.
     pub(crate) group: Group,
-    /// It.
+    /// The program's process.
     pub(crate) child: Child,
-    /// Its input.
+    /// The program's standard input.
     pub(crate) stdin: ChildStdin,
-    /// Its output.
+    /// The program's standard output.
     pub(crate) stdout: ChildStdout,
-    /// Its messages.
+    /// The program's standard error.
     pub(crate) stderr: ChildStderr,
 }
 
@@ -130,8 +130,8 @@ impl Group {
         Self {}
     }
 
-    /// Kills all its processes. This can be done while or immediately after waiting for the leader: as long as a process of the
-    /// group lives, its id is not given to another group.
+    /// Kills all processes of the group. This may happen while or immediately after waiting for the leader: as long as a
+    /// process of the group lives, its id is not given to another group.
     pub(crate) fn kill(&mut self) {
         #[cfg(unix)]
         if let Some(leader) = self.leader.take() {

@@ -1,18 +1,18 @@
-//! The line that people see while a hosted tool runs, such as `Searching for: rust`.
+//! The line shown while a hosted tool runs, such as `Searching for: rust`.
 
 use serde_json::{Map, Value};
 
 use toolwire_net::untrusted::{clip, escaped};
 
-/// Bytes of an argument in the line.
+/// Maximum size of an argument in the line, in bytes.
 const MAX_ARGUMENT: usize = 150;
 
-/// Bytes of the line.
+/// Maximum size of the line, in bytes.
 const MAX_LINE: usize = 400;
 
-/// `template` with the arguments in place of `{NAME}`, safe to show on one line. An argument that the call does not have leaves nothing.
-/// Strings stand as they are, everything else as JSON. `covered` covers the secrets in an argument, before anything is cut: part of a
-/// secret would not be recognised.
+/// Replaces `{NAME}` in `template` by the arguments, made safe to show on one line. An argument that the call does not have
+/// is replaced by nothing. Strings are inserted as they are, everything else as JSON. `covered` covers the secrets in an
+/// argument before anything is cut: part of a secret would not be recognised.
 pub(super) fn line(
     template: &str,
     arguments: &Map<String, Value>,
@@ -34,7 +34,7 @@ pub(super) fn line(
         rest = after;
     }
     line.push_str(rest);
-    // Escapes are longer than what they stand for.
+    // Escapes are longer than the characters that they stand for.
     clip(&escaped(line.trim()), MAX_LINE).into_owned()
 }
 

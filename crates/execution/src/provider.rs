@@ -26,31 +26,31 @@ use toolwire_net::store::Owner;
 /// A call that is being run.
 ///
 /// # Errors
-/// Why it has no output.
+/// The reason why the call has no output.
 pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
 
-/// A test that is under way.
+/// A running test of a provider.
 pub type Testing<'a> = Pin<Box<dyn Future<Output = Option<Verdict>> + Send + 'a>>;
 
-/// What a test of a provider has shown.
+/// Result of testing a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It can be used.
+    /// The provider can be used.
     Valid,
     /// Its key was refused.
     Invalid,
     /// Its server did not answer.
     Unreachable,
-    /// Its server answers, but not now.
+    /// Its server answers, but currently refuses requests because of a rate limit.
     RateLimited,
 }
 
-/// How a provider is, for people.
+/// State of a provider, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// Whether it can be used.
     pub state: ProviderState,
-    /// Why not. It contains nothing that is secret.
+    /// The reason why it cannot be used. It contains no secrets.
     pub reason: Option<String>,
     /// The last lines that its program wrote to stderr, without secrets.
     pub stderr: Vec<String>,
@@ -61,17 +61,17 @@ pub struct Status {
 pub enum ProviderState {
     /// Its server is being started or connected to, for the first time.
     Starting,
-    /// It can.
+    /// It can be used.
     #[default]
     Ready,
-    /// Its server ended, and will be started again.
+    /// Its server ended, and will be restarted.
     Restarting,
-    /// The last attempt to start its server failed. The next one follows.
+    /// The last attempt to start its server failed. Another one follows.
     Failed,
 }
 
 impl ProviderState {
-    /// Its name, for programs.
+    /// Name of the state, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -84,15 +84,16 @@ impl ProviderState {
 
 /// Offers tools and runs their calls.
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// What it offers now. Empty if it cannot run anything: no key is set, its server is not reachable. When that changes, it calls
-    /// [`Host::tools_changed`].
+    /// The tools that it offers now. Empty if it cannot run any: no key is set, or its server is not reachable. When the
+    /// tools change, it calls [`Host::tools_changed`].
     fn tools(&self) -> Vec<Arc<ToolSpec>>;
 
-    /// Runs a call whose arguments fit the tool's schema. It need not limit the time: dropping the future cancels the call.
+    /// Runs a call whose arguments fit the tool's schema. It need not enforce a time limit: dropping the future cancels the
+    /// call.
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a>;
 
-    /// Asks its server, with one cheap request, whether the provider can be used. `key` is tried in place of the configured one.
-    /// `None`: there is nothing to ask.
+    /// Asks its server, with one cheap request, whether the provider can be used. `key` replaces the configured key. `None`
+    /// if there is no server to ask.
     fn test<'a>(&'a self, _key: Option<&'a SecretString>) -> Testing<'a> {
         Box::pin(ready(None))
     }
@@ -102,27 +103,27 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Status::default()
     }
 
-    /// Whether its tool `web_search` searches the web, so that several such providers can share the tool.
+    /// Whether its tool `web_search` searches the web, so that it can share the tool with other such providers.
     fn is_search_engine(&self) -> bool {
         false
     }
 
-    /// Starts its server again. Returns whether it has one.
+    /// Restarts its server. Returns whether it has one.
     fn restart(&self) -> bool {
         false
     }
 
-    /// Whether its tools never displace those of other providers, wherever it stands in the configuration.
+    /// Whether its tools never displace those of other providers, whatever its position in the configuration.
     fn yields(&self) -> bool {
         false
     }
 
-    /// The programs that may register with it at run time.
+    /// The programs that may register with it at run time, if it accepts registrations.
     fn registrations(self: Arc<Self>) -> Option<Arc<Registrations>> {
         None
     }
 
-    /// Starts what has to run in the background. Called once, on the runtime of the stage. Tasks end when the host does.
+    /// Starts background work. Called once, on the stage's runtime. Tasks end when the host does.
     fn start(self: Arc<Self>, _host: &Host) {}
 }
 
@@ -131,57 +132,57 @@ pub trait Provider: fmt::Debug + Send + Sync {
 pub struct Invocation {
     /// The call's id, as the upstream and the client know it.
     pub(crate) id: String,
-    /// The provider's own name of the tool: [`ToolSpec::name`].
+    /// The provider's own name for the tool: [`ToolSpec::name`].
     pub(crate) tool: String,
     /// The arguments.
     pub(crate) arguments: Map<String, Value>,
-    /// Whose request it is.
+    /// The client whose request it is.
     pub(crate) client: Owner,
     /// The client, if its tokens are counted.
     pub(crate) payer: Option<Arc<dyn Payer>>,
-    /// The request, and the hop that has the call.
+    /// The exchange, and the hop that contains the call.
     pub(crate) subject: Subject,
     /// When the turn ends.
     pub(crate) deadline: Instant,
-    /// Who is not asked again when the call is tried again. Its attempts share this.
+    /// The engines that are skipped when the call is tried again. All attempts share it.
     pub(crate) given_up: GivenUp,
 }
 
-/// Names of those who failed in a way that the same call cannot mend.
+/// Names of engines that failed in a way that repeating the call cannot fix.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GivenUp(Arc<Mutex<HashSet<String>>>);
 
 impl GivenUp {
-    /// `name` need not be asked again.
+    /// Adds an engine that must not be called again.
     pub(crate) fn add(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
     }
 
-    /// Whether `name` need not be asked again.
+    /// Whether the engine `name` must not be called again.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 }
 
-/// What providers get from the stage.
+/// The services that the stage gives a provider.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// The provider's name in the configuration.
     pub(crate) name: Arc<str>,
-    /// Sends HTTP requests to addresses of the configuration.
+    /// Sends HTTP requests to addresses from the configuration.
     pub(crate) http: HttpClient,
-    /// Keeps generated images. `None`: there is no folder for them.
+    /// Stores generated images. `None` if there is no folder for them.
     pub(crate) files: Option<Arc<ImageFiles>>,
-    /// Asks the configured models. `None`: there are none, as in tests.
+    /// Asks the configured models. `None` in tests without models.
     pub(crate) models: Option<Arc<dyn Ask>>,
     audit: Arc<Audit>,
     changed: Arc<tokio::sync::Notify>,
-    /// `None`: what it runs ends with the runtime.
+    /// `None` if its background work ends with the runtime.
     tasks: Option<Arc<Tasks>>,
 }
 
 impl Host {
-    /// For the provider `name`.
+    /// Creates the services of the provider `name`.
     pub(super) fn new(
         name: &str,
         http: HttpClient,
@@ -201,19 +202,19 @@ impl Host {
         Self { models, ..self }
     }
 
-    /// The same for a provider whose work in the background is among `tasks`.
+    /// The same for a provider whose background work is among `tasks`.
     pub(super) fn with_tasks(self, tasks: Arc<Tasks>) -> Self {
         Self { tasks: Some(tasks), ..self }
     }
 
-    /// One without a stage, for tests of the provider `name`.
+    /// Services without a stage, for tests of the provider `name`.
     #[cfg(test)]
     pub(super) fn detached(name: &str) -> Self {
         let redactor = Arc::new(toolwire_net::redact::Redactor::new([]));
         Self::new(name, HttpClient::new(), Arc::new(Audit::new(redactor, None)), Arc::default())
     }
 
-    /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
+    /// Reports that the provider's state has changed: `starting`, `ready`, `failed`, `restarting`, ….
     pub(crate) fn state_changed(&self, state: &'static str, tools: usize) {
         let (name, since) = (Arc::clone(&self.name), unix_millis());
         self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });
@@ -224,7 +225,7 @@ impl Host {
         self.audit.redacted(text)
     }
 
-    /// Runs `work` until it ends, or no stage has the provider any more. For [`Provider::start`] only.
+    /// Runs `work` until it ends, or until no stage has the provider any more. For [`Provider::start`] only.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         match &self.tasks {
             Some(tasks) => tasks.spawn(work),
@@ -232,7 +233,7 @@ impl Host {
         }
     }
 
-    /// The provider offers other tools than before.
+    /// Reports that the provider's tools have changed.
     pub(crate) fn tools_changed(&self) {
         self.changed.notify_one();
     }

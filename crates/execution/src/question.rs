@@ -1,4 +1,4 @@
-//! [`Question`]: what a person is asked, and how it ends.
+//! [`Question`]: a question to a person, and its outcome.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use super::{
     rules::Asked,
 };
 
-/// What a person is asked: whether a call may run.
+/// A question to a person: whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Its id. It is random, so that an old page cannot answer a question of a new process.
+    /// Random id, so that an old page cannot answer a question of a new process.
     pub(crate) id: String,
     /// The tool's name.
     pub(crate) tool: Arc<str>,
@@ -21,15 +21,15 @@ pub struct Question {
     pub(crate) label: String,
     /// The arguments, with secrets covered.
     pub(crate) params: Value,
-    /// Where the call comes from.
+    /// Origin of the call.
     pub(crate) context: QuestionContext,
     /// When it was asked, in milliseconds of Unix time.
     pub(crate) asked_at: u64,
-    /// When it counts as denied, in milliseconds of Unix time.
+    /// When the question expires and counts as denied, in milliseconds of Unix time.
     pub(crate) expires_at: u64,
 }
 
-/// Where a call comes from.
+/// Origin of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QuestionContext {
     /// The exchange and hop.
@@ -67,7 +67,7 @@ impl Question {
         }
     }
 
-    /// What the rules look at.
+    /// The fields that rules match on.
     pub(super) fn asked(&self) -> Asked<'_> {
         Asked {
             // Remembered rules do not depend on the key.
@@ -80,7 +80,7 @@ impl Question {
         }
     }
 
-    /// The fields of the event.
+    /// Fields of the event.
     pub fn json(&self) -> Value {
         let QuestionContext { subject, key, model, domain } = &self.context;
         let exchange = subject.as_ref().map(|subject| &*subject.exchange.own);
@@ -92,29 +92,29 @@ impl Question {
     }
 }
 
-/// What a person answers.
+/// A person's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// The call may run.
+    /// Whether the call may run.
     pub granted: bool,
-    /// Calls like this one get the same answer from now on.
+    /// Whether similar calls get the same answer from now on.
     pub remember: bool,
-    /// Which calls are like this one.
+    /// Which calls count as similar.
     pub scope: Scope,
 }
 
-/// For which calls an answer is remembered.
+/// The calls that a remembered answer applies to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scope {
     /// All calls of the tool.
     #[default]
     Global,
-    /// Those that address the same domain.
+    /// Calls that address the same domain.
     Domain,
 }
 
 impl Scope {
-    /// As the API writes it.
+    /// Name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
@@ -123,14 +123,14 @@ impl Scope {
     }
 }
 
-/// Why an answer does not count.
+/// Why an answer is rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerError {
-    /// There is no such question, or it was long ago.
+    /// There is no such question, or it was settled long ago.
     Unknown,
     /// Another answer came first.
     Late(Settled),
-    /// It is to be remembered for a domain, but the call addresses none.
+    /// It should be remembered for a domain, but the call does not address one.
     NoDomain,
 }
 
@@ -139,21 +139,21 @@ pub enum AnswerError {
 pub(crate) enum By {
     /// A person.
     Person {
-        /// The answer is remembered.
+        /// Whether the answer is remembered.
         remember: bool,
-        /// For which calls.
+        /// The calls that it applies to.
         scope: Scope,
     },
-    /// A rule that was remembered meanwhile.
+    /// A remembered rule that was added meanwhile.
     Rule,
-    /// Nobody answered in time.
+    /// Expiry without an answer.
     Timeout,
-    /// The call was cancelled.
+    /// Cancellation of the call.
     Cancelled,
 }
 
 impl By {
-    /// As events write it.
+    /// Name in events.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Person { .. } => "person",
@@ -164,14 +164,14 @@ impl By {
     }
 }
 
-/// How a question ended.
+/// Outcome of a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
     /// The question's id.
     pub(crate) request_id: String,
     /// The tool's name.
     pub(crate) tool: Arc<str>,
-    /// The call may run.
+    /// Whether the call may run.
     pub(crate) granted: bool,
     /// Who or what decided.
     pub(crate) by: By,
@@ -180,7 +180,7 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// The fields of the event.
+    /// Fields of the event.
     pub fn json(&self) -> Value {
         let (remember, scope) = match self.by {
             By::Person { remember, scope } => (remember, scope),
@@ -198,13 +198,13 @@ impl Settled {
     }
 }
 
-/// A question that nobody has answered yet.
+/// A question that is not answered yet.
 pub(super) struct Open {
     pub(super) question: Question,
     pub(super) expires: Instant,
     /// When the turn ends.
     pub(super) deadline: Instant,
-    /// `None`: not answered.
+    /// `None` until the question is answered.
     pub(super) verdict: watch::Sender<Option<bool>>,
 }
 
@@ -220,7 +220,7 @@ impl Open {
 
     /// Closes it.
     pub(super) fn settled(self, granted: bool, by: By) -> Settled {
-        // Fails if the call is gone.
+        // Fails if the call no longer exists.
         let _ = self.verdict.send(Some(granted));
         let Question { id: request_id, tool, context, .. } = self.question;
         Settled { request_id, tool, granted, by, subject: context.subject }

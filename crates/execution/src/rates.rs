@@ -1,4 +1,4 @@
-//! [`Rates`]: how often hosted tools may be called, by client, by tool and by provider.
+//! [`Rates`]: rate limits of hosted tools, by client, tool and provider.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,14 @@ use super::{
 };
 use toolwire_net::store::Owner;
 
-/// Calls that may wait because of a limit. Beyond, they fail at once.
+/// Maximum number of calls that wait because of one limit. Beyond it, calls fail immediately.
 const MAX_WAITING: usize = 256;
 
-/// Clients that a limit remembers before those that have not called for long are forgotten.
+/// Number of clients that a limit may remember before it forgets those that have not called
+/// recently.
 const MAX_CLIENTS: usize = 1024;
 
-/// A limit, and the rate that it was made for.
+/// A limiter with its rate.
 type Limit = (Rate, Arc<Limiter>);
 
 type Limiter = RateLimiter<Owner, HashMapStateStore<Owner>, RuntimeClock, NoOpMiddleware<Duration>>;
@@ -36,17 +37,18 @@ type Limiter = RateLimiter<Owner, HashMapStateStore<Owner>, RuntimeClock, NoOpMi
 /// The limits. All threads share them.
 pub(super) struct Rates {
     clients: Option<Limit>,
-    /// By the providers' names; all clients count as one.
+    /// By the providers' names. All clients share a limit.
     providers: HashMap<String, Limit>,
-    /// By the tools' names. A limiter is made anew when its rate changes.
+    /// By the tools' names. A limiter is replaced when its rate changes.
     tools: Mutex<HashMap<Arc<str>, Limit>>,
-    /// How long a call may wait.
+    /// Maximum time that a call waits.
     wait: Duration,
     waiting: AtomicUsize,
 }
 
 impl Rates {
-    /// The limits of these settings. Those that `before` has with the same rates go on counting.
+    /// Creates the limits of these settings. Limits in `before` that have the same rates are kept
+    /// with their counts.
     pub(super) fn new(settings: &ExecutionSettings, before: Option<&Self>) -> Self {
         let providers = settings.providers.iter().filter_map(|entry| {
             let known = before.and_then(|before| before.providers.get(&entry.name));
@@ -63,10 +65,10 @@ impl Rates {
         }
     }
 
-    /// Waits until a call may run; not beyond `deadline`.
+    /// Waits until a call may run, at most until `deadline`.
     ///
     /// # Errors
-    /// It would have to wait for too long, or too many wait already.
+    /// The call would have to wait too long, or too many calls are already waiting.
     pub(super) async fn take(
         &self,
         hosted: &Hosted,
@@ -120,7 +122,7 @@ impl Rates {
     }
 }
 
-/// The limit that is `known`, if it has this rate; otherwise a new one.
+/// Returns `known` if it has this rate, otherwise a new limit.
 fn limit(rate: Rate, known: Option<&Limit>) -> Limit {
     let known = known.filter(|(own, _)| *own == rate).map(|(_, limiter)| Arc::clone(limiter));
     (rate, known.unwrap_or_else(|| Arc::new(limiter(rate))))
@@ -138,7 +140,7 @@ fn limiter(rate: Rate) -> Limiter {
     RateLimiter::new(quota.allow_burst(rate.count), HashMapStateStore::default(), RuntimeClock::default())
 }
 
-/// A place among the calls that wait.
+/// A place among the waiting calls.
 struct Waiting<'w>(&'w AtomicUsize);
 
 impl<'w> Waiting<'w> {
@@ -154,7 +156,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The clock of the runtime, which stands still in tests.
+/// The runtime's clock, which tests can pause.
 #[derive(Debug, Clone)]
 struct RuntimeClock(Instant);
 

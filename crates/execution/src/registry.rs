@@ -21,16 +21,16 @@ use toolwire_pipeline::{
     wire::{json::Raw, suggest::suggest, text::boundary_upto},
 };
 
-/// Bytes of a tool's description. Longer ones are cut.
+/// Maximum size of a tool's description, in bytes. Longer ones are cut.
 const MAX_DESCRIPTION: usize = 8 << 10;
 
-/// Bytes of a tool's name for people. Longer ones are cut.
+/// Maximum size of a tool's label, in bytes. Longer ones are cut.
 const MAX_LABEL: usize = 100;
 
-/// Bytes of the schema of a tool's arguments. Tools with longer ones are left out.
+/// Maximum size of the schema of a tool's arguments, in bytes. Tools with longer ones are left out.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// The tools of one provider. The others are left out.
+/// Maximum number of one provider's tools. Further ones are left out.
 const MAX_TOOLS: usize = 256;
 
 /// A tool that toolwire runs.
@@ -38,38 +38,38 @@ const MAX_TOOLS: usize = 256;
 pub struct Hosted {
     /// The name by which models know it.
     pub name: Arc<str>,
-    /// Other names that lead to it, in the form of names.
+    /// Other names for it, normalized.
     pub aliases: Arc<[String]>,
-    /// As its provider offers it, with what the rules say otherwise.
+    /// The tool as its provider offers it, with the changes that the rules make.
     pub spec: Arc<ToolSpec>,
     /// The provider's name.
     pub provider_name: Arc<str>,
     /// The provider.
     pub(crate) provider: Arc<dyn Provider>,
-    /// The rules for it.
+    /// Its rules.
     pub rules: ToolRules,
-    /// Whether models get it. A person may switch it off.
+    /// Whether models get it. A person may disable it.
     pub is_enabled: bool,
 }
 
 impl Hosted {
-    /// The argument with the URL that a call addresses, if it does.
+    /// The argument that holds the URL that a call addresses, if there is one.
     pub(crate) fn url_argument(&self) -> Option<&str> {
         self.rules.url_argument.as_deref().or(self.spec.url_argument)
     }
 
-    /// Whether its rules limit the domains of calls, and it is not known which argument has the URL.
+    /// Whether its rules limit the domains of calls, but it is unknown which argument holds the URL.
     pub(crate) fn is_url_unknown(&self) -> bool {
         let is_limited = !(self.rules.allow_domains.is_empty() && self.rules.deny_domains.is_empty());
         is_limited && self.url_argument().is_none()
     }
 }
 
-/// The tools at one moment. A turn keeps the one that it began with.
+/// The tools at one moment. A turn keeps the snapshot that it began with.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     tools: Vec<Hosted>,
-    /// Places in `tools`, by names and aliases.
+    /// Indices into `tools`, by names and aliases.
     places: HashMap<String, usize>,
 }
 
@@ -79,25 +79,26 @@ impl Snapshot {
         &self.tools
     }
 
-    /// The tool with this name or alias, however a model wrote it.
+    /// Finds the tool with this name or alias, in any spelling.
     pub fn find(&self, name: &str) -> Option<&Hosted> {
         let place = self.places.get(&normalized(name))?;
         self.tools.get(*place).filter(|tool| tool.is_enabled)
     }
 
-    /// Whether the tool that its provider calls `name` is there.
+    /// Whether the provider's tool `name` is in the snapshot.
     pub fn has(&self, provider: &str, name: &str) -> bool {
         self.tools.iter().any(|tool| *tool.provider_name == *provider && tool.spec.name == name)
     }
 
-    /// Adds a tool. Returns `false` if there is one of this name; for a provider that yields, also if it is another name of one.
+    /// Adds a tool. Returns `false` if the name is taken. For a provider that yields, an alias of another tool counts as
+    /// taken, too.
     fn add(&mut self, hosted: Hosted) -> bool {
         let is_alias = hosted.provider.yields() && self.places.contains_key(&*hosted.name);
         if is_alias || self.tools.iter().any(|other| other.name == hosted.name) {
             return false;
         }
         let place = self.tools.len();
-        // A name beats an alias that another tool has taken.
+        // A name takes precedence over another tool's alias.
         self.places.insert(hosted.name.to_string(), place);
         for alias in hosted.spec.aliases {
             self.places.entry(normalized(alias)).or_insert(place);
@@ -106,7 +107,7 @@ impl Snapshot {
         true
     }
 
-    /// Applies the rules, now that it is known which other names lead to which tool.
+    /// Applies the rules, once all names and aliases are known.
     fn settle(&mut self, settings: &ExecutionSettings) {
         let places = &self.places;
         for (place, tool) in self.tools.iter_mut().enumerate() {
@@ -117,7 +118,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether the models would see the same tools.
+    /// Whether both look the same to models.
     fn equals(&self, other: &Self) -> bool {
         let is_same = |(a, b): (&Hosted, &Hosted)| {
             a.name == b.name
@@ -142,17 +143,17 @@ pub struct Registry {
     state: Mutex<State>,
 }
 
-/// What a refresh depends on beside the providers. The lock lets one refresh happen after the other.
+/// The state other than the providers that a refresh depends on. The lock serializes refreshes.
 #[derive(Default)]
 struct State {
-    /// The names of the tools that are switched off.
+    /// The names of disabled tools.
     disabled: HashSet<String>,
-    /// What has been warned about.
+    /// Warnings already given.
     warned: HashSet<String>,
 }
 
 impl Registry {
-    /// The tools of these providers, except those that are switched off.
+    /// Creates a registry of these providers' tools; tools in `disabled` are disabled.
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
         (providers, disabled): (Vec<NamedProvider>, HashSet<String>),
@@ -166,12 +167,12 @@ impl Registry {
         registry
     }
 
-    /// The tools now.
+    /// The current tools.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The names of the tools that models may get, and of the providers whose tools are not known yet.
+    /// The names of the tools that models may get, and those of the providers whose tools are not known yet.
     pub fn names(&self) -> (Vec<String>, Vec<String>) {
         let snapshot = self.snapshot();
         let tools = snapshot.tools().iter().filter(|tool| tool.is_enabled);
@@ -188,12 +189,12 @@ impl Registry {
         &self.providers
     }
 
-    /// The names of the tools that are switched off.
+    /// The names of the disabled tools.
     pub(crate) fn disabled(&self) -> HashSet<String> {
         self.lock().disabled.clone()
     }
 
-    /// Switches a tool on or off. Returns whether there is such a tool.
+    /// Enables or disables a tool. Returns whether there is such a tool.
     pub fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
         if !self.snapshot().tools().iter().any(|tool| *tool.name == *name) {
             return false;
@@ -207,18 +208,18 @@ impl Registry {
         true
     }
 
-    /// Asks the providers what they offer.
+    /// Asks the providers for their tools.
     pub fn refresh(&self) {
         self.refresh_with(&mut self.lock());
     }
 
-    /// Warns of entries of `[[tools]]` and `[[permissions]]` for which no provider offers a tool.
+    /// Warns about entries of `[[tools]]` and `[[permissions]]` for which no provider offers a tool.
     pub(crate) fn warn_of_unknown(&self) {
         let snapshot = self.snapshot();
         let names = snapshot.tools().iter();
         let names = names.flat_map(|tool| tool.aliases.iter().map(String::as_str).chain([&*tool.name]));
         let names: Vec<&str> = names.collect();
-        // The others were reported when the configuration was read.
+        // Names that no provider may offer were reported when the configuration was read.
         for written in self.settings.tools.keys().filter(|written| self.settings.may_offer(written)) {
             let start = written.strip_suffix('*').map(normalized);
             let is_known = match &start {
@@ -320,7 +321,7 @@ impl fmt::Debug for Registry {
 /// The tool with a schema that all upstreams accept.
 ///
 /// # Errors
-/// Why it is left out, in a few words.
+/// A short reason why the tool is left out.
 fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
     if normalized(&spec.name).is_empty() {
         return Err("it has no name".to_owned());
@@ -338,7 +339,7 @@ fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
     Ok(Arc::new(ToolSpec { parameters: Raw::from(schema), ..ToolSpec::clone(&spec) }))
 }
 
-/// The tool as the rules have it, with texts of a bearable size.
+/// Applies the rules to the tool, and cuts its texts to their limits.
 fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
     let is_short = spec.description.len() <= MAX_DESCRIPTION && spec.label.len() <= MAX_LABEL;
     let texts = [&rules.description, &rules.label, &rules.progress];

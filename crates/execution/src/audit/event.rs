@@ -1,4 +1,4 @@
-//! [`AuditEvent`]: what can happen, and how it is shown.
+//! [`AuditEvent`]: the kinds of events, and their form in the feed, the file and the log.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::{
 };
 use toolwire_net::untrusted::printable_json;
 
-/// The names of an exchange.
+/// The ids of an exchange.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExchangeId {
-    /// Its own, `ex_…`. Clients cannot choose it, so it is unique.
+    /// The exchange's own id, `ex_…`. Clients cannot choose it, so it is unique.
     pub own: Arc<str>,
-    /// The id of the client's request, as logs and `x-request-id` have it.
+    /// Id of the client's request, as in logs and `x-request-id`.
     pub request: Arc<str>,
 }
 
-/// One name for both.
+/// Uses one name for both ids.
 impl From<&str> for ExchangeId {
     fn from(id: &str) -> Self {
         let id: Arc<str> = id.into();
@@ -27,7 +27,7 @@ impl From<&str> for ExchangeId {
     }
 }
 
-/// Which exchange and hop an event belongs to.
+/// The exchange and hop that an event belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
     /// The exchange.
@@ -37,26 +37,26 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The hop's id, as log lines and spans have it.
+    /// Id of the hop, as in log lines and spans.
     fn id(&self) -> String {
         format!("{}:hop{}", self.exchange.request, self.hop)
     }
 }
 
-/// An event, when it happened, and its number on the bus.
+/// An event with its time and its number on the bus.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Counted from 1 since the start of the process.
     pub sequence: u64,
     /// Milliseconds of Unix time.
     pub t: u64,
-    /// `None`: it belongs to no exchange.
+    /// `None` if the event belongs to no exchange.
     pub subject: Option<Subject>,
     /// What happened.
     pub event: AuditEvent,
 }
 
-/// A hosted call, as events show it.
+/// A hosted call in an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRecord {
     /// Its id.
@@ -70,7 +70,7 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
-    /// A call with these arguments, which are shown as `input`.
+    /// A call with these arguments; events show them as `input`.
     pub fn new(id: &str, name: &str, arguments: &str, input: Option<Value>) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), input_bytes: arguments.len(), input }
     }
@@ -87,10 +87,10 @@ impl CallRecord {
     }
 }
 
-/// What happened. Contents are `None` unless they are captured.
+/// The kinds of events. Contents are `None` unless they are captured.
 #[derive(Debug, Clone)]
 pub enum AuditEvent {
-    /// A request of a client begins.
+    /// A client's request begins.
     MessageStart {
         /// The model that was requested.
         model: String,
@@ -100,16 +100,17 @@ pub enum AuditEvent {
         client: &'static str,
         /// The upstream's name.
         upstream: String,
-        /// The hosted tools that the model gets.
+        /// The hosted tools that are offered to the model.
         tools: Vec<String>,
     },
-    /// More of the response.
+    /// The response has grown.
     MessageUpdate {
-        /// The text since the last update, and where in the whole text it begins, in bytes.
+        /// The text since the last update, and the offset at which it begins in the message, in
+        /// bytes.
         content: Option<(u64, String)>,
         /// Bytes of text so far.
         bytes: u64,
-        /// Pieces of text so far, about one for each token.
+        /// Number of text pieces so far, about one for each token.
         tokens: u64,
         /// Bytes that are held back.
         held: u64,
@@ -120,7 +121,7 @@ pub enum AuditEvent {
         call: CallRecord,
         /// The name of its provider.
         provider: Arc<str>,
-        /// One line for people: what the tool does now.
+        /// One line for people that says what the tool is doing.
         progress: Option<String>,
     },
     /// A hosted call has a result.
@@ -131,13 +132,13 @@ pub enum AuditEvent {
         provider: Option<Arc<str>>,
         /// The result for the model.
         result: Option<String>,
-        /// What user interfaces show beside it.
+        /// What user interfaces show next to the result.
         details: Option<Value>,
-        /// Why it failed; `None`: it succeeded.
+        /// Kind of the failure. `None` if the call succeeded.
         code: Option<ErrorCode>,
-        /// How long it took.
+        /// Duration of the call, in milliseconds.
         millis: u64,
-        /// The result of an earlier equal call was used.
+        /// Whether this is the result of an earlier equal call.
         is_cached: bool,
     },
     /// A response is complete.
@@ -148,16 +149,16 @@ pub enum AuditEvent {
         finish: String,
         /// Token counts of all hops.
         usage: Value,
-        /// How long it took.
+        /// Duration of the response, in milliseconds.
         millis: u64,
-        /// When its first byte was sent, from the start.
+        /// Time from the start to the first byte sent, in milliseconds.
         first_byte_millis: Option<u64>,
     },
     /// A response failed.
     Error {
         /// The failure's code.
         code: String,
-        /// Its words for the client.
+        /// Its message for the client.
         message: String,
         /// Whether the request may be repeated.
         is_retryable: bool,
@@ -168,7 +169,7 @@ pub enum AuditEvent {
         upstream: String,
         /// The model's name there.
         model: String,
-        /// Why toolwire itself asks the model; `None`: it answers the client.
+        /// Why toolwire itself asks the model. `None` if the model answers the client.
         purpose: Option<&'static str>,
     },
     /// A hop has ended.
@@ -177,9 +178,9 @@ pub enum AuditEvent {
         finish: String,
         /// Token counts of the hop.
         usage: Value,
-        /// How long it took.
+        /// Duration of the hop, in milliseconds.
         millis: u64,
-        /// Why toolwire itself asked; `None`: the model answered the client.
+        /// Why toolwire itself asked the model. `None` if the model answered the client.
         purpose: Option<&'static str>,
     },
     /// A person is asked whether a call may run.
@@ -197,32 +198,32 @@ pub enum AuditEvent {
         call: CallRecord,
         /// The number of the next attempt; the first retry is 2.
         attempt: usize,
-        /// How long that waits.
+        /// Delay before that attempt, in milliseconds.
         delay_millis: u64,
-        /// Why the attempt before failed.
+        /// Why the previous attempt failed.
         code: ErrorCode,
     },
-    /// There are other hosted tools than before.
+    /// The set of hosted tools has changed.
     RegistryChanged {
-        /// The names of all.
+        /// The names of all hosted tools.
         tools: Vec<String>,
     },
-    /// The configuration was read anew.
+    /// The configuration was reloaded.
     ConfigLoaded {
         /// Whether it is valid.
         ok: bool,
-        /// What is wrong with it.
+        /// Its errors.
         errors: Vec<String>,
     },
-    /// A provider is in another state than before.
+    /// A provider's state has changed.
     ProviderStatus {
         /// Its name.
         name: Arc<str>,
         /// `starting`, `ready`, `failed`, `restarting`, …
         state: &'static str,
-        /// Since when, in milliseconds of Unix time.
+        /// Time of the change, in milliseconds of Unix time.
         since: u64,
-        /// How many tools it offers.
+        /// Number of tools that it offers.
         tools: usize,
     },
 }
@@ -249,12 +250,12 @@ impl AuditEvent {
         }
     }
 
-    /// Whether the audit file has it. Single tokens are only for live subscribers.
+    /// Whether the audit file contains it. Single tokens are only for live subscribers.
     pub(super) fn is_filed(&self) -> bool {
         !matches!(self, Self::MessageUpdate { .. })
     }
 
-    /// Its own fields.
+    /// The fields of this kind of event.
     fn fields(&self) -> Value {
         match self {
             Self::MessageStart { model, key, client, upstream, tools } => {
@@ -316,7 +317,7 @@ impl AuditEvent {
     }
 }
 
-/// `fields` with `content`, if there is any.
+/// `fields` with `content`, if it was captured.
 fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
     if let (Value::Object(fields), Some(content)) = (&mut fields, content) {
         fields.insert(key.to_owned(), content.into());
@@ -325,7 +326,7 @@ fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
 }
 
 impl Record {
-    /// What the feed sends, as JSON on one line.
+    /// The event as the feed sends it: JSON on one line.
     pub fn json(&self) -> String {
         printable_json(&Value::Object(self.data()))
     }

@@ -1,8 +1,8 @@
-//! [`AuditFile`]: one event for each line, as JSON.
+//! [`AuditFile`]: a file with one event per line, as JSON.
 //!
-//! A file that cannot be written is tried again with later events: its disk may have room again, its folder may appear. What is
-//! missing then is counted, and the next line says so: `{"event":"lost","events":3}`. A file that was renamed is left to whoever did
-//! that, and a new one is begun.
+//! Writing to a file that cannot be written is tried again with later events: its disk may have room again, its folder may
+//! appear. Events that are missing then are counted, and the next line reports it: `{"event":"lost","events":3}`. If the
+//! file was renamed, for instance by a log rotation, a new file is started.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,16 +22,16 @@ use serde_json::json;
 
 use super::{Record, unix_millis};
 
-/// Events that may wait to be written. Beyond, they are dropped and counted.
+/// Maximum number of events that wait to be written. Further ones are dropped and counted.
 const WAITING: usize = 4096;
 
-/// Events that are written together.
+/// Maximum number of events written together.
 const BATCH: usize = 64;
 
-/// How often it is checked whether the file was renamed, and how often one that cannot be written is tried again.
+/// Interval between checks whether the file was renamed, and between attempts to open a file that cannot be written.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// How long the end of a server waits for the file.
+/// Maximum time that a stopping server waits for the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The queue of events for the file.
@@ -43,10 +43,10 @@ pub(super) struct AuditFile {
 }
 
 impl AuditFile {
-    /// Starts the thread that writes. `lost` counts events that are missing.
+    /// Starts the thread that writes. `lost` counts the events that are missing.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If the thread cannot be started.
     pub(super) fn start(path: PathBuf, lost: Arc<AtomicU64>) -> io::Result<Self> {
         let (records, waiting) = mpsc::sync_channel(WAITING);
         let (writing, written) = mpsc::sync_channel(0);
@@ -61,16 +61,16 @@ impl AuditFile {
         Ok(Self { records, written })
     }
 
-    /// Takes an event. `false`: there is no room for it.
+    /// Queues an event. Returns `false` if there is no room for it.
     pub(super) fn take(&self, record: Arc<Record>) -> bool {
         self.records.try_send(record).is_ok()
     }
 
-    /// Waits until everything is written, but not for long.
+    /// Waits a limited time until everything is written.
     pub(super) fn close(self) {
         let Self { records, written } = self;
         drop(records);
-        // Nothing is ever sent: it is disconnected, or the disk is too slow.
+        // Nothing is ever sent on this channel. It disconnects once all is written; on a timeout the disk is too slow.
         let _ = written.recv_timeout(PATIENCE);
     }
 }
@@ -141,14 +141,14 @@ impl Writer {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&self.path)?;
-        // A line that was begun when the disk was full, or the process ended, is not continued.
+        // A line that was cut when the disk was full, or when the process ended, is not continued.
         if self.is_torn() {
             file.write_all(b"\n")?;
         }
         Ok(file)
     }
 
-    /// Whether the last line of the file has no end.
+    /// Whether the file's last line lacks its line end.
     fn is_torn(&self) -> bool {
         let last = || {
             let mut file = File::open(&self.path).ok()?;

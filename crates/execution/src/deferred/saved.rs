@@ -1,4 +1,4 @@
-//! Records as JSON, for the store. What cannot be read counts as lost.
+//! Records as JSON, for the store. A record that cannot be read counts as lost.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ struct Under {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedTurn {
-    /// It has results. Otherwise it is the model's.
+    /// Whether the turn has results. Otherwise it is the model's.
     is_result: bool,
     parts: Vec<SavedPart>,
 }
@@ -38,7 +38,7 @@ enum SavedPart {
     Result(SavedResult),
 }
 
-/// What an upstream wants back, with the name of its dialect.
+/// State that an upstream needs back, with the name of its dialect.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedState {
     dialect: String,
@@ -70,7 +70,7 @@ pub fn write_state(state: &TurnState) -> Vec<u8> {
     serde_json::to_vec(&saved).unwrap_or_default()
 }
 
-/// The state that was written.
+/// Reads the JSON of a state.
 pub fn read_state(bytes: &[u8]) -> Option<TurnState> {
     let SavedTurnState { reasoning, calls } = serde_json::from_slice(bytes).ok()?;
     let calls = calls.into_iter().map(|(id, signature)| (id, signature.and_then(SavedState::opaque)));
@@ -92,12 +92,12 @@ pub(super) fn write(record: &Record) -> Vec<u8> {
     serde_json::to_vec(&saved).unwrap_or_default()
 }
 
-/// What refers to the record under the id `first`, as JSON.
+/// The reference to the record under the id `first`, as JSON.
 pub(super) fn write_under(first: &str) -> Vec<u8> {
     serde_json::to_vec(&Under { under: first.to_owned() }).unwrap_or_default()
 }
 
-/// What was written.
+/// Reads the JSON of a record or reference.
 pub(super) fn read(bytes: &[u8]) -> Option<Kept> {
     if let Ok(Under { under }) = serde_json::from_slice(bytes) {
         return Some(Kept::Under(under));
@@ -124,7 +124,7 @@ impl SavedTurn {
 }
 
 impl SavedPart {
-    /// `None`: no response has such a part.
+    /// `None` for parts that do not occur in responses.
     fn of(part: Part) -> Option<Self> {
         Some(match part {
             Part::Text(text) => Self::Text(text.into()),

@@ -114,7 +114,7 @@ async fn what_has_no_record_is_left_as_it_is() {
     kept(&deferred, record(&["a", "b"], &["a"]));
     for sent in [
         vec![calling("Hm.", &["other"]), result("other", "of other")],
-        // Another call of the client's own making.
+        // Another call, made up by the client.
         vec![calling("Hm.", &["b", "other"]), result("b", "of b"), result("other", "of other")],
         vec![Turn::text(Role::Assistant, "Hm."), Turn::text(Role::User, "b")],
         vec![calling("", &["a"]), result("a", "a guess")],
@@ -175,7 +175,7 @@ async fn records_outlive_a_restart() {
     assert_eq!(turns, [own.turn, result("a", "result of a"), result("b", "of b")]);
 }
 
-/// A turn may have a hundred calls of the client's, and results of a megabyte.
+/// A turn may have a hundred client calls, and results of a megabyte.
 #[tokio::test]
 async fn large_record_of_many_calls_is_kept_once() {
     let deferred = in_memory();
@@ -184,7 +184,7 @@ async fn large_record_of_many_calls_is_kept_once() {
     let large = "x".repeat(1 << 20);
     kept(&deferred, Record { results: vec![output("a", &large)], ..record(&["before", "b"], &["b"]) });
     kept(&deferred, Record { results: vec![output("a", &large)], ..record(&all, &["a"]) });
-    // Neither displaces the other, whichever of its calls the client has kept.
+    // The two records do not displace each other, and each is found by any of its client calls.
     for id in ["call_0", "call_119"] {
         let turns = restored(&deferred, vec![calling("", &[id]), result(id, "done")]).await;
         assert_eq!(turns.last(), Some(&result("a", &large)), "{id}");
@@ -193,12 +193,13 @@ async fn large_record_of_many_calls_is_kept_once() {
     assert_eq!(turns.len(), 3, "{turns:?}");
 }
 
-/// The files are those of `fixtures/upgrade`. Their turns have expired, so they are read as of the beginning of time.
+/// The files are those of `fixtures/upgrade`. Their turns have expired, so they are read with the clock at the Unix
+/// epoch.
 /// A store into which another instance puts a turn while it is read.
 #[derive(Debug)]
 struct Overtaken {
     store: Arc<dyn Store>,
-    /// What is put after the first key was read.
+    /// Written after the first key was read.
     meanwhile: Mutex<Vec<(Key, Bytes)>>,
 }
 
@@ -244,7 +245,7 @@ fn turns_that_older_versions_kept_are_read() {
         let file = "deferred.redb";
         std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
         let deferred = Deferred::new(&Stores::Embedded(Some(folder.path().to_owned())));
-        // The owner of a client's values by its name.
+        // The owner of a client's values, derived from its name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();
         let Some(Kept::Record(record)) = saved::read(&kept) else { panic!("{version}: no record") };

@@ -11,7 +11,7 @@ pub(super) enum ImageFormat {
 const ALL: [ImageFormat; 3] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP];
 
 impl ImageFormat {
-    /// The format that the first bytes of a file announce.
+    /// Detects the format by the first bytes of a file.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         ALL.into_iter().find(|format| match format {
             // PNG, section 5.2.
@@ -23,13 +23,13 @@ impl ImageFormat {
         })
     }
 
-    /// The format of the file `name`.
+    /// The format of the file `name`, by its ending.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (_, ending) = name.rsplit_once('.')?;
         ALL.into_iter().find(|format| format.ending() == ending)
     }
 
-    /// What the names of files end with, behind the dot.
+    /// The file name extension, without the dot.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Self::Png => "png",

@@ -1,8 +1,8 @@
-//! [`ImageFiles`]: generated images, in one folder. Clients get them at `/api/images/{name}`, without a key: nobody can guess a
-//! name.
+//! [`ImageFiles`]: generated images, in one folder. Clients get them at `/api/images/{name}` without a key, since names
+//! cannot be guessed.
 //!
-//! A name that comes from outside is checked before any file is touched ([`is_name`]). Files are opened relative to the folder, and
-//! symbolic links are not followed, so nothing outside of the folder can be reached.
+//! A name from outside is checked before any file is touched ([`is_name`]). Files are opened relative to the folder, and
+//! symbolic links are not followed, so nothing outside the folder can be reached.
 //!
 //! All functions that touch the disk block: async code calls them from a thread for blocking work.
 
@@ -37,16 +37,16 @@ use toolwire_pipeline::{
 /// The path below which clients get images.
 pub const PATH: &str = "/api/images/";
 
-/// Begins the name of a file that is still being written.
+/// Prefix of the name of a file that is still being written.
 const UNFINISHED: &str = ".new-";
 
-/// A file that is still unfinished after this long was left behind by a crash.
+/// Age after which an unfinished file counts as left behind by a crash.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
-/// A file counts as at least this many bytes, so that tiny ones are bounded too.
+/// Minimum number of bytes that a file counts as, which also bounds the number of tiny files.
 const BLOCK: u64 = 4096;
 
-/// How often expired images are removed, at least.
+/// Maximum interval between removals of expired images.
 const CLEANING: Duration = Duration::from_secs(60 * 60);
 
 /// The content type of the image `name`.
@@ -54,16 +54,16 @@ pub fn content_type(name: &str) -> &'static str {
     ImageFormat::of_name(name).unwrap_or(ImageFormat::Png).content_type()
 }
 
-/// Where images are kept, how many, and how clients find them.
+/// Settings of the folder of images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageSettings {
-    /// The folder. Without one, images cannot be generated.
+    /// The folder. Without it, images cannot be generated.
     pub(crate) folder: Option<String>,
-    /// The URL under which clients reach toolwire. `None`: the address on which it listens.
+    /// The URL under which clients reach toolwire. `None` stands for the address on which it listens.
     pub(crate) public_url: Option<Uri>,
-    /// Bytes of one image.
+    /// Maximum size of one image, in bytes.
     pub(crate) max_image: usize,
-    /// Bytes of all images together. Beyond, the oldest are removed.
+    /// Maximum size of all images together, in bytes. Beyond it, the oldest are removed.
     pub(crate) max_images: usize,
     /// How long an image is kept.
     pub(crate) ttl: Duration,
@@ -82,13 +82,13 @@ impl Default for ImageSettings {
 }
 
 impl ImageSettings {
-    /// The same with a folder below `state_dir` if none is set.
+    /// Sets the folder to one below `state_dir` if none is set.
     pub(crate) fn in_state_dir(self, state_dir: Option<&Path>) -> Self {
         let own = || Some(state_dir?.join("images").to_string_lossy().into_owned());
         Self { folder: self.folder.clone().or_else(own), ..self }
     }
 
-    /// The keys, which stand in `[execution]`.
+    /// The keys, which are in `[execution]`.
     pub fn keys(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(
@@ -116,12 +116,12 @@ impl ImageSettings {
     }
 }
 
-/// What the folder contains, for metrics.
+/// Gauges of the folder's content.
 #[derive(Debug, Clone, Default)]
 pub struct ImageGauges {
-    /// Images.
+    /// Number of images.
     pub count: Gauge,
-    /// Their bytes.
+    /// Bytes of all images.
     pub bytes: Gauge,
 }
 
@@ -140,7 +140,7 @@ pub struct ImageFiles {
 /// The images in the folder.
 #[derive(Debug, Default)]
 struct Known {
-    /// The bytes that each counts as. Names begin with the time, so the first is the oldest.
+    /// The number of bytes that each file counts as. Names begin with the time, so the first is the oldest.
     sizes: BTreeMap<String, u64>,
     bytes: u64,
 }
@@ -150,9 +150,9 @@ struct Known {
 pub(crate) enum SaveError {
     /// It is not an image of a known format.
     NotImage,
-    /// It is larger than it may be.
+    /// It exceeds the maximum size.
     TooLarge,
-    /// It cannot be written. The words are for the log.
+    /// It cannot be written. The error is for the log.
     Io(io::Error),
 }
 
@@ -168,31 +168,31 @@ impl From<rustix::io::Errno> for SaveError {
     }
 }
 
-/// An image that has been saved for a result. If there is no such result in the end, because the call was cancelled or failed, nobody
-/// learns of the image, and it is removed.
+/// An image that was saved for a result. It is removed on drop unless a result has claimed it: after a failed or cancelled
+/// call no client knows of it.
 #[derive(Debug)]
 pub(crate) struct UnclaimedImage {
     files: Arc<ImageFiles>,
-    /// `None`: it belongs to a result.
+    /// `None` once the image belongs to a result.
     name: Option<String>,
 }
 
 impl UnclaimedImage {
-    /// Saves an image; see [`ImageFiles::save`].
+    /// Saves an image as [`ImageFiles::save`] does.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why it is not kept.
     pub(crate) fn save(files: &Arc<ImageFiles>, image: &[u8], now: SystemTime) -> Result<Self, SaveError> {
         let name = files.save(image, now)?;
         Ok(Self { files: Arc::clone(files), name: Some(name) })
     }
 
-    /// The address of the image.
+    /// URL of the image.
     pub(crate) fn url(&self) -> Option<String> {
         self.name.as_ref().map(|name| self.files.url(name))
     }
 
-    /// The image's name. It is in a result now.
+    /// Returns the image's name, and keeps the image from now on.
     pub(crate) fn claim(mut self) -> Option<String> {
         self.name.take()
     }
@@ -207,7 +207,7 @@ impl Drop for UnclaimedImage {
 }
 
 impl ImageFiles {
-    /// The folder of these settings; it is not touched yet. `None`: they name none.
+    /// Creates the folder's handle without touching the folder. `None` if the settings name no folder.
     pub(crate) fn new(settings: &ImageSettings, gauges: ImageGauges) -> Option<Self> {
         let folder = PathBuf::from(settings.folder.as_ref()?);
         let base = OnceLock::new();
@@ -217,12 +217,12 @@ impl ImageFiles {
         Some(Self { folder, settings: settings.clone(), gauges, base, known: Mutex::default() })
     }
 
-    /// Whether these are its settings.
+    /// Whether the folder was created from these settings.
     pub(crate) fn is_by(&self, settings: &ImageSettings) -> bool {
         self.settings == *settings
     }
 
-    /// Clients reach toolwire at `base`, such as `http://127.0.0.1:8787`, unless the settings say otherwise.
+    /// Sets the base URL, such as `http://127.0.0.1:8787`, unless the settings contain one.
     pub fn reached_at(&self, base: &str) {
         let _ = self.base.set(base.trim_end_matches('/').to_owned());
     }
@@ -237,15 +237,16 @@ impl ImageFiles {
         self.settings.ttl
     }
 
-    /// The most bytes that an image may have.
+    /// Maximum size of an image, in bytes.
     pub(crate) fn max_image(&self) -> usize {
         self.settings.max_image
     }
 
-    /// Keeps an image under a new name, which is returned. Its format is what its first bytes say, whatever a service says.
+    /// Keeps an image under a new name and returns the name. The format is detected by the first bytes, not taken from the
+    /// service.
     ///
     /// # Errors
-    /// Why it is not kept.
+    /// The reason why it is not kept.
     pub(crate) fn save(&self, image: &[u8], now: SystemTime) -> Result<String, SaveError> {
         let format = ImageFormat::of(image).ok_or(SaveError::NotImage)?;
         let limit = self.settings.max_images as u64;
@@ -285,7 +286,7 @@ impl ImageFiles {
         }
     }
 
-    /// The image `name`; `None` if it does not exist.
+    /// Reads the image `name`. `None` if it does not exist.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -306,7 +307,8 @@ impl ImageFiles {
         }
     }
 
-    /// The images `names` for a response, each with an id for it. What cannot be read, or does not fit into `room` bytes, is left out.
+    /// The images `names` for a response, each with an id for it. Images that cannot be read, or do not fit into `room`
+    /// bytes, are left out.
     pub(crate) fn media(&self, names: Vec<(String, String)>, mut room: usize) -> Vec<Media<'static>> {
         let mut all = Vec::new();
         for (id, name) in names {
@@ -320,7 +322,7 @@ impl ImageFiles {
         all
     }
 
-    /// `None`: it is not a file, but a link, for instance; or is larger than any image.
+    /// `None` if it is not a regular file (but a link, for instance), or is larger than all images together may be.
     fn open(&self, folder: &OwnedFd, name: &str) -> io::Result<Option<impl Read + use<>>> {
         // Without `NONBLOCK`, opening a named pipe waits for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -336,7 +338,7 @@ impl ImageFiles {
         Ok(is_image.then(|| File::from(file).take(size)))
     }
 
-    /// Removes images that have expired, and what a crash has left behind. What others have changed in the folder is known after it.
+    /// Removes expired images and files left behind by a crash, and rereads the folder, which others may have changed.
     pub(crate) fn clean(&self, now: SystemTime) {
         let Ok(folder) = self.open_folder() else { return };
         let mut known = self.known();
@@ -384,7 +386,8 @@ impl Known {
         self.sizes.insert(name, size);
     }
 
-    /// Removes an image from the folder too. One that cannot be removed no longer counts: it would be tried forever.
+    /// Removes an image from the folder too. If that fails, the image still no longer counts: otherwise it would be tried
+    /// forever.
     fn remove(&mut self, name: &str, folder: &OwnedFd) {
         if let Some(size) = self.sizes.remove(name) {
             self.bytes = self.bytes.saturating_sub(size);
@@ -396,7 +399,7 @@ impl Known {
     }
 }
 
-/// Removes expired images from time to time, for as long as this is polled.
+/// Removes expired images at intervals for as long as this is polled.
 pub(crate) async fn keep_clean(files: Arc<ImageFiles>) {
     loop {
         let cleaned = Arc::clone(&files);
@@ -408,7 +411,7 @@ pub(crate) async fn keep_clean(files: Arc<ImageFiles>) {
     }
 }
 
-/// The bytes that a file of this size counts as.
+/// The number of bytes that a file of this size counts as.
 fn charged(size: u64) -> u64 {
     size.max(BLOCK)
 }
@@ -431,7 +434,7 @@ fn read_folder(folder: &OwnedFd) -> Known {
     known
 }
 
-/// The names of what is in the folder, as far as they are UTF-8.
+/// The file names in the folder that are UTF-8.
 fn names_in(folder: &OwnedFd) -> impl Iterator<Item = String> + use<> {
     let entries = Dir::read_from(folder).ok().into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()))

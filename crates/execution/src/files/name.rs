@@ -13,7 +13,7 @@ use toolwire_template::strftime;
 /// A new name for an image of this format. Names sort by time.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// The system provides no random numbers.
 pub(super) fn new(now: SystemTime, format: ImageFormat) -> io::Result<String> {
     let mut random = [0; 16];
     SystemRandom::new().fill(&mut random).map_err(|_| io::Error::other("there are no random numbers"))?;

@@ -1,4 +1,4 @@
-//! Where remembered rules are kept: in a file, or at a place that instances share.
+//! Storage of remembered rules: in a file, or in a text that instances share.
 
 use std::{
     io,
@@ -19,50 +19,51 @@ use super::{
 use crate::{audit::unix_millis, rules::Asked};
 use toolwire_net::store::{Revision, SharedText, StoreError};
 
-/// Changes that are this close are written together: each use of a rule is one.
+/// Changes within this time are written together: each use of a rule is a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The same where instances share rules. Every other instance reads them again.
+/// The same for rules that instances share. It is longer, since all other instances then read the rules again.
 const SHARED_PAUSE: Duration = Duration::from_secs(10);
 
-/// How often a change is tried while other instances are faster.
+/// Maximum number of attempts at a change while other instances keep changing the rules first.
 const TRIES: usize = 20;
 
-/// Where remembered rules are kept.
+/// Where remembered rules are stored.
 #[derive(Debug)]
 pub(crate) enum Keeping {
-    /// In this file. `None`: they are forgotten when this process ends.
+    /// In this file. `None`: in memory only, until this process ends.
     File(Option<PathBuf>),
-    /// At a place that instances share.
+    /// In a text that instances share.
     Shared(Arc<dyn SharedText>),
 }
 
-/// Why a change of remembered rules is not kept.
+/// Why a change of remembered rules is not stored.
 #[derive(Debug)]
 pub enum NotKept {
-    /// It is in effect, but the file cannot be written, so a restart undoes it.
+    /// The change is in effect, but the file cannot be written, so a restart undoes it.
     Unwritten,
-    /// It is not in effect, as far as is known: the place that instances share cannot be reached.
+    /// As far as is known, the change is not in effect: the shared text cannot be reached.
     Away(StoreError),
 }
 
-/// As [`Keeping`], with what guards it.
+/// As [`Keeping`], with the locks that guard it.
 pub(super) enum Kept {
     File {
         file: Option<PathBuf>,
-        /// Held while the file is written, so that an older text never replaces a newer one. Why that failed last, if it did.
+        /// Held while the file is written, so that an older text never replaces a newer one. Contains the last write error,
+        /// if the last write failed.
         saving: Mutex<Option<String>>,
     },
     Shared {
         text: Arc<dyn SharedText>,
-        /// That of the rules in memory. Held while it is asked for and until the rules were used, so that an older text never replaces
-        /// a newer one.
+        /// Revision of the rules in memory. The lock is held from the request for a newer revision until the rules have been
+        /// used, so that an older text never replaces a newer one.
         revision: AsyncMutex<Revision>,
     },
 }
 
 impl Keeping {
-    /// With the rules that were remembered before. Reads the file, if they are in one.
+    /// Opens the storage and returns the rules remembered earlier. Reads the file, if the rules are in one.
     pub(super) fn opened(self) -> (Remembered, Kept) {
         match self {
             Self::File(file) => {
@@ -77,7 +78,7 @@ impl Keeping {
 }
 
 impl Permissions {
-    /// What remembered rules say about a call; `None`: nothing.
+    /// The answer that remembered rules give for a call, if any.
     pub(super) async fn remembered(&self, asked: &Asked<'_>) -> Result<Option<bool>, StoreError> {
         let _newest = self.newest().await?;
         let answer = self.lock().remembered.answer(asked, unix_millis());
@@ -87,7 +88,7 @@ impl Permissions {
         Ok(answer)
     }
 
-    /// Takes over what other instances have changed. Until what this returns is dropped, that is not done again.
+    /// Applies changes of other instances. No newer change is applied until the returned guard is dropped.
     async fn newest(&self) -> Result<Option<AsyncMutexGuard<'_, Revision>>, StoreError> {
         let Kept::Shared { text, revision } = &self.kept else { return Ok(None) };
         let mut known = revision.lock().await;
@@ -99,10 +100,10 @@ impl Permissions {
         Ok(Some(known))
     }
 
-    /// Takes over what other instances have changed, and settles the questions that this answers.
+    /// Applies changes of other instances, and settles the questions that they answer.
     ///
     /// # Errors
-    /// The place that instances share cannot be reached.
+    /// The shared text cannot be reached.
     pub async fn follow(&self) -> Result<(), StoreError> {
         if self.newest().await?.is_some() {
             self.settle_by_rules();
@@ -110,13 +111,13 @@ impl Permissions {
         Ok(())
     }
 
-    /// Whether other instances may change remembered rules that questions wait for.
+    /// Whether open questions may be answered by other instances' changes to the remembered rules.
     pub(crate) fn has_to_follow(&self) -> bool {
         matches!(self.kept, Kept::Shared { .. }) && !self.lock().open.is_empty()
     }
 
-    /// Changes remembered rules where they are kept, and settles the questions that they answer now. Returns what `change` returns,
-    /// which is asked again if another instance was faster.
+    /// Changes remembered rules in their storage, and settles the questions that they answer now. Returns the result of
+    /// `change`, which is called again if another instance changed the rules first.
     pub(super) async fn change<T>(
         self: &Arc<Self>,
         change: impl Fn(&mut Remembered) -> T,
@@ -156,7 +157,7 @@ impl Permissions {
         Err(StoreError::new("other instances change permissions all the time"))
     }
 
-    /// How long to wait after a change was kept, before the next one is.
+    /// Minimum time between two writes.
     pub(crate) fn pause(&self) -> Duration {
         match self.kept {
             Kept::File { .. } => PAUSE,
@@ -164,10 +165,10 @@ impl Permissions {
         }
     }
 
-    /// Keeps what has changed, which includes how often rules were used.
+    /// Stores changes, including how often rules were used.
     ///
     /// # Errors
-    /// As [`NotKept`] says. A file is tried again after a pause, and the place that instances share with the next change.
+    /// As for [`NotKept`]. Writing a file is tried again after a pause, the shared text with the next change.
     pub(crate) async fn save(self: &Arc<Self>) -> Result<(), NotKept> {
         match &self.kept {
             Kept::File { file: None, .. } => Ok(()),
@@ -183,7 +184,7 @@ impl Permissions {
         }
     }
 
-    /// Writes what has changed to the file, if there is one. Blocks on the disk.
+    /// Writes changes to the file, if there is one. Blocks on the disk.
     pub(super) fn write(&self) -> io::Result<()> {
         let Kept::File { file: Some(file), saving } = &self.kept else { return Ok(()) };
         let mut failed = saving.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! [`Remembered`]: answers that are kept as rules, in a file or a text that instances share.
+//! [`Remembered`]: answers kept as rules, in a file or a text that instances share.
 
 use std::{
     collections::HashMap,
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::rules::Asked;
 use toolwire_net::private;
 
-/// Rules that are remembered. Beyond, those that were not used for the longest time are forgotten.
+/// Maximum number of remembered rules. Beyond it, the least recently used ones are forgotten.
 const MAX_RULES: usize = 10_000;
 
-/// An answer that is remembered.
+/// A remembered answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedRule {
     /// Its id.
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// The domain; `None`: all, and calls that address none.
+    /// The domain. `None` matches all domains, and calls that do not address one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Calls may run.
@@ -31,7 +31,7 @@ pub struct RememberedRule {
     /// When it last answered a question.
     #[serde(default)]
     pub last_used: Option<u64>,
-    /// How many questions it has answered.
+    /// Number of questions that it has answered.
     #[serde(default)]
     pub use_count: u64,
 }
@@ -39,21 +39,22 @@ pub struct RememberedRule {
 /// The remembered rules.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Remembered {
-    /// All questions are answered with yes.
+    /// Whether all questions are answered with yes automatically.
     #[serde(default)]
     pub(super) auto_approve: bool,
     #[serde(default)]
     rules: Vec<RememberedRule>,
-    /// As it was written last. `None`: nothing was.
+    /// The text that was last written, if any.
     #[serde(skip)]
     written: Option<String>,
-    /// How often rules were used that other instances have not counted yet, and when last, by their ids.
+    /// Uses of rules that are not counted in the shared text yet: number and time of the last one, by
+    /// the rules' ids.
     #[serde(skip)]
     uses: HashMap<String, (u64, u64)>,
 }
 
 impl Remembered {
-    /// The rules in the file, or none. A file that cannot be understood is put aside.
+    /// Reads the rules in the file, if it exists. An unreadable file is set aside.
     pub(super) fn read(file: &Path) -> Self {
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
@@ -71,17 +72,17 @@ impl Remembered {
             Err(error) => {
                 let aside = file.with_extension("unreadable");
                 tracing::error!(path = %file.display(), %error, aside = %aside.display(), "remembered permissions cannot be read");
-                // If that fails too, the file is overwritten.
+                // If renaming fails too, the file will be overwritten.
                 let _ = fs::rename(file, aside);
                 Self::default()
             }
         }
     }
 
-    /// Takes over what instances share, with what was used here meanwhile.
+    /// Replaces the rules by the shared text, and adds the uses counted here since.
     ///
     /// # Errors
-    /// The text cannot be understood, and nothing has changed.
+    /// The text is invalid. Nothing has changed.
     pub(super) fn take_over(&mut self, text: &str) -> serde_json::Result<()> {
         let mut next = if text.is_empty() { Self::default() } else { serde_json::from_str::<Self>(text)? };
         next.written = (!text.is_empty()).then(|| text.to_owned());
@@ -101,7 +102,7 @@ impl Remembered {
         &self.rules
     }
 
-    /// What is remembered for a call; `None`: nothing. A rule for the domain beats one for the tool.
+    /// The remembered answer for a call, if any. A rule for the domain beats one for the tool.
     pub(super) fn answer(&mut self, asked: &Asked<'_>, now: u64) -> Option<bool> {
         if self.auto_approve {
             return Some(true);
@@ -116,7 +117,7 @@ impl Remembered {
         Some(rule.granted)
     }
 
-    /// Remembers an answer, in place of an earlier one for the same calls.
+    /// Remembers an answer, replacing an earlier one for the same calls.
     pub(super) fn remember(&mut self, tool: String, domain: Option<String>, granted: bool, now: u64) {
         self.rules.retain(|rule| !(rule.tool == tool && rule.domain == domain));
         if self.rules.len() >= MAX_RULES {
@@ -139,7 +140,7 @@ impl Remembered {
         });
     }
 
-    /// Remembers that a tool may run, for all domains.
+    /// Remembers that a tool may run for all domains.
     pub(super) fn allow_everywhere(&mut self, tool: &str, now: u64) {
         self.rules.retain(|rule| rule.tool != tool);
         self.remember(tool.to_owned(), None, true, now);
@@ -152,7 +153,7 @@ impl Remembered {
         self.rules.len() < before
     }
 
-    /// The file's text, if it has changed since it was last taken.
+    /// The file's text, if it has changed since the last call.
     pub(super) fn text_if_changed(&mut self) -> Option<String> {
         // Serializing these types cannot fail.
         let text = serde_json::to_string_pretty(self).ok()?;
@@ -165,13 +166,13 @@ impl Remembered {
         Some(text)
     }
 
-    /// What was taken last could not be written.
+    /// Records that the text returned last could not be written.
     pub(super) fn is_not_written(&mut self) {
         self.written = Some(String::new());
     }
 }
 
-/// What to write, and where.
+/// A pending write: the text and its destination.
 #[derive(Debug)]
 pub(super) struct Save {
     pub(super) file: PathBuf,
@@ -179,10 +180,10 @@ pub(super) struct Save {
 }
 
 impl Save {
-    /// Replaces the file at once, so that it is whole at any moment. Blocks on the disk.
+    /// Replaces the file atomically, so that it is complete at any moment. Blocks on the disk.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the file cannot be replaced.
     pub(super) fn write(&self) -> io::Result<()> {
         if let Some(folder) = self.file.parent() {
             private::create_dir_all(folder)?;

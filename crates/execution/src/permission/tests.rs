@@ -29,7 +29,7 @@ fn kept(settings: PermissionSettings, keeping: Keeping) -> Arc<Permissions> {
     Arc::new(Permissions::new(settings, Arc::new(audit), keeping))
 }
 
-/// Asks for [`ASKED`]; somebody reads the feed.
+/// Checks [`ASKED`] in a task while the feed has a reader.
 fn ask(permissions: &Arc<Permissions>) -> tokio::task::JoinHandle<Result<(), ToolError>> {
     let permissions = Arc::clone(permissions);
     tokio::task::spawn_local(async move {
@@ -39,7 +39,7 @@ fn ask(permissions: &Arc<Permissions>) -> tokio::task::JoinHandle<Result<(), Too
     })
 }
 
-/// Runs a test in which tasks run when it waits, on a clock that stands still.
+/// Runs a test on a paused clock; tasks run while the test waits.
 fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -152,7 +152,8 @@ fn remembered_answer_also_answers_the_questions_that_wait() {
         }
         let [rule] = &permissions.rules()[..] else { panic!("one rule") };
         assert_eq!((rule.domain.as_deref(), rule.use_count), (Some("example.com"), 1));
-        // The next call is not asked about, one to another domain is.
+        // The next call to the same domain is allowed without a question; a call to another domain
+        // needs one.
         assert_eq!(ask(&permissions).await.unwrap(), Ok(()));
         assert_eq!(permissions.rules()[0].use_count, 2);
         assert!(permissions.revoke(&rule.id).await.unwrap());
@@ -189,7 +190,7 @@ fn changes_that_were_saved_survive_a_crash() {
         let first = permissions(settings(), Some(file.clone()));
         first.allow_all(&["scrape".into()]).await.unwrap();
         first.set_auto_approve(true).await.unwrap();
-        // The file cannot be replaced as long as a folder is in its place.
+        // The file cannot be replaced while a folder is at its path.
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         assert!(matches!(first.set_auto_approve(false).await, Err(NotKept::Unwritten)));
@@ -245,7 +246,7 @@ fn remembered_rules_survive_a_restart() {
     });
 }
 
-/// A place that instances share, which may be away.
+/// A text that instances share, which may be unreachable.
 #[derive(Debug, Default)]
 struct Place(Mutex<(Revision, String)>, std::sync::atomic::AtomicBool);
 
@@ -307,13 +308,13 @@ fn instances_share_remembered_rules_and_a_revoked_one_does_not_come_back() {
         first.allow_all(&["scrape".into()]).await.unwrap();
         assert_eq!(check(&second).await, Ok(()));
         let id = first.rules()[0].id.clone();
-        // What the second one has counted is not written yet.
+        // The second instance's counts are not written yet.
         assert!(first.revoke(&id).await.unwrap());
         assert_eq!(code(check(&second).await), Some(ErrorCode::PermissionDenied));
         second.save().await.unwrap();
         first.follow().await.unwrap();
         assert_eq!((first.rules(), second.rules()), (vec![], vec![]));
-        // Uses at both are counted.
+        // Uses at both instances are counted.
         second.allow_all(&["scrape".into()]).await.unwrap();
         for permissions in [&first, &second, &first] {
             assert_eq!(check(permissions).await, Ok(()));
@@ -365,7 +366,7 @@ fn only_a_person_allows_while_remembered_rules_cannot_be_read() {
         assert_eq!(asking.await.unwrap(), Ok(()));
         place.is_away(false);
         assert!(check(&second).await.is_err());
-        // A text that cannot be understood is not replaced, and allows nothing.
+        // Invalid text is not replaced, and allows nothing.
         place.0.lock().unwrap().clone_from(&(Revision::random(), "{".to_owned()));
         assert!(check(&second).await.is_err());
         assert!(matches!(second.set_auto_approve(true).await, Err(NotKept::Away(_))));

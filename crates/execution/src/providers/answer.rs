@@ -1,14 +1,14 @@
-//! [`Answer`]: the answer of a program to a call, in the form that all external programs may use:
-//! `{"content": [{"type": "text", "text": …}], "details": …, "error": …}`.
+//! [`Answer`]: a program's answer to a call, in the form that all external programs may use: `{"content": [{"type": "text",
+//! "text": …}], "details": …, "error": …}`.
 
 use serde_json::{Map, Value};
 
 use crate::Output;
 
-/// Characters of the name of a part's kind that the model gets.
+/// Maximum length of a part's type when it is shown to the model, in characters.
 const MAX_KIND: usize = 32;
 
-/// What a program answers.
+/// A program's answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
     /// A result.
@@ -18,7 +18,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Whether an object is certainly meant as an answer in this form: it has an error, or a list of parts with types.
+    /// Whether an object is certainly an answer in this form: it has an error, or a list of parts with types.
     pub(super) fn is_one(object: &Map<String, Value>) -> bool {
         let has_kind = |part: &Value| part.get("type").is_some_and(Value::is_string);
         let parts = object.get("content").and_then(Value::as_array);
@@ -26,8 +26,8 @@ impl Answer {
             || parts.is_some_and(|parts| !parts.is_empty() && parts.iter().all(has_kind))
     }
 
-    /// Reads an answer. `None`: it has neither a content nor an error. Details alone are the content, too: the model must not
-    /// take the result for an empty one.
+    /// Reads an answer. `None` if it has neither a content nor an error. Details alone also count as the content, so that
+    /// the model does not take the result for an empty one.
     pub(super) fn read(mut object: Map<String, Value>) -> Option<Self> {
         let details = object.shift_remove("details").unwrap_or_default();
         if let Some(error) = object.shift_remove("error").filter(is_error) {
@@ -45,7 +45,7 @@ impl Answer {
     }
 }
 
-/// Whether the value of `error` says that there is one.
+/// Whether the value of `error` reports an error.
 fn is_error(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -55,7 +55,7 @@ fn is_error(value: &Value) -> bool {
     }
 }
 
-/// What an error says.
+/// Text of an error.
 fn words(error: &Value) -> String {
     match (error, error.get("message")) {
         (Value::String(text), _) | (_, Some(Value::String(text))) => text.clone(),
@@ -64,7 +64,7 @@ fn words(error: &Value) -> String {
     }
 }
 
-/// The texts of the parts with spaces between them. Parts of other kinds are named, so that the model knows of them.
+/// Joins the texts of the parts with spaces. Parts of other types are named, so that the model knows of them.
 fn joined(parts: &[Value]) -> String {
     let text = |part: &Value| match (part.get("type").and_then(Value::as_str), part) {
         (Some("text"), part) => part.get("text").and_then(Value::as_str).map(str::to_owned),

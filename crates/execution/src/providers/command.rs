@@ -1,8 +1,8 @@
-//! `kind = "command"`: a program that runs one tool, which has the provider's name.
+//! `kind = "command"`: a program that runs one tool. The tool has the provider's name.
 //!
-//! The program gets the arguments as JSON on stdin and writes the result, JSON or text, to stdout. It is started without a shell, in
-//! an environment that has only the variables that the settings name. Exit status 0 means success. What it writes to stderr goes
-//! to the log. With its end, and with that of the call, all that it has started is ended too.
+//! The program gets the arguments as JSON on stdin and writes the result, JSON or text, to stdout. It is started without a
+//! shell, with only the environment variables that the settings name. Exit status 0 means success. Its stderr goes to the
+//! log. When the program or the call ends, all processes that it has started are killed too.
 
 mod output;
 mod template;
@@ -23,7 +23,8 @@ use self::template::Template;
 use toolwire_pipeline::{settings::{Field, Key, Settings}, wire::json::Raw};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, ToolError, ToolSpec, process::{Process, Program}, providers::Fault, stderr::StderrLog};
 
-/// How long stdout may stay open after the program and its group have ended. Only a process that has left the group can hold it.
+/// How long stdout may stay open after the program and its group have ended. Only a process that has left the group can keep
+/// it open.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The settings.
@@ -159,7 +160,7 @@ fn failed(message: &str) -> ToolError {
     ToolError::new(ErrorCode::ProviderError, message)
 }
 
-/// How a program that failed has ended.
+/// Describes how a failed program ended.
 fn ending(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("The program failed with exit status {code}."),
@@ -167,8 +168,8 @@ fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Gives a program its input and reads its output until it has ended. Other processes that it has started are killed then, so they
-/// cannot keep its output open.
+/// Gives a program its input and reads its output until it ends. Other processes that it has started are killed then, so
+/// they cannot keep its output open.
 async fn exchange(
     process: Process,
     input: String,
@@ -177,7 +178,7 @@ async fn exchange(
 ) -> Result<(ExitStatus, Vec<u8>), ToolError> {
     let Process { mut group, mut child, mut stdin, stdout, stderr: messages } = process;
     let mut writing = Box::pin(async move {
-        // A program that does not read its input closes the pipe.
+        // The pipe breaks if the program does not read its input.
         let _ = stdin.write_all(input.as_bytes()).await;
     });
     let mut reading = Box::pin(read_limited(stdout, max_output));
@@ -193,7 +194,7 @@ async fn exchange(
     };
     group.kill();
     if !is_logged {
-        // Best effort: the log of a call is not worth waiting for.
+        // Best effort: a call's log is not worth waiting for.
         let _ = timeout(GRACE, logging).await;
     }
     let output = match output {

@@ -6,8 +6,8 @@
 //!     └─▶ while it is ready: calls; lists again when the server says so
 //! ```
 //!
-//! The server is started in the background; its tools are offered when it is ready, and it is started again when it ends. Nothing
-//! that it sends is trusted: every message, list and rate has a limit.
+//! The server is started in the background. Its tools are offered when it is ready, and it is restarted when it ends. Its
+//! messages are not trusted: every message, list and rate has a limit.
 
 mod guard;
 mod http;
@@ -39,16 +39,16 @@ use toolwire_net::redact::Redactor;
 use toolwire_pipeline::settings::{Field, Key, OneOf, Settings, TableText, names_secret};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog};
 
-/// Characters of a server's words that are passed on outside results.
+/// Maximum length of a server's text that is passed on outside results, in characters.
 const LONGEST_REASON: usize = 500;
 
 const PROTOCOLS: [(&str, Protocol); 3] =
     [("auto", Protocol::Auto), ("initialize", Protocol::Initialize), ("discover", Protocol::Discover)];
 
-/// How a connection begins.
+/// How a connection begins, by protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
-    /// As the server prefers.
+    /// Whichever the server prefers.
     Auto,
     /// With the handshake of versions up to 2025-11-25.
     Initialize,
@@ -158,7 +158,7 @@ impl Options {
         Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name))))
     }
 
-    /// What must not be seen outside.
+    /// Values that must not appear in logs or messages.
     fn secrets(&self) -> Vec<&str> {
         let headers = self.headers.values().filter_map(TableText::as_secret);
         let own = headers.chain(&self.api_key).map(ExposeSecret::expose_secret);
@@ -175,13 +175,13 @@ struct Server {
     stderr: Arc<StderrLog>,
     host: OnceLock<Host>,
     state: Mutex<State>,
-    /// The server says that its tools have changed.
+    /// Notified when the server reports that its tools have changed.
     changed: Arc<Notify>,
-    /// A call was not answered, so the server may be gone.
+    /// Notified when a call was not answered, so the server may be gone.
     suspected: Notify,
-    /// It is to be started again.
+    /// Notified when the server must be restarted.
     restarted: Notify,
-    /// Calls that are running.
+    /// Number of running calls.
     running: AtomicUsize,
 }
 
@@ -190,7 +190,7 @@ struct State {
     status: Status,
     tools: Vec<Arc<ToolSpec>>,
     peer: Option<Peer<RoleClient>>,
-    /// When the list of tools is to be asked for again.
+    /// When the list of tools must be requested again.
     expiry: Option<Instant>,
 }
 
@@ -217,14 +217,14 @@ impl Server {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `text` of the server as one short line without secrets.
+    /// The server's `text` as one short line without secrets.
     fn plain(&self, text: &str) -> String {
         let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
         let text = match self.host.get() {
             Some(host) => host.redacted(&text),
             None => self.redactor.text(&text).into_owned(),
         };
-        // A part of a secret would not be recognized, so it is cut afterwards.
+        // Cut only after the secrets are covered: a part of a secret would not be recognized.
         text.chars().take(LONGEST_REASON).collect()
     }
 
@@ -257,7 +257,7 @@ impl Server {
         }
     }
 
-    /// The server's error in place of a result.
+    /// Converts a server's error to the result of a call.
     fn refused(&self, error: ErrorData) -> Result<Output, ToolError> {
         match error.code {
             message::TOO_LARGE => {
@@ -278,7 +278,7 @@ impl Server {
     }
 }
 
-/// The tool has run, so the call is not to be repeated.
+/// The error when a tool has run but its response is not a result, so the call must not be repeated.
 fn not_a_result() -> ToolError {
     ToolError { is_retryable: false, ..failed("The server of the tool sent what is not a result.") }
 }

@@ -1,13 +1,13 @@
-//! The kinds of providers. A new one is its file and one line of the table.
+//! The kinds of providers. To add one, add its file and one line of the table.
 
 mod answer;
 
-/// What is wrong with a provider's settings.
+/// A fault in a provider's settings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The key of the setting.
     pub key: &'static str,
-    /// What is wrong with it, in words. It contains no secret.
+    /// A description of the fault. It contains no secrets.
     pub message: String,
 }
 
@@ -17,8 +17,10 @@ impl Fault {
     }
 }
 
-/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with `settings`, which
-/// declares their keys, `check`, which finds faults that no single key shows, `offers`, the names of the tools that a provider of this
+/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with the methods
+/// `settings`, which declares their keys; `check`, which finds faults that no single key shows; `offers`, which returns the
+/// names of the tools that a provider of this name may offer (`*` at the end matches any rest); and `build`, which makes the
+/// provider.
 /// name may offer, where `*` at the end matches any rest, and `build`, which makes the provider.
 macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
@@ -40,7 +42,7 @@ macro_rules! kinds {
                 match self { $($(#[$on])* Self::$variant(_) => $name,)* }
             }
 
-            /// Shows `keys` the settings that only this kind has.
+            /// Declares the settings that only this kind has to `keys`.
             pub fn settings(&mut self, keys: &mut dyn toolwire_pipeline::settings::Settings) {
                 match self { $($(#[$on])* Self::$variant(options) => options.settings(keys),)* }
             }
@@ -61,7 +63,7 @@ macro_rules! kinds {
             /// Makes the provider.
             ///
             /// # Errors
-            /// What is wrong with the settings, in words.
+            /// A description of the fault in the settings.
             pub(crate) fn build(
                 &self,
                 host: &super::Host,

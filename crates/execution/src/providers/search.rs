@@ -1,4 +1,4 @@
-//! `kind = "search"`: a configured model answers searches, with its upstream's own search.
+//! `kind = "search"`: a configured model answers searches with its upstream's own search.
 //!
 //! The model's text is the summary, and the pages that it cites are the results.
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolwire_pipeline::{conversation::{Role, Turn}, settings::{Field, Key, Settings}, wire::json::Raw};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, ask::{Ask, Purpose, Question}, engines::{cleaned, recency}, providers::Fault};
 
-/// The model's instructions, unless the settings have others.
+/// Default instructions of the model.
 const INSTRUCTIONS: &str = "Search the web for the user's question and answer from the pages that you find, in a few sentences. \
                             Give dates where they matter, and cite the pages. If you find nothing, say so.";
 

@@ -1,7 +1,7 @@
 //! `kind = "serper"`: searches the web and reads pages through Serper (<https://serper.dev>).
 //!
-//! A search and a page are each one request. URLs are checked before they are sent, so that the addresses of internal servers do not
-//! leave the network.
+//! Each search and each page takes one request. URLs are checked before they are sent, so that the addresses of internal
+//! servers do not leave the network.
 
 mod answer;
 mod question;
@@ -26,19 +26,19 @@ use self::{question::Vertical, seen::Seen};
 use toolwire_pipeline::settings::{Field, Key, Settings};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict, address::{AddressRules, Domain, comparable, is_admitted}, providers::Fault};
 
-/// Where searches go by default.
+/// Default URL for searches.
 const BASE_URL: &str = "https://google.serper.dev";
 
-/// Where pages are asked for by default.
+/// Default URL for pages.
 const SCRAPE_URL: &str = "https://scrape.serper.dev";
 
-/// Bytes of a response from Serper.
+/// Maximum size of a response from Serper, in bytes.
 const MAX_RESPONSE: usize = 5 << 20;
 
-/// How long a test of the key may take.
+/// Time limit for a test of the key.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the operator may let a search take.
+/// The time limits that may be configured for a search.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(120);
 
 /// The settings.
@@ -191,10 +191,10 @@ impl Options {
 struct Serper {
     options: Options,
     host: Host,
-    /// For pages and results.
+    /// Rules for the addresses of pages and results.
     rules: AddressRules,
     specs: Vec<Arc<ToolSpec>>,
-    /// Pages that searches found.
+    /// Pages that were found by searches.
     seen: Seen,
 }
 
@@ -253,13 +253,13 @@ impl Serper {
         answer::page(&response, url.as_str(), self.options.max_content)
     }
 
-    /// Whether the domain lists let a result through.
+    /// Whether the domain lists admit a result.
     fn is_wanted(&self, url: &url::Url) -> bool {
         let host = url.host().map(|host| comparable(&host)).unwrap_or_default();
         is_admitted(&host, &self.rules.allowed_domains, &self.rules.denied_domains)
     }
 
-    /// The address of a search.
+    /// The URL of a search.
     fn address(&self, path: &str) -> String {
         let base = self.options.base_url.as_ref().map_or_else(|| BASE_URL.to_owned(), Uri::to_string);
         format!("{}/{path}", base.trim_end_matches('/'))
@@ -275,7 +275,7 @@ impl Serper {
         })
     }
 
-    /// The body of Serper's response, if it is one of success.
+    /// Sends a request to Serper, and returns the body of a successful response.
     async fn send(&self, address: &str, key: &SecretString, asked: &Value) -> Result<Bytes, ToolError> {
         let mut key = HeaderValue::from_str(key.expose_secret().trim())
             .map_err(|_| ToolError::new(ErrorCode::AuthFailed, "The search service's key is not a valid key."))?;
@@ -298,19 +298,19 @@ impl Serper {
         Err(self.refusal(&response))
     }
 
-    /// What an error response means. Its words go to the log only.
+    /// The error that an error response stands for. Its text goes to the log only.
     fn refusal(&self, response: &Response<Bytes>) -> ToolError {
         let said = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
         let said = said.get("message").and_then(Value::as_str).unwrap_or_default();
         let status = response.status();
-        // A part of a secret would not be recognized, so it is cut afterwards.
+        // Cut only after the secrets are covered: a part of a secret would not be recognized.
         let shown: String = self.host.redacted(said).chars().take(200).collect();
         tracing::warn!(provider = %self.host.name, status = status.as_u16(), message = shown, "the request was refused");
         let failed = |message: &str, is_retryable| ToolError {
             is_retryable,
             ..ToolError::new(ErrorCode::ProviderError, message)
         };
-        // Serper reports an account without credits as a bad request.
+        // Serper reports an account without credit as a bad request.
         let has_no_credits = said.to_ascii_lowercase().contains("credit");
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if !has_no_credits => {
@@ -323,7 +323,7 @@ impl Serper {
             StatusCode::TOO_MANY_REQUESTS => {
                 let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let retry_after = seconds.map(Duration::from_secs);
-                // Without a time, another request would only prolong the limit.
+                // No time is given: another request would only prolong the limit.
                 ToolError {
                     is_retryable: retry_after.is_some(),
                     retry_after,

@@ -1,12 +1,12 @@
-//! What a program wrote, as the output of a call.
+//! Converts a program's output to the output of a call.
 //!
-//! Any text is a result as it is, unless it is certainly an [`Answer`].
+//! Any text is itself the result, unless it is certainly an [`Answer`].
 
 use serde_json::Value;
 
 use crate::{Output, providers::answer::Answer};
 
-/// The output that `text` states.
+/// The output that `text` contains.
 pub(super) fn read(text: &str) -> Output {
     let object = match serde_json::from_str(text) {
         Ok(Value::Object(object)) if Answer::is_one(&object) => Some(object),

@@ -1,13 +1,13 @@
-//! [`Template`]: a program's arguments with places for those of a call.
+//! [`Template`]: a program's arguments with placeholders for those of a call.
 //!
-//! A place is a whole argument, so a value cannot become two arguments. A text that begins with `-` could be taken for an option;
-//! it is accepted only behind an argument `--`, which ends the options.
+//! A placeholder is a whole argument, so a value cannot become two arguments. Text that begins with `-` could be taken for
+//! an option, so it is accepted only after an argument `--`, which ends the options.
 
 use serde_json::{Map, Value};
 
 use crate::{ErrorCode, ToolError};
 
-/// Bytes of one argument. Linux accepts 128 KiB.
+/// Maximum size of one argument, in bytes. Linux accepts 128 KiB.
 const LONGEST: usize = 100 << 10;
 
 /// The arguments of a program.
@@ -16,18 +16,18 @@ pub(super) struct Template(Vec<Part>);
 
 #[derive(Debug, Clone)]
 enum Part {
-    /// As it is.
+    /// Passed on unchanged.
     Fixed(String),
     /// The call's argument of this name.
     Argument { name: String, dashes: Dashes },
 }
 
 impl Template {
-    /// The arguments of `command`, whose first element is the program. Every place must be a property of the schema `parameters`,
-    /// if it has properties.
+    /// Parses `command`, whose first element is the program. Every placeholder must be a property of the schema
+    /// `parameters`, if that has properties.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the fault.
     pub(super) fn new(command: &[String], parameters: &Value) -> Result<Self, String> {
         let (program, arguments) =
             command.split_first().ok_or("`command` is missing: the program and its arguments")?;
@@ -66,12 +66,12 @@ impl Template {
     }
 }
 
-/// Whether a string may begin with `-`, which programs could take for an option.
+/// Whether a value may begin with `-`, which programs could take for an option.
 #[derive(Debug, Clone)]
 enum Dashes {
-    /// It comes after `--`.
+    /// Yes, since the argument comes after `--`.
     Allowed,
-    /// Only these strings, which the configuration lists.
+    /// Only if it is one of these strings, which the configuration lists.
     Listed(Vec<String>),
 }
 
@@ -90,7 +90,7 @@ fn listed(property: &Value) -> Vec<String> {
     values.chain(property.get("const")).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The name in `{NAME}`.
+/// The name in a placeholder `{NAME}`.
 fn place(argument: &str) -> Option<&str> {
     let name = argument.strip_prefix('{')?.strip_suffix('}')?;
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

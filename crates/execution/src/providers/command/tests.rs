@@ -1,4 +1,4 @@
-//! Programs that behave badly.
+//! Tests with misbehaving programs.
 
 use std::{fs, path::Path};
 

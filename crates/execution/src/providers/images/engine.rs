@@ -24,7 +24,7 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// The model that is asked if none is configured.
+    /// The default model.
     pub(super) fn default_model(self) -> Option<&'static str> {
         match self {
             Self::Gemini => Some("gemini-3.1-flash-image"),
@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// The URL of the API if none is configured.
+    /// The default URL of the API.
     pub(super) fn default_base(self) -> &'static str {
         match self {
             Self::Gemini | Self::Predict => "https://generativelanguage.googleapis.com/v1beta",
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// The header with the key.
+    /// The header that carries the key.
     pub(super) fn key_header(self, key: &str) -> (HeaderName, String) {
         match self {
             Self::Gemini | Self::Predict => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// The number of images in each request, if `count` are wanted.
+    /// The number of images to ask for in each request, to get `count` in total.
     pub(super) fn requests(self, count: usize) -> impl Iterator<Item = usize> {
         let (requests, each) = match self {
             Self::Gemini => (count, 1),
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// The images of a response, of which `count` were wanted.
+    /// The images of a response. `count` were asked for.
     pub(super) fn images(self, response: &Value, count: usize) -> Made {
         match self {
             Self::Gemini => vec![gemini::image(response)],
@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-/// The bytes of base64, with or without padding. `None`: it is not base64.
+/// Decodes base64, with or without padding. `None` if the text is not base64.
 pub(super) fn decoded(data: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,

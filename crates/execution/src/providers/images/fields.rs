@@ -1,8 +1,9 @@
-//! The configured fields of requests for images.
+//! Configured fields of image requests.
 
 use serde_json::{Map, Value};
 
-/// `fields` with the configured ones, which replace them; objects are merged.
+/// Adds the configured fields to `fields`. Configured values replace existing ones; objects are
+/// merged.
 pub(super) fn with_configured(mut fields: Value, configured: Option<&Value>) -> Value {
     if let Some(Value::Object(configured)) = configured {
         merge(&mut fields, configured);

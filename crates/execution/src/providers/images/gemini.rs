@@ -20,9 +20,9 @@ pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
     (format!("models/{}:generateContent", options.model), body)
 }
 
-/// The image of a response, or why it has none.
+/// The image of a response, or the reason why it has none.
 ///
-/// Every response without an image is a refusal: the request was blocked, the image was, or the model has answered with text. Parts
+/// A response without an image is a refusal: the request or the image was blocked, or the model answered with text. Parts
 /// that are thoughts are drafts.
 pub(super) fn image(response: &Value) -> Result<Image, ToolError> {
     let member = |value: &Value, names: [&str; 2]| names.iter().find_map(|name| value.get(name)).cloned();

@@ -1,8 +1,8 @@
-//! `kind = "images"`: the tool `generate_images`, through Gemini's image models, OpenAI's images API, or the `:predict` method that
-//! Imagen had and that other servers still have.
+//! `kind = "images"`: the tool `generate_images`, served by Gemini's image models, OpenAI's images API, or the `:predict`
+//! method that Imagen had and that other servers still have.
 //!
-//! The images are kept as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of the images
-//! could be made, the call succeeds and says so. What a service says about a failure goes to the log at most as a code.
+//! The images are stored as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of
+//! the images could be made, the call succeeds and says so. Of a service's error message, at most a code is logged.
 
 mod engine;
 mod fields;
@@ -38,13 +38,13 @@ use crate::{ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testin
 /// The tool's name.
 pub const TOOL: &str = "generate_images";
 
-/// How often each client may call it, unless `[[tools]]` says otherwise.
+/// Default rate limit of each client, unless `[[tools]]` sets another.
 const CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 
-/// Bytes of one response of a service.
+/// Maximum size of a service's response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// What is left of the call's time when the images that are there must be reported.
+/// Time before the end of the call at which the images made so far are reported.
 const REPORTING: Duration = Duration::from_secs(5);
 
 /// The settings.
@@ -216,7 +216,7 @@ impl Options {
 
 #[derive(Debug)]
 struct Images {
-    /// `None`: nothing can be generated.
+    /// `None` if no images can be generated.
     tool: Option<Arc<ToolSpec>>,
     service: Option<Arc<Service>>,
 }
@@ -238,7 +238,7 @@ impl Provider for Images {
     }
 }
 
-/// A service that makes images, and where they go.
+/// An image service, and the folder for its images.
 #[derive(Debug)]
 struct Service {
     options: Options,
@@ -246,9 +246,9 @@ struct Service {
     base: String,
     files: Arc<ImageFiles>,
     http: HttpClient,
-    /// For images that the service sends as addresses.
+    /// Downloads images that the service sends as URLs.
     downloads: HttpClient,
-    /// For requests to the service.
+    /// Permits for requests to the service.
     places: Semaphore,
     provider: Arc<str>,
 }
@@ -262,7 +262,7 @@ enum Image {
     Url(String),
 }
 
-/// The images of one request, or why there is none, each in its place.
+/// The results of one request, one for each image: the image, or the reason why there is none.
 type Made = Vec<Result<Image, ToolError>>;
 
 impl Service {
@@ -280,7 +280,7 @@ impl Service {
         }
         let mut made = Vec::new();
         while let Some(ended) = tasks.join_next().await {
-            // A task that has panicked made nothing.
+            // A task that panicked has no images.
             made.extend(ended);
         }
         made.sort_unstable_by_key(|(place, _)| *place);
@@ -333,7 +333,7 @@ impl Service {
         Ok(Output { content: content.to_string(), summary, details, images: names, ..Output::default() })
     }
 
-    /// Makes the images of one request and keeps them.
+    /// Makes the images of one request and stores them.
     async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
         let late = || {
             let message =
@@ -376,7 +376,7 @@ impl Service {
         Ok(made)
     }
 
-    /// Keeps an image.
+    /// Stores an image.
     async fn keep(&self, image: Image) -> Result<UnclaimedImage, ToolError> {
         let bytes = match image {
             Image::Data(data) => engine::decoded(&data).map(Bytes::from),
@@ -405,7 +405,7 @@ impl Service {
         }
     }
 
-    /// The image at an address that the service has chosen.
+    /// Downloads an image from a URL that the service has chosen.
     async fn download(&self, url: &str) -> Result<Bytes, ToolError> {
         let max_body = self.files.max_image();
         let download = Download { url, headers: HeaderMap::new(), max_body, content_types: &[] };
@@ -418,7 +418,7 @@ impl Service {
         Err(ToolError::new(ErrorCode::ProviderError, "The image service sent an address without an image."))
     }
 
-    /// A request below the API's URL, with `key` in place of the configured one.
+    /// A request below the API's URL, with `key` instead of the configured one.
     fn request(
         &self,
         method: http::Method,
@@ -454,7 +454,7 @@ impl Service {
         error
     }
 
-    /// Lists the models, which costs nothing.
+    /// Tests the provider by listing the models, which is free.
     async fn test(&self, key: Option<&SecretString>) -> Verdict {
         let Ok(request) = self.request(http::Method::GET, "models", key, Bytes::new()) else {
             return Verdict::Unreachable;

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Image, Made, Options, fields::with_configured, refusal, wish::Wish};
 
-/// The path and the body of a request. PNG is the default format; servers that do not know `output_format` refuse it.
+/// The path and the body of a request. PNG is the default format; servers that do not support `output_format` reject
+/// it.
 pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
     let text = wish.description(&options.style_suffix);
     let body = json!({"model": options.model, "prompt": text, "n": wish.count});
@@ -15,7 +16,7 @@ pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
     ("images/generations".to_owned(), with_configured(body, options.request.as_ref()))
 }
 
-/// The size that comes nearest to an aspect ratio.
+/// The size closest to an aspect ratio.
 fn size(ratio: &str) -> &'static str {
     let sides =
         ratio.split_once(':').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
@@ -27,7 +28,7 @@ fn size(ratio: &str) -> &'static str {
     }
 }
 
-/// The images of a response, of which `count` were wanted. Those that are missing were refused.
+/// The images of a response. `count` were asked for; missing ones were refused.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let text =
         |image: &Value, name: &str| image[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);

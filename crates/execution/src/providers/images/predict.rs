@@ -17,7 +17,7 @@ pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
     (format!("models/{}:predict", options.model), body)
 }
 
-/// The images of a response, of which `count` were wanted. Those that are missing were filtered.
+/// The images of a response. `count` were asked for; missing ones were filtered.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let images = response["predictions"].as_array().into_iter().flatten();
     let images =

@@ -1,4 +1,4 @@
-//! Why a service made no image.
+//! Reasons why a service made no image.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const POLICY_WORDS: [&str; 5] =
 /// Codes of errors that mean a wrong key, in lower case.
 const KEY_CODES: [&str; 3] = ["invalid_api_key", "api_key_invalid", "unauthenticated"];
 
-/// Codes of errors that mean that nothing is left to spend, in lower case.
+/// Codes of errors that mean that the quota or the credit is used up, in lower case.
 const SPENT_CODES: [&str; 2] = ["insufficient_quota", "billing_hard_limit_reached"];
 
 /// The service refused the content.
@@ -35,12 +35,12 @@ pub(super) fn by_policy() -> ToolError {
     ToolError::new(ErrorCode::ContentPolicy, message)
 }
 
-/// The service sent fewer images than it was asked for.
+/// The service sent fewer images than requested.
 pub(super) fn missing() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The image service sent fewer images than it was asked for.")
 }
 
-/// What an error response means.
+/// The error that an error response stands for.
 pub(super) fn error(response: &Response<Bytes>) -> ToolError {
     let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     let error = body.get("error").unwrap_or(&Value::Null);

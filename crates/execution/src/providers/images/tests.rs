@@ -1,4 +1,4 @@
-//! The provider before a scripted image service.
+//! Tests of the provider with a scripted image service.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use tokio::{
 use super::*;
 use crate::files::{ImageGauges, ImageSettings};
 
-/// What the service answers to one request.
+/// The scripted service's reply to one request.
 #[derive(Debug, Clone)]
 enum Reply {
     /// A status and a body.
@@ -29,15 +29,15 @@ enum Reply {
     Text(u16, String),
     /// A body of bytes.
     Bytes(Vec<u8>),
-    /// Nothing, ever.
+    /// No reply at all.
     Silence,
-    /// Part of a response, and then the end of the connection.
+    /// Part of a response, then the end of the connection.
     Broken,
-    /// The body, when as many requests have arrived.
+    /// The body, sent once this many requests have arrived.
     After(usize, Value),
 }
 
-/// A scripted image service. The last reply is given to all further requests.
+/// A scripted image service. The last reply is repeated for all further requests.
 struct Scripted {
     address: SocketAddr,
     requests: Mutex<Vec<(String, Value)>>,
@@ -127,7 +127,7 @@ async fn request(stream: &mut TcpStream) -> (String, Value) {
     }
 }
 
-/// A provider over a scripted service.
+/// A provider with a scripted service.
 struct Setup {
     service: Arc<Scripted>,
     folder: tempfile::TempDir,

@@ -1,13 +1,13 @@
-//! [`Wish`]: what a call asks for.
+//! [`Wish`]: the arguments of a call.
 
 use serde_json::{Map, Value, json};
 
 use crate::{ErrorCode, ToolError};
 
-/// The number of images if the call does not say.
+/// Default number of images.
 const DEFAULT_COUNT: usize = 2;
 
-/// The longest description, in characters.
+/// Maximum length of a description, in characters.
 const MAX_PROMPT: usize = 32_000;
 
 /// The aspect ratios that models may ask for.
@@ -18,17 +18,17 @@ const RATIOS: [&str; 10] = ["1:1", "2:3", "3:2", "3:4", "4:3", "4:5", "5:4", "9:
 pub(super) struct Wish {
     /// What the images show, as the model wrote it.
     pub(super) prompt: String,
-    /// How many.
+    /// Number of images.
     pub(super) count: usize,
     /// Width to height, such as `16:9`.
     pub(super) aspect_ratio: Option<String>,
     /// The style, in words.
     pub(super) style: Option<String>,
-    /// That the number is not the one that was asked for.
+    /// A note that the number differs from the requested one.
     pub(super) note: Option<String>,
 }
 
-/// The schema of the arguments. It does not limit the number of images, which is brought into its limits instead.
+/// The schema of the arguments. It does not limit the number of images, which is clamped instead.
 pub(super) fn schema(max_count: usize) -> Value {
     let default = DEFAULT_COUNT.min(max_count);
     json!({
@@ -61,7 +61,7 @@ impl Wish {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// There is no description, or it is too long.
+    /// The description is missing or too long.
     pub(super) fn read(arguments: &Map<String, Value>, max_count: usize) -> Result<Self, ToolError> {
         let text = |key: &str| {
             arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
@@ -95,7 +95,7 @@ impl Wish {
     }
 }
 
-/// The number of images, within its limits, and a note if another one was asked for.
+/// The number of images, clamped to its limits, and a note if another one was asked for.
 fn count(asked: Option<&Value>, max: usize) -> (usize, Option<String>) {
     // Models also write numbers as `3.0` and `"3"`.
     let number = asked.and_then(|asked| asked.as_f64().or_else(|| asked.as_str()?.trim().parse().ok()));

@@ -1,7 +1,7 @@
-//! [`Guard`]: what of a server's messages reaches rmcp.
+//! [`Guard`]: filters a server's messages before rmcp gets them.
 //!
-//! rmcp starts a task for every notification and for every request of a server. So notifications that nobody needs are dropped here,
-//! and so are requests as long as [`MAX_UNANSWERED`] answers have not been sent.
+//! rmcp starts a task for every notification and every request of a server. So notifications without a use are dropped here,
+//! and requests are dropped while [`MAX_UNANSWERED`] of them wait for answers.
 
 use std::sync::{
     Arc,
@@ -14,10 +14,10 @@ use rmcp::{
     transport::Transport,
 };
 
-/// Requests of the server that may wait for our answers.
+/// Maximum number of the server's requests that wait for our answers.
 const MAX_UNANSWERED: usize = 32;
 
-/// A transport that drops what nobody needs.
+/// A transport that drops messages without a use.
 #[derive(Debug)]
 pub(super) struct Guard<T> {
     transport: T,

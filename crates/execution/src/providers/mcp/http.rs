@@ -1,7 +1,7 @@
 //! [`HttpServer`]: a server that listens on a URL, over streamable HTTP.
 //!
-//! rmcp knows the state of a session; this sends its requests and reads the responses. Redirects are followed within the same
-//! origin only, because the requests carry the key.
+//! rmcp keeps the state of a session; this type sends its requests and reads the responses. Redirects are followed within
+//! the same origin only, because the requests carry the key.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -45,19 +45,19 @@ const EVENT_STREAM: &str = "text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What is said of a server that refuses the key.
+/// The message when a server refuses the key.
 pub(super) const REFUSED: &str = "the server refused the key";
 
-/// Redirects of one request.
+/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 3;
 
 type Failure = StreamableHttpError<HttpError>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Whether names and values can be those of headers.
+/// Checks that names and values are valid in headers.
 ///
 /// # Errors
-/// Which one cannot.
+/// Names the first one that is not.
 pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
     for (name, value) in headers {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
@@ -70,7 +70,7 @@ pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(),
     Ok(())
 }
 
-/// Whether a message could not be sent because the server refuses the key.
+/// Whether sending a message failed because the server refused the key.
 pub(super) fn is_refusal(error: &DynamicTransportError) -> bool {
     matches!(error.error.downcast_ref(), Some(Failure::AuthRequired(_)))
 }
@@ -84,7 +84,8 @@ pub(super) struct HttpServer {
 }
 
 impl HttpServer {
-    /// One that gets `key` and `headers` with every request. Its messages have at most `max_message` bytes.
+    /// Creates a client that sends `key` and `headers` with every request. The server's messages may have at most
+    /// `max_message` bytes.
     pub(super) fn new(
         http: HttpClient,
         key: Option<&SecretString>,
@@ -96,7 +97,7 @@ impl HttpServer {
         let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose_secret())));
         let own = headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret().to_owned()));
         for (name, value) in key.into_iter().chain(own) {
-            // What cannot be a header was refused when the settings were read.
+            // Invalid headers were rejected when the settings were read.
             if let (Ok(name), Ok(mut value)) =
                 (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value))
             {
@@ -140,7 +141,7 @@ impl HttpServer {
         Err(unexpected("too many redirects"))
     }
 
-    /// The message in a response that is JSON as a whole.
+    /// Reads a response that is one JSON message.
     async fn whole(&self, response: Response<Incoming>) -> Result<Option<ServerJsonRpcMessage>, Failure> {
         let body = collected(response, self.max_message).await.map_err(|error| match error {
             HttpError::TooLarge => Failure::ResponseBodyTooLarge { max_size: self.max_message },
@@ -154,7 +155,7 @@ fn unexpected(what: &'static str) -> Failure {
     Failure::UnexpectedServerResponse(what.into())
 }
 
-/// Where the request is to be repeated, if that is the same origin.
+/// The target of a redirect, if it has the same origin.
 fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
     if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return None;
@@ -170,7 +171,7 @@ fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
     Uri::from_parts(parts).ok().filter(|_| is_same_origin)
 }
 
-/// The response, unless it refuses the key.
+/// Returns the response, unless the server refuses the key.
 fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -180,8 +181,8 @@ fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> 
     }
 }
 
-/// Whether a server says with this status and error that it does not know the session, because it was restarted or forgot it. The
-/// protocol has status 404 for this; servers that look sessions up themselves often say 400 and what is wrong in words.
+/// Whether a server reports with this status and error that it does not know the session, because it was restarted or forgot
+/// it. The protocol uses status 404 for this; servers that look sessions up themselves often send 400 with a text.
 fn is_session_lost(status: StatusCode, error: Option<&ServerJsonRpcMessage>) -> bool {
     let is_named = |message: &str| ["session", "not initialized"].iter().any(|word| message.contains(word));
     match (status, error) {
@@ -245,7 +246,7 @@ impl StreamableHttpClient for HttpServer {
             };
         }
         let Some(request) = request else {
-            // Nothing waits for what is sent in response to a notification.
+            // No task waits for a response to a notification.
             return Ok(StreamableHttpPostResponse::Accepted);
         };
         if is_of_type(&response, EVENT_STREAM) {
@@ -301,7 +302,8 @@ impl StreamableHttpClient for HttpServer {
     }
 }
 
-/// The events of a body. `request`: whose response is awaited in it. If that is too large, an error response takes its place.
+/// The events of a body. `request` is the request whose response is awaited in it. If that response is too large, an error
+/// response replaces it.
 fn events(body: Incoming, max_event: usize, request: Option<RequestId>) -> Events {
     let reader = EventReader {
         body,
@@ -353,7 +355,7 @@ impl EventReader {
                 Frame::Event(event) => {
                     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
                     let id = event.id.and_then(text);
-                    // rmcp ignores what it cannot read, and its request would wait.
+                    // rmcp ignores messages that it cannot read, and the request would wait.
                     let data = match message::in_place(event.data) {
                         Some(message) => serde_json::to_string(&message).ok(),
                         None => text(event.data),

@@ -1,4 +1,4 @@
-//! Messages of servers, and what takes the place of those that cannot be read.
+//! Reads servers' messages, and replaces those that cannot be read.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use serde::{
 };
 use serde_json::{Value, json};
 
-/// The kinds of the parts of a result that the protocol has.
+/// The types of result parts that the protocol defines.
 const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
 
-/// Characters of the kind of a part of a result that the model gets.
+/// Maximum length of a part's type when it is shown to the model, in characters.
 const MAX_KIND: usize = 32;
 
-/// A response is larger than it may be.
+/// Code for a response that exceeds the maximum size.
 pub(super) const TOO_LARGE: ErrorCode = ErrorCode(-32_098);
 
-/// A response is not one.
+/// Code for a message that is not a valid response.
 pub(super) const UNREADABLE: ErrorCode = ErrorCode(-32_099);
 
-/// The error response with which a request ends that got none that can be read.
+/// The error response for a request that got no readable one.
 pub(super) fn failure(code: ErrorCode, id: RequestId) -> ServerJsonRpcMessage {
     let about = if code == TOO_LARGE { "a message is too large" } else { "a message cannot be read" };
     ServerJsonRpcMessage::error(ErrorData::new(code, about, None), Some(id))
 }
 
-/// The message that `text` is. A response that cannot be read is an error response, so that its request does not wait for ever.
-/// `None`: it is nothing that anybody waits for.
+/// Reads a message. An unreadable response becomes an error response, so that its request does not wait forever. `None` for
+/// any other unreadable message, since no request waits for it.
 pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Head {
@@ -43,7 +43,7 @@ pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     head.id.filter(|_| head.method.is_none()).map(|id| failure(UNREADABLE, id))
 }
 
-/// What rmcp is to get in place of `text`, because it would ignore it or not understand it. `None`: `text` itself.
+/// The replacement for a message `text` that rmcp would ignore or not understand. `None` if `text` can be passed on.
 pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     match serde_json::from_slice(text) {
         Ok(message @ JsonRpcMessage::Error(_)) => Some(message),
@@ -52,8 +52,8 @@ pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     }
 }
 
-/// The result of a call with a note in place of each part of a kind that is not known. Without it, the whole result would be lost,
-/// though the tool has run. `None`: that is not what is wrong with the message.
+/// Replaces each part of unknown type in a call's result by a note. Otherwise the whole result would be lost, though the
+/// tool has run. `None` if the message is wrong for another reason.
 fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
     let JsonRpcMessage::Response(response) = message else { return None };
     if matches!(response.result, ServerResult::CallToolResult(_) | ServerResult::ListToolsResult(_)) {
@@ -76,16 +76,16 @@ fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMe
     is_result.then_some(message)
 }
 
-/// What the beginning of a message tells of it.
+/// The facts in the beginning of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The id, if the beginning has it.
+    /// The id, if the beginning contains it.
     pub(super) id: Option<RequestId>,
-    /// It is a request or a notification of the server.
+    /// Whether it is a request or a notification of the server.
     pub(super) has_method: bool,
 }
 
-/// Reads the beginning of a message that is too large to be read as a whole.
+/// Reads the beginning of a message that is too large to be read completely.
 pub(super) fn head(beginning: &[u8]) -> Head {
     struct Members<'h>(&'h mut Head);
     impl<'de> Visitor<'de> for Members<'_> {
@@ -98,7 +98,7 @@ pub(super) fn head(beginning: &[u8]) -> Head {
         fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
             let mut id = None;
             while let Some(key) = members.next_key::<String>()? {
-                // Only now it is certain that the id was whole.
+                // Only the next member proves that the id was complete.
                 self.0.id = id.take().or(self.0.id.take());
                 self.0.has_method |= key == "method";
                 match key.as_str() {
@@ -110,7 +110,7 @@ pub(super) fn head(beginning: &[u8]) -> Head {
         }
     }
     let mut head = Head::default();
-    // An error means that the beginning ends, and then nothing more is known.
+    // An error means that the beginning ends here.
     let _ = serde_json::Deserializer::from_slice(beginning).deserialize_map(Members(&mut head));
     head
 }

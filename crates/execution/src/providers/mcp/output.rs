@@ -1,4 +1,4 @@
-//! The result of a call as its output.
+//! Converts the result of a call to its output.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -10,11 +10,11 @@ use tokio::task::spawn_blocking;
 use toolwire_net::untrusted::is_unprintable;
 use crate::{Output, files::{ImageFiles, UnclaimedImage}};
 
-/// Images of one result that are kept.
+/// Maximum number of images of one result that are stored.
 const MAX_IMAGES: usize = 8;
 
-/// Texts are joined. Structured content is added as JSON, unless a text is that JSON already, as the protocol recommends. Images
-/// are kept in `files`, and the model gets their URLs. For other files, the model gets a note that they exist.
+/// Joins the texts. Structured content is added as JSON, unless a text already is that JSON, as the protocol recommends.
+/// Images are stored in `files`, and the model gets their URLs. For other files, the model gets a note that they exist.
 pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for block in result.content {
@@ -51,7 +51,7 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
     Output { content, summary, details, ..Output::default() }
 }
 
-/// The image that was kept, and its URL. `None`: it is not an image of a known format, or cannot be kept.
+/// The stored image and its URL. `None` if it is not an image of a known format, or cannot be stored.
 async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<(UnclaimedImage, String)> {
     let files = Arc::clone(files);
     let keeping = spawn_blocking(move || {

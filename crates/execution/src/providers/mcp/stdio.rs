@@ -1,4 +1,4 @@
-//! [`Stdio`]: a server that is a program. A message is a line of JSON, on its stdin and stdout.
+//! [`Stdio`]: a server that is a program. Messages are lines of JSON on its stdin and stdout.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -26,7 +26,7 @@ use crate::{process::{Group, Process, Program}, stderr::StderrLog};
 /// How long a program may take to end after its stdin was closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Bytes of a line that is too long that are kept.
+/// Number of bytes kept of a line that is too long.
 const MAX_BEGINNING: usize = 4 << 10;
 
 /// A program that is a server. Dropping it kills the program's process group.
@@ -37,18 +37,18 @@ pub(super) struct Stdio {
     has_ended: bool,
     stdin: Arc<tokio::sync::Mutex<Option<ChildStdin>>>,
     lines: LineReader<ChildStdout>,
-    /// Requests that have no response.
+    /// Requests that have no response yet.
     pending: Arc<Mutex<HashSet<RequestId>>>,
-    /// Responses that take the place of one that was too large.
+    /// Error responses that replace responses that were too large.
     failures: VecDeque<ServerJsonRpcMessage>,
     logging: AbortHandle,
 }
 
 impl Stdio {
-    /// Starts the program. Its messages have at most `max_message` bytes.
+    /// Starts the program. Its messages may have at most `max_message` bytes.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub(super) fn start(program: &Program, max_message: usize, log: Arc<StderrLog>) -> io::Result<Self> {
         let arguments = program.command.iter().skip(1).map(String::as_str);
         let Process { group, child, stdin, stdout, stderr } = program.spawn(arguments)?;
@@ -65,7 +65,7 @@ impl Stdio {
         })
     }
 
-    /// Which request got the response.
+    /// Removes the request that `message` answers.
     fn answered(&self, message: &ServerJsonRpcMessage) {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -77,7 +77,8 @@ impl Stdio {
         }
     }
 
-    /// A line was too large, and the request that it answers fails. If the beginning does not say which one that is, all fail.
+    /// Fails the request that a too large line answers. If the beginning does not show which request that is, fails all of
+    /// them.
     fn fail_pending(&mut self, beginning: &[u8]) {
         let head = message::head(beginning);
         if head.has_method {
@@ -103,7 +104,7 @@ impl Transport<RoleClient> for Stdio {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             match &message {
                 JsonRpcMessage::Request(request) => _ = pending.insert(request.id.clone()),
-                // Nothing waits for its response any more.
+                // No task waits for its response any more.
                 JsonRpcMessage::Notification(sent) => {
                     if let ClientNotification::CancelledNotification(cancelled) = &sent.notification
                         && let Some(id) = &cancelled.params.request_id
@@ -125,7 +126,7 @@ impl Transport<RoleClient> for Stdio {
         }
     }
 
-    /// `None`: the server has ended, or closed its stdout.
+    /// `None` if the server has ended, or has closed its stdout.
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(failure) = self.failures.pop_front() {
@@ -141,7 +142,7 @@ impl Transport<RoleClient> for Stdio {
                     }
                     Line::TooLong(beginning) => self.fail_pending(&beginning),
                 },
-                // What it has started could keep stdout open.
+                // A process started by the server could keep stdout open.
                 _ = self.child.wait(), if !self.has_ended => {
                     self.has_ended = true;
                     self.group.kill();
@@ -151,7 +152,7 @@ impl Transport<RoleClient> for Stdio {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // A write that waits for the program holds the lock; the program is killed then.
+        // A write that waits for the program holds the lock; in that case the program is killed.
         if let Ok(mut stdin) = self.stdin.try_lock() {
             *stdin = None;
         }
@@ -171,7 +172,7 @@ impl Drop for Stdio {
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Whole(Vec<u8>),
-    /// It was longer than it may be. Only its beginning is kept.
+    /// Longer than the limit. Only the beginning is kept.
     TooLong(Vec<u8>),
 }
 
@@ -181,7 +182,7 @@ struct LineReader<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
-    /// The rest of a line that is too long is skipped.
+    /// Whether the rest of a line that is too long is being skipped.
     is_skipping: bool,
 }
 

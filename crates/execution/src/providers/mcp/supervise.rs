@@ -1,4 +1,4 @@
-//! The life of a server: started, listed, watched, and started again.
+//! The life of a server: starting, listing its tools, watching, restarting.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -29,16 +29,17 @@ use super::{
 };
 use crate::{Host, Verdict, http::HttpClient, provider::ProviderState};
 
-/// Between two attempts to start a server, at first and at most.
+/// Delay between two attempts to start a server: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Between two lists of tools, at least and, for a server that says how long one is valid, at most.
+/// Interval between two requests for the list of tools: minimum, and maximum for a server that states how long a list
+/// is valid.
 const REFRESH: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(24 * 60 * 60));
 
-/// How long a server may take to end.
+/// Time limit for a server to end.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Between two attempts to be notified of changes.
+/// Delay between two attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
 
 /// The client that rmcp answers for. Questions to users are declined and models are not lent, which is rmcp's default.
@@ -87,7 +88,7 @@ impl Server {
         }
     }
 
-    /// Whether it can be used, a server at a URL also with another key.
+    /// Whether the provider can be used. For a server at a URL, `key` may replace the configured key.
     pub(super) async fn tested(&self, key: Option<&SecretString>) -> Verdict {
         let Some(host) = self.host.get() else { return Verdict::Unreachable };
         let limit = self.options.start_timeout;
@@ -114,7 +115,7 @@ impl Server {
         }
     }
 
-    /// Starts the server, or connects to it, and asks for its tools.
+    /// Starts the server, or connects to it, and requests its tools.
     async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), String> {
         let handler = Handler { changed: Arc::clone(&self.changed) };
         let preferred_versions = vec![ProtocolVersion::LATEST];
@@ -147,7 +148,7 @@ impl Server {
             }
         };
         let connection = connected.map_err(|error| self.plain(&reason(&error)))?;
-        // Lists are asked for only when they may have changed.
+        // Lists are only requested when they may have changed, so a cache has no use.
         connection.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let list = tools::list(connection.peer(), &self.name, options).await;
         let list = list.map_err(|error| self.plain(&format!("its tools cannot be listed: {error}")))?;
@@ -169,7 +170,8 @@ impl Server {
         host.state_changed(ProviderState::Ready.name(), count);
     }
 
-    /// The server ended, or could not be started. Its tools are withdrawn when it cannot be started again.
+    /// Records that the server ended, or could not be started. Its tools are withdrawn only once it cannot be
+    /// restarted.
     fn is_away(&self, host: &Host, now: ProviderState, reason: &str) {
         tracing::warn!(provider = %self.name, reason, "the MCP server is not available");
         let count = self.state(|state| {
@@ -185,7 +187,7 @@ impl Server {
         host.state_changed(now.name(), count);
     }
 
-    /// Keeps the list of tools up to date until the server is gone. Returns why it is.
+    /// Keeps the list of tools up to date until the server is gone. Returns the reason.
     async fn watch(&self, host: &Host, connection: Connection) -> String {
         let peer = connection.peer().clone();
         let stop = connection.cancellation_token();
@@ -217,10 +219,10 @@ impl Server {
         reason
     }
 
-    /// Asks for the tools again.
+    /// Requests the tools again.
     ///
     /// # Errors
-    /// If the server is gone, and why this seems so.
+    /// The reason why the server seems to be gone.
     async fn refresh(&self, host: &Host, peer: &Peer<RoleClient>) -> Result<(), String> {
         let limit = self.options.start_timeout;
         match timeout(limit, tools::list(peer, &self.name, &self.options)).await {
@@ -239,7 +241,7 @@ impl Server {
             Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
                 Err(self.plain(&error.to_string()))
             }
-            // A server that does one thing at a time answers when its calls have ended.
+            // A server that works on one request at a time answers once its calls have ended.
             Err(_) if self.running.load(Ordering::Relaxed) == 0 => {
                 Err(format!("it did not answer within {limit:?}"))
             }
@@ -250,7 +252,7 @@ impl Server {
         }
     }
 
-    /// Asks a server of the protocol without handshake to say when its tools change. Never ends.
+    /// Subscribes to changes of the tools, with the protocol without handshake. Never ends.
     async fn subscribe(&self, peer: &Peer<RoleClient>) {
         let wants = peer.peer_info().is_some_and(|info| {
             let notifies = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
@@ -271,12 +273,12 @@ impl Server {
     }
 }
 
-/// When a list is to be asked for again.
+/// When a list must be requested again.
 fn expiry(ttl: Option<Duration>) -> Option<Instant> {
     ttl.map(|ttl| Instant::now() + ttl.clamp(REFRESH.0, REFRESH.1))
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 fn reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "it ended, or closed the connection".to_owned(),

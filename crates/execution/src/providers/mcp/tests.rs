@@ -1,4 +1,4 @@
-//! Whole servers, most of which misbehave: `scripted.py`.
+//! Tests with complete servers, most of which misbehave: `scripted.py`.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use crate::Verdict;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/providers/mcp/scripted.py");
 
-/// How long anything may take before a test fails.
+/// Time after which a test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 fn options(mode: &str) -> Options {
@@ -34,7 +34,7 @@ impl Started {
         Self(provider)
     }
 
-    /// One that is ready.
+    /// Starts a server and waits until it is ready.
     async fn ready(options: &Options) -> Self {
         let started = Self::new(options);
         started.until(|provider| provider.status().state == ProviderState::Ready).await;
@@ -79,7 +79,7 @@ async fn http_server(mode: &str) -> (tokio::process::Child, Options) {
     http_server_counting(mode, Path::new("")).await
 }
 
-/// One that counts in `file`.
+/// As [`http_server`], but it records counts in `file`.
 async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child, Options) {
     let mut child = tokio::process::Command::new("python3")
         .args([SCRIPT, mode])
@@ -152,7 +152,7 @@ async fn unreadable_result_fails_its_call() {
     for mode in ["unreadable", "null"] {
         let server = Started::ready(&options(mode)).await;
         let error = server.call("echo", json!({})).await.expect_err("an error");
-        // The tool has run.
+        // The tool has run, so the call must not be repeated.
         assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, false), "{mode}");
         assert!(error.message.contains("not a result"), "{mode}: {error}");
     }
@@ -165,7 +165,7 @@ async fn part_of_an_unknown_kind_is_noted() {
     assert_eq!(output.content, "a\n[video, not shown]");
 }
 
-/// The large one and one that waits are both without an answer then.
+/// The server then owes answers to both the large call and a waiting one.
 #[tokio::test]
 async fn large_result_fails_no_other_call() {
     let server = Started::ready(&options("slow-echo")).await;
@@ -233,7 +233,7 @@ async fn server_without_handshake_reports_changes_to_subscribers() {
     server.until(|provider| provider.tools().iter().any(|spec| spec.name == "s__after")).await;
 }
 
-/// A server that was restarted, or has forgotten the session.
+/// The server was restarted, or has forgotten the session.
 #[tokio::test]
 async fn lost_session_is_replaced_and_the_call_made_again() {
     for mode in ["http-session-404", "http-session-400", "http-session-new"] {

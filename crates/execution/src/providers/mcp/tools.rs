@@ -13,30 +13,29 @@ use super::Options;
 use toolwire_pipeline::wire::json::Raw;
 use crate::ToolSpec;
 
-/// Pages of a list that are read.
+/// Maximum number of pages of a list that are read.
 const MAX_PAGES: usize = 100;
 
-/// Tools of a server.
+/// Maximum number of a server's tools.
 const MAX_TOOLS: usize = 1000;
 
-/// Bytes of one schema.
+/// Maximum size of one schema, in bytes.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// Bytes of all schemas of a server.
+/// Maximum size of all schemas of a server, in bytes.
 const MAX_SCHEMAS: usize = 2 << 20;
 
-/// Characters of a description.
+/// Maximum length of a description, in characters.
 const MAX_DESCRIPTION: usize = 8 << 10;
 
-/// Bytes of a name.
+/// Maximum size of a name, in bytes.
 const MAX_NAME: usize = 128;
 
-/// The tools at one moment.
+/// A server's tools at one moment.
 #[derive(Debug)]
 pub(super) struct ToolList {
-    /// Them.
     pub(super) specs: Vec<Arc<ToolSpec>>,
-    /// How long the list is valid, if the server says so.
+    /// How long the list is valid, if the server states it.
     pub(super) ttl: Option<Duration>,
 }
 
@@ -45,12 +44,12 @@ pub(super) fn wire_name(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
 
-/// The server's own name of a tool.
+/// The server's own name for a tool.
 pub(super) fn own_name<'n>(server: &str, name: &'n str) -> &'n str {
     name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__")).unwrap_or(name)
 }
 
-/// Whether models see the same tools.
+/// Whether the two lists look the same to models.
 pub(super) fn are_equal(some: &[Arc<ToolSpec>], other: &[Arc<ToolSpec>]) -> bool {
     let is_same = |(one, two): (&Arc<ToolSpec>, &Arc<ToolSpec>)| {
         one.name == two.name
@@ -62,7 +61,7 @@ pub(super) fn are_equal(some: &[Arc<ToolSpec>], other: &[Arc<ToolSpec>]) -> bool
     some.len() == other.len() && some.iter().zip(other).all(is_same)
 }
 
-/// Asks for all pages of the list. What is beyond the limits is left out, with a warning.
+/// Requests all pages of the list. Items beyond the limits are left out, with a warning.
 ///
 /// # Errors
 /// If the server does not answer with a list.
@@ -95,7 +94,7 @@ pub(super) async fn list(
     Ok(ToolList { specs: collected.specs, ttl })
 }
 
-/// `text` with spaces in place of control characters, except those in `kept`: terminals would obey them.
+/// Replaces control characters in `text` by spaces, except those in `kept`: terminals would obey them.
 fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = char> + 't {
     text.chars().map(move |char| if char.is_control() && !kept.contains(char) { ' ' } else { char })
 }
@@ -104,7 +103,7 @@ fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = cha
 struct Collected {
     specs: Vec<Arc<ToolSpec>>,
     names: HashSet<String>,
-    /// Bytes of all schemas.
+    /// Bytes of all schemas so far.
     schemas: usize,
     left_out: usize,
 }

@@ -1,4 +1,4 @@
-//! How calls reach a program: at its [`Callback`], or on the [`CallStream`] that it opened.
+//! Delivers calls to programs: to a [`Callback`], or on the [`CallStream`] that the program opened.
 
 use std::{
     sync::Arc,
@@ -22,14 +22,14 @@ use url::Url;
 use super::{Registration, Registrations, credentials, result};
 use crate::{ErrorCode, Invocation, Output, ToolError, http::HttpClient};
 
-/// Calls that wait on a stream for the program to read them, and calls that wait for their results.
+/// Maximum number of calls that wait on a stream for the program to read them, and of calls that wait for their results.
 pub(super) const MAX_WAITING: usize = 64;
 
-/// Where a program takes calls.
+/// The endpoint at which a program receives calls.
 #[derive(Debug, Clone)]
 pub(super) struct Callback {
     url: Url,
-    /// What the program wants to see in `Authorization: Bearer`.
+    /// The token that the program expects in `Authorization: Bearer`.
     token: Option<SecretString>,
 }
 
@@ -85,21 +85,21 @@ impl Callback {
     }
 }
 
-/// The message that asks a program to run a call.
+/// The message that has a program run a call.
 fn message(call: &Invocation, id: &str) -> String {
     json!({"type": "TOOL_EXECUTE", "toolName": call.tool, "params": call.arguments, "toolCallId": id}).to_string()
 }
 
-/// What a program gets on its stream.
+/// A message on a program's stream.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// The id of the call that it asks for, if it does.
+    /// Id of the call, if the message carries one.
     call: Option<String>,
     /// The SSE event.
     event: String,
 }
 
-/// The calls of one program, as it reads them. While it is open, the registration lasts.
+/// The calls of one program, as it reads them. The registration lasts while the stream is open.
 #[derive(Debug)]
 pub struct CallStream {
     registrations: Arc<Registrations>,
@@ -116,7 +116,7 @@ impl CallStream {
         Self { registrations, id, calls }
     }
 
-    /// The next message, as an SSE event. `None`: the registration has ended, or another stream has taken this one's place.
+    /// The next message, as an SSE event. `None` if the registration has ended, or another stream has replaced this one.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
         self.calls.poll_recv(cx).map(|message| message.map(|message| message.event))
     }
@@ -126,10 +126,10 @@ impl Drop for CallStream {
     fn drop(&mut self) {
         self.calls.close();
         let mut entries = self.registrations.entries();
-        // Another stream may have taken this one's place.
+        // Another stream may have replaced this one.
         if let Some(entry) = entries.get_mut(&self.id) {
             entry.expires = entry.expires.max(Instant::now() + self.registrations.options.lease);
-            // Calls that were never sent have no result.
+            // Calls that were not sent get no result.
             while let Ok(message) = self.calls.try_recv() {
                 message.call.and_then(|call| entry.waiting.remove(&call));
             }
@@ -149,7 +149,7 @@ pub(super) struct Sent {
 /// Sends a call on the stream of `entry`.
 ///
 /// # Errors
-/// The program does not read its calls, or too many wait for their results.
+/// The program does not read its calls, or too many of them wait for their results.
 pub(super) fn send(
     entry: &mut Registration,
     stream: mpsc::Sender<Message>,
@@ -170,7 +170,7 @@ pub(super) fn send(
     Ok(Sent { id, stream, result })
 }
 
-/// A call that waits for its result. When it is dropped before, the program is notified.
+/// A call that waits for its result. If it is dropped before, the program is notified.
 pub(super) struct Waiting<'r> {
     registrations: &'r Registrations,
     /// The registration's id.
@@ -183,7 +183,7 @@ impl<'r> Waiting<'r> {
         Self { registrations, id, sent }
     }
 
-    /// The result. `None`: the registration has ended.
+    /// The result. `None` if the registration has ended.
     pub(super) async fn result(mut self) -> Option<Result<Output, ToolError>> {
         (&mut self.sent.result).await.ok()
     }
@@ -191,7 +191,7 @@ impl<'r> Waiting<'r> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // Otherwise it has its result, or the registration has ended.
+        // Otherwise the call has its result, or the registration has ended.
         if matches!(self.sent.result.try_recv(), Err(TryRecvError::Empty)) {
             if let Some(entry) = self.registrations.entries().get_mut(&self.id) {
                 entry.waiting.remove(&self.sent.id);
@@ -202,7 +202,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// An SSE event. JSON text has no line ends.
+/// An SSE event. JSON text contains no line ends.
 fn event(name: &str, data: &str) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

@@ -1,7 +1,8 @@
-//! [`Credentials`]: who may register, and how messages are signed.
+//! [`Credentials`]: authenticates registrations and signs messages.
 //!
-//! A request shows one of the keys in `Authorization: Bearer`, or proves that it knows one: a signature by HMAC-SHA256 over time,
-//! method, path and body. Requests to programs are signed in the same way. A signature counts for a few minutes and once.
+//! A request carries one of the keys in `Authorization: Bearer`, or proves that its sender knows one: a signature by
+//! HMAC-SHA256 over time, method, path and body. Requests to programs are signed in the same way. A signature is valid for a
+//! few minutes, and only once.
 
 use std::{
     collections::VecDeque,
@@ -22,34 +23,35 @@ pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolwire-tim
 /// `v1=` and the signature in lower-case hexadecimal.
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("x-toolwire-signature");
 
-/// How far the clock of a program may be off, and how long a signature counts, in milliseconds.
+/// Maximum clock difference of a program, and validity of a signature, in milliseconds.
 const TOLERANCE: u64 = 300_000;
 
-/// Signatures that are remembered, so that each counts once. Beyond, signed requests are refused until the oldest have expired.
+/// Maximum number of remembered signatures, each of which is valid once. Beyond it, signed requests are refused until the
+/// oldest have expired.
 const MAX_SEEN: usize = 10_000;
 
-/// Which of the configured keys a program showed.
+/// Index of the configured key that a program used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyNumber(usize);
 
-/// A request with what it shows.
+/// A request with its credentials.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownRequest<'r> {
     pub(super) method: &'r Method,
-    /// As it was sent, with the query.
+    /// The path as it was sent, with the query.
     pub(super) path: &'r str,
     pub(super) headers: &'r HeaderMap,
     pub(super) body: &'r [u8],
 }
 
 impl<'r> ShownRequest<'r> {
-    /// A request of a program.
+    /// Creates one for a program's request.
     pub fn new(method: &'r Method, path: &'r str, headers: &'r HeaderMap, body: &'r [u8]) -> Self {
         Self { method, path, headers, body }
     }
 }
 
-/// The keys, and the signatures that were seen.
+/// The keys, and the signatures used so far.
 #[derive(Debug)]
 pub(super) struct Credentials {
     keys: Vec<SecretString>,
@@ -62,7 +64,7 @@ impl Credentials {
         Self { keys, seen: Mutex::default() }
     }
 
-    /// The key with which a request was made.
+    /// Finds the key with which a request was made.
     ///
     /// # Errors
     /// [`Kind::Unauthorized`]; [`Kind::RateLimit`] if too many signatures are remembered.
@@ -70,7 +72,7 @@ impl Credentials {
         self.check_at(request, unix_millis())
     }
 
-    /// The same at the time `now`.
+    /// As [`Credentials::check`], at the time `now`.
     fn check_at(&self, request: &ShownRequest<'_>, now: u64) -> Result<KeyNumber, Failure> {
         let shown = |name| {
             let mut values = request.headers.get_all(name).iter();
@@ -95,7 +97,7 @@ impl Credentials {
         Ok(KeyNumber(number))
     }
 
-    /// The key `number`.
+    /// The key with the index `number`.
     pub(super) fn secret(&self, number: KeyNumber) -> &SecretString {
         self.keys.get(number.0).unwrap_or_else(|| self.first())
     }
@@ -106,7 +108,7 @@ impl Credentials {
         self.keys.first().unwrap_or_else(|| NONE.get_or_init(SecretString::default))
     }
 
-    /// Every key is compared, even after a match.
+    /// Compares every key, even after a match, to take the same time.
     fn bearer(&self, shown: &str) -> Option<KeyNumber> {
         let (scheme, token) = shown.split_at_checked(7)?;
         let token = scheme.eq_ignore_ascii_case("bearer ").then(|| token.trim().as_bytes())?;
@@ -117,7 +119,7 @@ impl Credentials {
 
     fn use_once(&self, signature: &str, now: u64) -> Result<(), Failure> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // A signature may be as far in the future as in the past.
+        // A signature's time may be as far in the future as in the past.
         while seen.front().is_some_and(|(at, _)| now.saturating_sub(*at) > 2 * TOLERANCE) {
             seen.pop_front();
         }
@@ -132,7 +134,7 @@ impl Credentials {
     }
 }
 
-/// The headers that sign a request to a program: their names and values.
+/// The names and values of the headers that sign a request to a program.
 pub(super) fn signed(key: &SecretString, method: &Method, path: &str, body: &[u8]) -> [(HeaderName, String); 2] {
     let time = unix_millis().to_string();
     let tag = hmac::sign(&key_of(key), &message(&time, method, path, body));
@@ -140,8 +142,8 @@ pub(super) fn signed(key: &SecretString, method: &Method, path: &str, body: &[u8
     [(TIMESTAMP, time), (SIGNATURE, format!("v1={hex}"))]
 }
 
-/// What is signed: time, method, path and body, with a full stop between each two. Neither of the first three contains one that
-/// could be read otherwise: times are digits, methods letters, and the body is last.
+/// The signed text: time, method, path and body, joined by full stops. It is unambiguous: the time consists of digits, the
+/// method of letters, and the body comes last.
 fn message(time: &str, method: &Method, path: &str, body: &[u8]) -> Vec<u8> {
     [format!("{time}.{method}.{path}.").as_bytes(), body].concat()
 }
@@ -150,7 +152,7 @@ fn key_of(secret: &SecretString) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes())
 }
 
-/// The bytes that hexadecimal digits stand for.
+/// Decodes hexadecimal digits.
 fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = hex.as_bytes().as_chunks::<2>();

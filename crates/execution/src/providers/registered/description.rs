@@ -1,6 +1,6 @@
-//! [`Description`]: what a program says about itself when it registers.
+//! [`Description`]: the body with which a program registers.
 //!
-//! All of it comes from outside: every field has a limit.
+//! It is untrusted: every field has a limit.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,25 +12,25 @@ use super::calls::Callback;
 use toolwire_pipeline::{failure::{Failure, Kind}, wire::json::Raw};
 use crate::{ToolSpec, address::AddressRules};
 
-/// Characters of an id.
+/// Maximum length of an id, in characters.
 const MAX_ID: usize = 128;
 
-/// Characters of a label.
+/// Maximum length of a label, in characters.
 const MAX_LABEL: usize = 200;
 
-/// Characters of a tool's name.
+/// Maximum length of a tool's name, in characters.
 const MAX_NAME: usize = 64;
 
-/// Bytes of a tool's description.
+/// Maximum size of a tool's description, in bytes.
 const MAX_DESCRIPTION: usize = 8 << 10;
 
-/// Bytes of a tool's schema.
+/// Maximum size of a tool's schema, in bytes.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// Bytes of the token that callbacks get.
+/// Maximum size of the token for callbacks, in bytes.
 const MAX_TOKEN: usize = 4 << 10;
 
-/// A registration as it may be kept.
+/// A valid registration.
 #[derive(Debug)]
 pub(super) struct Description {
     pub(super) id: String,
@@ -68,7 +68,7 @@ impl Description {
     /// Reads the body of a registration with at most `max_tools` tools, whose calls may take `timeout`.
     ///
     /// # Errors
-    /// [`Kind::Request`] or [`Kind::TooLarge`] with the field that is wrong.
+    /// [`Kind::Request`] or [`Kind::TooLarge`], naming the wrong field.
     pub(super) fn parse(
         body: &[u8],
         rules: &AddressRules,
@@ -131,7 +131,7 @@ impl WrittenTool {
     }
 }
 
-/// A schema of an object.
+/// Checks that `written` is the schema of an object.
 fn schema(written: Option<Value>, place: &str) -> Result<Value, Failure> {
     let param = format!("{place}.parameters");
     let mut schema = match written {
@@ -169,7 +169,7 @@ fn callback(
     Ok(Some(Callback::new(url, token.map(SecretString::from))))
 }
 
-/// A name in the form in which names are compared.
+/// The form in which names are compared.
 pub(super) fn plain(name: &str) -> String {
     name.to_ascii_lowercase().replace('.', "_")
 }

@@ -7,9 +7,9 @@
 //!          event stream ◀───────────┘   (GET /v1/providers/{id}/calls; the program posts the result)
 //! ```
 //!
-//! A registration lasts for a lease, which the program renews. Who may register is decided by keys of the configuration
-//! ([`credentials`]), what may be registered by [`description`]. Neither can displace the tools of others. The protocol is described
-//! in docs/tools.md#programs-that-register.
+//! A registration lasts for a lease, which the program renews. Keys in the configuration decide who may register
+//! ([`credentials`]), and [`description`] what may be registered. No registration can displace another's tools. The protocol
+//! is described in docs/tools.md#programs-that-register.
 
 mod calls;
 mod credentials;
@@ -129,11 +129,11 @@ pub struct Registrations {
     host: Host,
     credentials: Credentials,
     rules: AddressRules,
-    /// Reaches the programs' callbacks.
+    /// Sends requests to the programs' callbacks.
     http: HttpClient,
     /// By the ids that the programs chose.
     entries: Mutex<HashMap<String, Registration>>,
-    /// A lease ends at another time than before.
+    /// Notified when the end of a lease has changed.
     leases_changed: Notify,
 }
 
@@ -144,25 +144,25 @@ struct Registration {
     label: String,
     callback: Option<Callback>,
     tools: Vec<Arc<ToolSpec>>,
-    /// Tools whose names other programs have. They are offered when a name becomes free.
+    /// Tools that are not offered because other programs have their names. They are offered once the name is free.
     refused: Vec<Arc<ToolSpec>>,
     expires: Instant,
-    /// The open stream on which it gets calls.
+    /// The open stream on which the program gets calls.
     stream: Option<mpsc::Sender<Message>>,
-    /// The calls that were sent on a stream.
+    /// Calls sent on a stream, by id.
     waiting: HashMap<String, oneshot::Sender<Result<Output, ToolError>>>,
-    /// Dropped with the registration, which ends its calls.
+    /// Dropped with the registration, which ends the calls.
     alive: watch::Sender<()>,
 }
 
-/// What a registration led to.
+/// Result of registering.
 #[derive(Debug, PartialEq)]
 pub struct Registered {
     /// How long it lasts.
     pub lease: Duration,
-    /// Names that others have, so these tools are not offered.
+    /// Names of tools that are not offered, because other programs have the names.
     pub refused: Vec<String>,
-    /// The other tools. The registry has the last word on them: other providers may have their names.
+    /// Names of the other tools. The registry may still leave some out: other providers may have their names.
     pub accepted: Vec<String>,
 }
 
@@ -187,7 +187,7 @@ impl Registrations {
         &self.host.name
     }
 
-    /// The key with which a request was made.
+    /// Finds the key with which a request was made.
     ///
     /// # Errors
     /// [`Kind::Unauthorized`] without one of the keys.
@@ -198,7 +198,7 @@ impl Registrations {
     /// Registers a program, or renews and replaces its registration.
     ///
     /// # Errors
-    /// What is wrong with `body`, or which limit is reached.
+    /// Describes the fault in `body`, or the limit that is reached.
     pub fn register(&self, key: KeyNumber, body: &[u8]) -> Result<Registered, Failure> {
         let limits = (self.options.max_tools, self.options.timeout);
         let Description { id, label, callback, tools } = Description::parse(body, &self.rules, limits)?;
@@ -259,7 +259,7 @@ impl Registrations {
         Ok(self.options.lease)
     }
 
-    /// Removes a registration with its tools. Its calls end with an error.
+    /// Removes a registration and its tools. Its calls end with an error.
     ///
     /// # Errors
     /// [`Kind::NotFound`]
@@ -279,7 +279,7 @@ impl Registrations {
         self.entries().clear();
     }
 
-    /// Opens the stream on which a program gets its calls. It takes the place of the one before.
+    /// Opens the stream on which a program gets its calls. It replaces an earlier stream.
     ///
     /// # Errors
     /// [`Kind::NotFound`]
@@ -289,10 +289,10 @@ impl Registrations {
         Ok(CallStream::new(Arc::clone(self), id.to_owned(), calls))
     }
 
-    /// The result of a call that was sent on a stream.
+    /// Accepts the result of a call that was sent on a stream.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if no such call waits for one, [`Kind::TooLarge`] if it is larger than it may be.
+    /// [`Kind::NotFound`] if no such call waits for a result, [`Kind::TooLarge`] if it exceeds the maximum size.
     pub fn answer(&self, key: KeyNumber, id: &str, call: &str, body: &[u8]) -> Result<(), Failure> {
         if body.len() > self.options.max_result {
             let message = format!("the result is larger than {} bytes (max_result)", self.options.max_result);
@@ -300,12 +300,12 @@ impl Registrations {
         }
         let waiting = self.with(key, id, |entry| entry.waiting.remove(call))?;
         let waiting = waiting.ok_or_else(|| Failure::new(Kind::NotFound, "no such call waits for a result"))?;
-        // An error means that the call was cancelled meanwhile.
+        // An error means that the call has been cancelled.
         let _ = waiting.send(result::parse(body));
         Ok(())
     }
 
-    /// The registrations: ids, labels, and numbers of tools.
+    /// Lists the registrations: id, label, and number of tools.
     pub fn list(&self) -> Vec<(String, String, usize)> {
         let entries = self.entries();
         let mut list: Vec<_> =
@@ -318,7 +318,7 @@ impl Registrations {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Acts on the registration `id` of this key. Those of other keys do not exist for it.
+    /// Runs `act` on the registration `id` of this key. Registrations of other keys are not found.
     fn with<T>(
         &self,
         key: KeyNumber,
@@ -362,7 +362,7 @@ impl Registrations {
         }
     }
 
-    /// Runs a call at the program that offers the tool.
+    /// Runs a call in the program that offers the tool.
     async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
         let gone = || ToolError::new(ErrorCode::ProviderError, "The program that runs the tool is gone.");
         let (way, mut alive) = {
@@ -386,12 +386,12 @@ impl Registrations {
         tokio::select! {
             biased;
             answer = answered => answer,
-            // The value never changes: this ends when the registration is dropped.
+            // The value never changes: this ends only when the registration is dropped.
             _ = alive.changed() => Err(gone()),
         }
     }
 
-    /// How a call reaches its program.
+    /// The route of a call to its program.
     fn way(
         &self,
         (id, entry): (&String, &mut Registration),
@@ -409,7 +409,7 @@ impl Registrations {
     }
 }
 
-/// How a call reaches its program.
+/// The route of a call to its program.
 enum Way<'r> {
     Stream(Waiting<'r>),
     Callback(Callback, KeyNumber),
@@ -455,7 +455,7 @@ impl Registration {
         Self { owner, label, callback, tools, refused, expires, stream: None, waiting, alive }
     }
 
-    /// Whether one of its tools has this name, in whatever spelling.
+    /// Whether one of its tools has this name, in any spelling.
     fn has(&self, name: &str) -> bool {
         let name = description::plain(name);
         self.tools.iter().any(|tool| description::plain(&tool.name) == name)
@@ -473,7 +473,7 @@ impl Registration {
         self.tools.len() == tools.len() && self.tools.iter().zip(tools).all(is_same)
     }
 
-    /// When the lease ends. `None`: not while the stream is open.
+    /// When the lease ends. `None` while the stream is open.
     fn ends(&self) -> Option<Instant> {
         let is_open = self.stream.as_ref().is_some_and(|stream| !stream.is_closed());
         (!is_open).then_some(self.expires)
@@ -495,7 +495,7 @@ fn remove_expired(entries: &mut HashMap<String, Registration>, now: Instant) -> 
     expired
 }
 
-/// Offers tools that were refused, now that no other program has their names any more.
+/// Offers refused tools whose names are free now.
 fn offer_free(entries: &mut HashMap<String, Registration>) {
     let waiting = entries.iter().filter(|(_, entry)| !entry.refused.is_empty());
     let mut ids: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();

@@ -1,4 +1,4 @@
-//! Tells programs that toolwire has started: `{type: "ORCHESTRATOR_READY"}`.
+//! Notifies programs that toolwire has started: `{type: "ORCHESTRATOR_READY"}`.
 
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use tokio::time::{sleep, timeout};
 use super::credentials;
 use crate::http::HttpClient;
 
-/// How often an address is tried: its program may be starting too.
+/// Maximum number of attempts for each address: its program may be starting too.
 const TRIES: usize = 5;
 
-/// Between two tries.
+/// Delay between two attempts.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// How long one try may take.
+/// Time limit for one attempt.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Bytes of the response, which is not read.
+/// Maximum size of the response, in bytes. Its content is ignored.
 const MAX_RESPONSE: usize = 64 << 10;
 
-/// Sends the message to `url`, until it is accepted or all tries have failed. Programs that miss it register by themselves.
+/// Sends the message to `url` until it is accepted or all attempts have failed. Programs that miss it register by
+/// themselves.
 pub(super) async fn announce(http: &HttpClient, key: &SecretString, url: &str) {
     for tried in 1..=TRIES {
         let Some(request) = request(key, url) else {

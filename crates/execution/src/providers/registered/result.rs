@@ -1,13 +1,13 @@
-//! The answer of a program to a call: `{content: [{type: "text", text}], details?, error?}`.
+//! A program's answer to a call: `{content: [{type: "text", text}], details?, error?}`.
 
 use serde_json::Value;
 
 use crate::{ErrorCode, Output, ToolError, providers::answer::Answer};
 
-/// The output of a call.
+/// Parses the output of a call.
 ///
 /// # Errors
-/// The error of the answer, or that it cannot be read.
+/// The error in the answer, or one that says that the answer cannot be read.
 pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
     let answer = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Answer::read(object),
@@ -18,7 +18,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
         Some(Answer::Error(text, details)) if !details.is_null() => {
             Ok(Output { details, ..Output::failed(format!("The tool failed: {text}")) })
         }
-        // The program has acted: the same call would fail again.
+        // The program has already acted, so repeating the call is not safe.
         Some(Answer::Error(text, _)) => Err(ToolError {
             is_retryable: false,
             ..ToolError::new(ErrorCode::ProviderError, format!("The tool failed: {text}"))

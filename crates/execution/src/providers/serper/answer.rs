@@ -1,4 +1,4 @@
-//! What Serper answers, in the form that the results of all search engines have.
+//! Converts Serper's responses to the form that the results of all search engines have.
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -6,31 +6,31 @@ use url::Url;
 use super::question::{Question, Vertical};
 use crate::{ErrorCode, Output, ToolError};
 
-/// Fields of a response whose names differ in the uniform form.
+/// Fields that have another name in the common form.
 const RENAMED: [(&str, &str); 1] = [("peopleAlsoAsk", "relatedQuestions")];
 
-/// Fields of a response that only repeat the request.
+/// Response fields that only repeat the request.
 const LEFT_OUT: [&str; 1] = ["searchParameters"];
 
-/// Members with the address of what they are in.
+/// Names of members that contain the address of the object that they are in.
 const ADDRESSES: [&str; 3] = ["link", "url", "website"];
 
 /// The results of a search.
 #[derive(Debug)]
 pub(super) struct Found {
     results: Vec<Value>,
-    /// One text: a direct answer, or how many results there are.
+    /// One text: a direct answer, or the number of results.
     summary: String,
-    /// All other fields, as they came.
+    /// All other fields, unchanged.
     rest: Map<String, Value>,
 }
 
-/// The response cannot be read.
+/// The error for a response that cannot be read.
 pub(super) fn unreadable() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The search service gave an answer that cannot be read.")
 }
 
-/// Reads the response to a search. Only results of pages that `is_wanted` are kept.
+/// Reads the response to a search. Keeps only results whose pages pass `is_wanted`.
 ///
 /// # Errors
 /// If the results are not a list.
@@ -63,11 +63,11 @@ pub(super) fn found(
     Ok(Found { results, summary, rest: rest.collect() })
 }
 
-/// A result with its address as `url`, and all other fields as they came. `None`: it is not wanted, or its address is not one of the
-/// web.
+/// Moves a result's address to `url` and leaves all other fields unchanged. `None` if the result is unwanted, or its address
+/// is not a web address.
 fn uniform(result: Value, is_wanted: impl Fn(&Url) -> bool) -> Option<Value> {
     let Value::Object(mut result) = result else { return None };
-    // The result's own `url` must not take the place of the one that was looked at.
+    // The result's own `url` must not replace the address that is checked.
     let (link, url) = (result.shift_remove("link"), result.shift_remove("url"));
     let address = link.or(url).or_else(|| result.get("website").cloned());
     result.retain(|key, value| is_kept(key, value, &is_wanted));
@@ -90,13 +90,13 @@ fn web_url(text: &str) -> Option<Url> {
     Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-/// Whether a member stays. What has an address that is not wanted goes as a whole; so do single addresses, and in lists the elements
-/// that have them.
+/// Whether a member is kept. An object with an unwanted address is removed completely; so are single addresses, and list
+/// elements that contain unwanted ones.
 fn is_kept(key: &str, value: &mut Value, is_wanted: &impl Fn(&Url) -> bool) -> bool {
     match value {
         Value::String(text) => match web_url(text) {
             Some(url) => is_wanted(&url),
-            // Text that merely looks like an address with another scheme is one only where addresses are.
+            // Text that merely resembles an address with another scheme only counts as one in fields for addresses.
             None => !is_address(key) || Url::parse(text).is_err() || text.starts_with("data:image/"),
         },
         Value::Array(elements) => {
@@ -113,13 +113,13 @@ fn is_kept(key: &str, value: &mut Value, is_wanted: &impl Fn(&Url) -> bool) -> b
     }
 }
 
-/// Whether the member `key` has an address.
+/// Whether the member `key` contains an address.
 fn is_address(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["link", "url", "website"].iter().any(|end| key.ends_with(end))
 }
 
-/// The text with which the search engine answers the question itself.
+/// The search engine's direct answer to the question.
 fn direct_answer(response: &Map<String, Value>) -> Option<String> {
     let text = |object: &str, field: &str| response.get(object)?.get(field)?.as_str().map(str::trim);
     let texts = [
@@ -153,17 +153,17 @@ impl Found {
         ];
         content.extend(own.map(|(key, value): (&str, Value)| (key.to_owned(), value)));
         for (key, value) in self.rest {
-            // A field of the response must not replace one of the uniform form.
+            // A response field must not replace a field of the common form.
             content.entry(key).or_insert(value);
         }
         Output { content: Value::Object(content).to_string(), summary: note, details, ..Output::default() }
     }
 }
 
-/// Reads the response to a request for the page at `url`. Text behind `max_content` characters is cut off.
+/// Reads the response to a request for the page at `url`. Text is cut after `max_content` characters.
 ///
 /// # Errors
-/// If it has no text.
+/// If the response contains no text.
 pub(super) fn page(response: &Map<String, Value>, url: &str, max_content: usize) -> Result<Output, ToolError> {
     let text = response.get("text").and_then(Value::as_str).ok_or_else(unreadable)?;
     let end = text.char_indices().nth(max_content).map_or(text.len(), |(place, _)| place);

@@ -1,11 +1,11 @@
-//! What a model asks for, and what Serper is asked.
+//! A model's search arguments, and the request to Serper.
 
 use serde_json::{Map, Value, json};
 
 use super::Options;
 use crate::{ErrorCode, ToolError, engines::cleaned};
 
-/// What is searched.
+/// The kind of search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vertical {
     Web,
@@ -15,7 +15,7 @@ pub(super) enum Vertical {
 }
 
 impl Vertical {
-    /// What the tool `name` searches.
+    /// The kind of search of the tool `name`.
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
             "web_search" => Some(Self::Web),
@@ -26,7 +26,7 @@ impl Vertical {
         }
     }
 
-    /// Its path below the base URL.
+    /// The path below the base URL.
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Web => "search",
@@ -36,7 +36,7 @@ impl Vertical {
         }
     }
 
-    /// The field of the response that has the results.
+    /// The response field that contains the results.
     pub(super) fn list(self) -> &'static str {
         match self {
             Self::Web => "organic",
@@ -47,21 +47,21 @@ impl Vertical {
     }
 }
 
-/// What a model asks for.
+/// A model's search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(super) query: String,
-    /// Results.
+    /// Number of results.
     pub(super) count: usize,
     page: u64,
-    /// Serper's `tbs`.
+    /// The value of Serper's `tbs`.
     since: Option<&'static str>,
 }
 
 /// Reads the arguments of a search.
 ///
 /// # Errors
-/// If there is no query.
+/// If the query is missing.
 pub(super) fn read(arguments: &Map<String, Value>, options: &Options) -> Result<Question, ToolError> {
     let query = cleaned(arguments.get("query").and_then(Value::as_str).unwrap_or_default());
     if query.is_empty() {

@@ -1,4 +1,4 @@
-//! [`Seen`]: the pages that searches found, for each client.
+//! [`Seen`]: the pages found by searches, for each client.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -10,10 +10,10 @@ use url::Url;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// Pages of all clients. Beyond, the oldest are forgotten.
+/// Maximum number of pages of all clients together. Beyond it, the oldest are forgotten.
 const MAX_PAGES: usize = 50_000;
 
-/// The pages that searches found, for each client.
+/// The pages found by searches, for each client.
 #[derive(Debug, Default)]
 pub(super) struct Seen(Mutex<Pages>);
 
@@ -24,7 +24,7 @@ struct Pages {
 }
 
 impl Seen {
-    /// A search of `client` found these pages.
+    /// Adds pages found by a search of `client`.
     pub(super) fn add<'u>(&self, client: Owner, urls: impl Iterator<Item = &'u str>) {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for url in urls {
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// Recognizes a page, whatever part of it the URL points to.
+/// The digest of a page. It ignores the fragment of the URL.
 fn digest(url: &str) -> Digest {
     match Url::parse(url) {
         Ok(mut url) => {

@@ -1,4 +1,4 @@
-//! The tools: their names, what they tell the model, and their arguments.
+//! The tools: names, descriptions for the model, and arguments.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ fn query(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// More than the settings allow is not an error: the model gets as many as they allow.
+/// The schema has no maximum: if the model asks for too many, the count is clamped to the settings.
 fn count(options: &Options) -> Value {
     let most = options.max_results;
     json!({"type": "integer", "minimum": 1, "maximum": 50, "description": format!("How many results, at most {most}. Default: {most}.")})
