@@ -10,31 +10,31 @@ use super::{
 };
 use toolwire_pipeline::settings::{Field, Key, OneOf, Settings};
 
-/// The most exchanges that can be kept. A record of one takes some kilobytes.
+/// Maximum number of exchanges that can be kept. A record takes some kilobytes.
 const MAX_EXCHANGES: usize = 10_000;
 
-/// `[admin]`
+/// The settings of `[admin]`.
 #[derive(Debug, Clone)]
 pub struct AdminSettings {
-    /// Keys of which one is needed. Empty: only this machine is served.
+    /// Keys, one of which a request needs. If empty, only requests from this machine are served.
     pub api_keys: Vec<SecretString>,
-    /// Names by which browsers may reach toolwire, beside those of this machine.
+    /// Host names by which browsers may reach toolwire, in addition to those of this machine.
     pub hosts: Vec<String>,
-    /// What events and exchanges show of contents.
+    /// Contents shown in events and exchanges.
     pub capture: Capture,
-    /// How long a session lasts without a request.
+    /// Time without a request after which a session ends.
     pub session_ttl: Duration,
-    /// How many exchanges are kept for those who look at them.
+    /// Number of exchanges that are kept.
     pub keep_exchanges: usize,
 }
 
-/// What events and exchanges show of contents.
+/// Contents shown in events and exchanges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Capture {
-    /// Nothing.
+    /// No contents.
     #[default]
     Off,
-    /// Everything but secrets.
+    /// All contents except secrets.
     Redacted,
 }
 
@@ -53,7 +53,7 @@ impl Default for AdminSettings {
 }
 
 impl Capture {
-    /// The word of the setting.
+    /// The setting's value.
     pub fn word(self) -> &'static str {
         CAPTURES.iter().find(|(_, capture)| *capture == self).map_or("off", |(word, _)| word)
     }
@@ -97,7 +97,7 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     );
 }
 
-/// Reads the table. `None`: it is not there.
+/// Reads the table. `None` if it is absent.
 pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<AdminSettings>> {
     let mut admin = AdminSettings::default();
     table.cell("admin")?.table(|table| {
@@ -107,7 +107,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<AdminSettings>> {
     Some(Arc::new(admin))
 }
 
-/// The table as it resolved, secrets masked.
+/// The table with its resolved values, secrets masked.
 pub(super) fn shown(admin: &AdminSettings) -> toml::Table {
     table_of(|visitor| keys(visitor, &mut admin.clone()))
 }

@@ -1,4 +1,4 @@
-//! [`Alternatives`]: other models that may answer in place of one.
+//! [`Alternatives`]: other models that may answer instead of one.
 //!
 //! ```toml
 //! [[models]]
@@ -7,7 +7,7 @@
 //! fallback = ["small"]                    # when all targets fail
 //! ```
 //!
-//! An entry with `targets` is the entry of its first one under another name, wherever one model has to be known.
+//! Wherever a single model must be known, an entry with `targets` counts as its first target under another name.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -29,30 +29,30 @@ use toolwire_pipeline::{
 pub(super) const TARGETS: &str = "targets";
 pub(super) const FALLBACK: &str = "fallback";
 
-/// The largest weight.
+/// Maximum weight.
 const MAX_WEIGHT: usize = 1000;
 
-/// The models that may answer a request, in parts: one of the targets, else one of the fallbacks.
+/// The models that may answer a request: one of the targets, or else one of the fallbacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alternatives {
-    /// The models that answer. Empty: the model itself.
+    /// The models that answer. Empty if the model itself answers.
     pub targets: Targets,
     /// The models that answer if all targets fail, in this order.
     pub fallback: Vec<String>,
-    /// How often all of them are tried again.
+    /// How often all of them are retried.
     pub retries: usize,
 }
 
-/// Several models behind one name.
+/// Several models that share one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Targets {
     /// The models.
     pub all: Vec<Target>,
-    /// Conversations are divided among them by weight. Otherwise the first one that works answers.
+    /// Whether conversations are divided among them by weight. Otherwise the first model that works answers.
     pub are_weighted: bool,
 }
 
-/// One of several models behind a name.
+/// One of several models that share a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The name of its entry.
@@ -62,7 +62,7 @@ pub struct Target {
 }
 
 impl Alternatives {
-    /// Whether a request has only one way.
+    /// Whether there is no other model.
     pub fn is_empty(&self) -> bool {
         self.targets.all.is_empty() && self.fallback.is_empty() && self.retries == 0
     }
@@ -146,12 +146,12 @@ impl<'a> Router<'a> {
         Some(Self { name, alternatives })
     }
 
-    /// The name, with its place.
+    /// The name, with its location in the file.
     pub(super) fn name(&self) -> Option<(String, Cell<'a>)> {
         self.name.clone()
     }
 
-    /// The entry: that of the first target under this name. `None` only if a mistake has been reported.
+    /// The entry: that of the first target, under this name. `None` only if a mistake has been reported.
     pub(super) fn resolve(&self, models: &[Model]) -> Option<Model> {
         let (name, _) = self.name.as_ref()?;
         let first = self.alternatives.targets.all.first()?;
@@ -162,7 +162,8 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Reports names in the value of `key` that no entry has, or that lead on. `routers`: the entries that have targets.
+/// Reports names in the value of `key` that no entry has, or that are themselves routers. `routers` are the names of the
+/// entries that have targets.
 pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers: &HashSet<String>) {
     let mut seen = HashSet::new();
     for (name, cell) in named(cell) {
@@ -179,7 +180,7 @@ pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers
     }
 }
 
-/// The names in an array, or the keys of a table, each with its place.
+/// The names in an array, or the keys of a table, each with its location.
 fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
     match cell.value {
         DeValue::Array(elements) => {
@@ -197,18 +198,18 @@ fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
 /// The settings of `[failover]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failover {
-    /// After this time no further attempt is made.
+    /// Time after which no further attempt is made.
     pub deadline: Duration,
-    /// How long a target may take to the first content of a stream, if another one can be asked. `None`: as long as its own
-    /// timeouts allow.
+    /// Time limit for a stream's first content if another target can be asked. `None` leaves it to the target's own
+    /// timeouts.
     pub first_content: Option<Duration>,
-    /// The pause before a model is asked again, doubled each time.
+    /// Delay before a model is asked again, doubled each time.
     pub backoff: Duration,
-    /// Failures in a row after which a target is not asked for a while.
+    /// Number of consecutive failures after which a target is ejected for a while.
     pub eject_after: usize,
-    /// How long it is not asked, doubled each time.
+    /// Duration of an ejection, doubled each time.
     pub eject_for: Duration,
-    /// The longest such time.
+    /// Maximum duration of an ejection.
     pub max_ejection: Duration,
 }
 
@@ -216,7 +217,7 @@ impl Default for Failover {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
-            // Later than the default timeouts, so that one that says nothing is not the end.
+            // Longer than the default timeouts, so that a silent target does not use up the whole time.
             deadline: seconds(300),
             first_content: Some(seconds(180)),
             backoff: Duration::from_millis(500),
@@ -261,7 +262,7 @@ pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
     );
 }
 
-/// The keys of an entry with targets.
+/// Shows the keys of an entry with targets.
 pub(super) fn shown_router(name: &str, alternatives: &Alternatives) -> toml::Table {
     let mut alternatives = alternatives.clone();
     let mut table = super::keys::table_of(|shown| keys(shown, &mut alternatives));

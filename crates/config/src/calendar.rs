@@ -1,4 +1,4 @@
-//! Times of the configuration in seconds of Unix time, and back; and the months of UTC.
+//! Conversion of the configuration's times to Unix time and back, and the months of UTC.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,11 +7,11 @@ use toml::value::{Date, Datetime, Offset};
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// The year after which no time is written.
+/// The last year in which times can be written.
 const MAX_YEAR: u16 = 9999;
 
-/// The seconds of Unix time until `written`: a date (its beginning in UTC), or a time with its offset. `None` for others, and before
-/// 1970.
+/// The Unix time in seconds of `written`: a date (its beginning in UTC), or a time with an offset. `None` for other values,
+/// and for times before 1970.
 pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
     let Date { year, month, day } = written.date?;
     let days = days_until(i64::from(year), i64::from(month), i64::from(day));
@@ -30,12 +30,13 @@ pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
     u64::try_from(days * DAY + seconds).ok()
 }
 
-/// The same of a text.
+/// Parses a date or time in text to Unix time in seconds.
 pub fn parse(written: &str) -> Option<u64> {
     unix_time(&written.parse().ok()?)
 }
 
-/// A time in seconds of Unix time, in UTC, as RFC 3339, section 5.6 writes it. One that is too late for that is the last one.
+/// Formats a Unix time in seconds in UTC, as in RFC 3339, section 5.6. Times beyond the last possible one are written as
+/// that one.
 pub fn rfc3339(time: u64) -> String {
     let last = u64::try_from(days_until(i64::from(MAX_YEAR), 12, 31) * DAY).unwrap_or_default();
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
@@ -45,12 +46,12 @@ pub fn rfc3339(time: u64) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Month {
     year: i64,
-    /// From 1.
+    /// Counted from 1.
     month: i64,
 }
 
 impl Month {
-    /// The month of a time in seconds of Unix time. Days become dates as in Howard Hinnant's `civil_from_days`.
+    /// The month that contains a Unix time in seconds. Converts days to dates as Howard Hinnant's `civil_from_days` does.
     pub fn of(time: u64) -> Self {
         let shifted = i64::try_from(time).unwrap_or(i64::MAX) / DAY + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -62,19 +63,19 @@ impl Month {
         Self { year: year_of_era + era * 400 + i64::from(month <= 2), month }
     }
 
-    /// When the next month begins, in seconds of Unix time.
+    /// The beginning of the next month, in seconds of Unix time.
     pub fn end(self) -> u64 {
         let (year, month) = if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
         u64::try_from(days_until(year, month, 1).saturating_mul(DAY)).unwrap_or_default()
     }
 
-    /// The month as `2026-11`.
+    /// Formats the month as `2026-11`.
     pub fn name(self) -> String {
         format!("{:04}-{:02}", self.year, self.month)
     }
 }
 
-/// The days from the beginning of 1970 to a date, as in Howard Hinnant's `days_from_civil`.
+/// The days from the beginning of 1970 to a date, computed as in Howard Hinnant's `days_from_civil`.
 fn days_until(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));

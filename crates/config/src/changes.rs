@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::{Config, overlay::below};
 
-/// Settings that hold from the start of the process to its end.
+/// Settings that cannot change while the process runs.
 const FIXED: [&str; 11] = [
     "listen",
     "tls",
@@ -24,12 +24,13 @@ const FIXED: [&str; 11] = [
     "telemetry",
 ];
 
-/// The paths of settings that differ. Of a table that only one of the two has, it is the table's path. Secrets are compared, too.
+/// The paths of the settings that differ. If only one of the two has a table, the path is that of the table. Secrets are
+/// compared, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes(Vec<String>);
 
 impl Changes {
-    /// Whether what is at `path` differs.
+    /// Whether a setting at or below `path` differs.
     pub fn touch(&self, path: &str) -> bool {
         self.0.iter().any(|changed| is_at(changed, path) || is_at(path, changed))
     }
@@ -46,7 +47,7 @@ impl Changes {
 }
 
 impl Config {
-    /// The settings that `other` has otherwise, or that only one of the two has.
+    /// The settings whose values differ in `other`, or that only one of the two has.
     pub fn changes_to(&self, other: &Self) -> Changes {
         let (before, after) = (Value::Table(self.comparable()), Value::Table(other.comparable()));
         let mut paths = Vec::new();
@@ -55,8 +56,8 @@ impl Config {
         Changes(paths)
     }
 
-    /// This configuration with the settings of `running` that hold to the end of the process, and those that would be others
-    /// after a restart.
+    /// Returns this configuration with the values that `running` has for the settings that cannot change while the process
+    /// runs, and the changes that only a restart would apply.
     pub fn keeping_fixed(self, running: &Self) -> (Self, Changes) {
         let Changes(mut paths) = running.changes_to(&self);
         paths.retain(|path| FIXED.iter().any(|fixed| is_at(path, fixed)));
@@ -75,14 +76,14 @@ impl Config {
         (kept, Changes(paths))
     }
 
-    /// The first of `addresses` that others than this machine can reach although clients need no key. Reads the file of keys.
+    /// The first of `addresses` that other machines can reach although clients need no key. Reads the file of keys.
     pub fn open_to_all(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         let is_open = !self.needs_key();
         addresses.iter().find(|address| is_open && !address.ip().to_canonical().is_loopback()).copied()
     }
 }
 
-/// Whether `path` is `above`, or below it.
+/// Whether `path` is equal to `above`, or below it.
 fn is_at(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -110,7 +111,7 @@ fn by_key(table: &Table) -> BTreeMap<String, &Value> {
     table.iter().map(|(key, value)| (key.clone(), value)).collect()
 }
 
-/// The entries of an array of tables by their names, or by their places. An array that is not there has none.
+/// The entries of an array of tables by their names, or by their indices. Empty if the array is absent.
 fn entries(value: Option<&Value>) -> Option<BTreeMap<String, &Value>> {
     let Some(value) = value else { return Some(BTreeMap::new()) };
     let entries = value.as_array().filter(|entries| entries.iter().any(Value::is_table))?;

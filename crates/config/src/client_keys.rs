@@ -1,7 +1,7 @@
-//! `[[keys]]`: clients by name, and what each of them may do.
+//! `[[keys]]`: named clients, and their permissions.
 //!
-//! Several entries may have the same name, so that a key can be replaced without a moment in which no key is valid. They share
-//! everything that belongs to the name: what it may do, its limits, what it has used, its stored conversations.
+//! Several entries may have the same name, so that a key can be replaced while the old one is still valid. They share
+//! everything that belongs to the name: permissions, limits, usage, and stored conversations.
 
 use std::{collections::HashMap, fmt};
 
@@ -19,10 +19,10 @@ use super::{
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{format::glob_matches, settings::Key};
 
-/// The most bytes of a name.
+/// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 64;
 
-/// How a digest is written.
+/// Prefix of a written digest.
 const HASH_PREFIX: &str = "sha256:";
 
 /// The SHA-256 digest of a key. Its `Debug` output does not show it.
@@ -30,12 +30,12 @@ const HASH_PREFIX: &str = "sha256:";
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// The digest of a key as a client shows it.
+    /// The digest of a key that a client sent.
     pub fn of(key: &[u8]) -> Self {
         Self(digest(&SHA256, key).as_ref().try_into().unwrap_or_default())
     }
 
-    /// Whose values are those of this key, if it has no name.
+    /// The owner of this key's values, if the key has no name.
     pub fn owner(self) -> Owner {
         Owner(self.0)
     }
@@ -51,7 +51,7 @@ impl KeyDigest {
         bytes.collect::<Option<Vec<_>>>()?.try_into().ok().map(Self)
     }
 
-    /// The digest as a file has it.
+    /// The digest in its written form.
     pub fn written(self) -> String {
         self.0.iter().fold(HASH_PREFIX.to_owned(), |text, byte| text + &format!("{byte:02x}"))
     }
@@ -72,44 +72,44 @@ pub struct ClientKey {
     pub digest: KeyDigest,
     /// The key itself, if the configuration has it.
     secret: Option<SecretString>,
-    /// What the client may do.
+    /// The client's permissions.
     pub grant: Grant,
     /// When the key expires, in seconds of Unix time.
     pub expires: Option<u64>,
-    /// What only keys have that `toolwire keys add` has made.
+    /// Set only for keys made by `toolwire keys add`.
     pub made: Option<Made>,
 }
 
-/// What a client may do. Belongs to the name.
+/// The permissions of a client. They belong to its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Patterns of the models that it may request. Empty: all.
     pub models: Vec<String>,
-    /// How much of them.
+    /// Usage limits.
     pub limits: KeyLimits,
 }
 
-/// How much a client may use. `None`: as much as it likes.
+/// Usage limits of a client. `None` stands for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyLimits {
-    /// Requests in a minute.
+    /// Maximum number of requests per minute.
     pub requests_per_minute: Option<u64>,
-    /// Tokens of requests and responses in a minute.
+    /// Maximum number of tokens of requests and responses per minute.
     pub tokens_per_minute: Option<u64>,
-    /// Responses in progress.
+    /// Maximum number of responses in progress.
     pub streams: Option<u64>,
-    /// Tokens of requests and responses in a calendar month of UTC.
+    /// Maximum number of tokens of requests and responses in a calendar month of UTC.
     pub tokens_per_month: Option<u64>,
 }
 
-/// What is known of a key that `toolwire keys add` has made.
+/// Facts about a key made by `toolwire keys add`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Made {
-    /// The part of the key that is no secret.
+    /// The part of the key that is not secret.
     pub id: String,
-    /// In seconds of Unix time.
+    /// When the key was made, in seconds of Unix time.
     pub created: Option<u64>,
-    /// Since when it is not valid any more, in seconds of Unix time.
+    /// When the key was revoked, in seconds of Unix time.
     pub revoked: Option<u64>,
 }
 
@@ -137,7 +137,7 @@ impl ClientKey {
         self.made.as_ref().is_some_and(|made| made.revoked.is_some())
     }
 
-    /// Whose values are those of the client.
+    /// The owner of the client's values.
     pub fn owner(&self) -> Owner {
         owner_of_name(&self.name)
     }
@@ -147,7 +147,7 @@ impl ClientKey {
         table_of(|visitor| declare(visitor, &mut Draft::of(self)))
     }
 
-    /// The entry as a file of keys has it.
+    /// The entry as it is written to a file of keys.
     pub(super) fn written(&self) -> toml::Table {
         let mut table = self.shown();
         table.remove("key");
@@ -160,21 +160,21 @@ impl ClientKey {
     }
 }
 
-/// Whose values are those of the client `name`. No key has this digest: headers contain no NUL.
+/// The owner of the values of the client `name`. No key has the same digest: headers cannot contain NUL.
 pub fn owner_of_name(name: &str) -> Owner {
     Owner::of_key(format!("\0name\0{name}").as_bytes())
 }
 
-/// Whether `name` can be the name of a client: it stands in logs and metrics.
+/// Whether `name` is a valid client name, which is safe in logs and metrics.
 pub fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// What [`is_name`] accepts, in words.
+/// Describes the names that [`is_name`] accepts.
 pub const NAME_EXPECTED: &str = "a name of at most 64 letters, digits, `-`, `_`, `.` and `@`";
 
-/// An entry whose keys have not all been read.
+/// An entry of `[[keys]]` that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     name: Option<String>,
@@ -191,7 +191,7 @@ impl Draft {
     }
 }
 
-/// The keys of `[[keys]]`.
+/// Declares the keys of `[[keys]]`.
 pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(
@@ -255,7 +255,7 @@ pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
     );
 }
 
-/// The keys that only a file of keys has.
+/// Declares the keys that only a file of keys has.
 fn declare_made(keys: &mut impl Keys, made: &mut Made) {
     keys.special(Key::new("id", "").or(Key::REQUIRED), &mut made.id, text, |id| Some(string(id)));
     time(keys, Key::new("created", ""), &mut made.created);
@@ -298,7 +298,7 @@ fn limit(cell: Cell<'_>) -> Option<Option<u64>> {
     count(1)(cell).map(|limit| u64::try_from(limit).ok())
 }
 
-/// A date or a time as RFC 3339, section 5.6 writes it, as TOML's own value or as a string; in seconds of Unix time.
+/// Reads a date or time as in RFC 3339, section 5.6, either a TOML value or a string, as Unix time in seconds.
 fn moment(cell: Cell<'_>) -> Option<u64> {
     const EXPECTED: &str =
         "a date such as `2027-01-31`, or a time with its offset such as `2027-01-31T18:00:00Z`";
@@ -313,7 +313,7 @@ fn moment(cell: Cell<'_>) -> Option<u64> {
     }
 }
 
-/// Reads an entry. `is_own`: it stands in a file that `toolwire keys` writes.
+/// Reads an entry. `is_own`: the entry is in a file that `toolwire keys` writes.
 fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     let mut draft = Draft::default();
     declare(&mut Reading(table), &mut draft);
@@ -334,7 +334,7 @@ fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     Some(ClientKey { name: name?, digest: digest?, secret, grant, expires, made })
 }
 
-/// Reads `[[keys]]`. `is_own`: of a file that `toolwire keys` writes.
+/// Reads `[[keys]]`. `is_own`: they are in a file that `toolwire keys` writes.
 pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     let mut cells = Vec::new();
     let mut keys = Vec::new();
@@ -353,8 +353,8 @@ pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     keys
 }
 
-/// `keys` with what each name may do in all its entries, and the faults by the entries' numbers: a key that another entry has, too,
-/// and entries of one name that disagree. Of these, the first holds.
+/// Returns `keys`, each with the permissions of its name, and the faults by entry numbers: keys that another entry also has,
+/// and entries of one name that disagree; the first entry wins.
 pub fn settled(mut keys: Vec<ClientKey>) -> (Vec<ClientKey>, Vec<(usize, String)>) {
     let mut grants: HashMap<String, Grant> = HashMap::new();
     for key in keys.iter().filter(|key| key.grant != Grant::default()) {

@@ -1,4 +1,4 @@
-//! Models beside those of the file: entries that are made by the program, read as if they stood in the file.
+//! Model entries that are made by the program, but read as if they were in the file.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use super::{
 };
 
 impl Config {
-    /// This configuration with `entries` as its `[[models]]`. Paths in them are relative to the folder of `file`, if there
-    /// is one.
+    /// Returns this configuration with `entries` as its `[[models]]`. Paths in them are relative to the folder of `file`,
+    /// if there is one.
     ///
     /// # Errors
-    /// What is wrong with the entries.
+    /// The mistakes in the entries.
     pub fn with_models(
         &self,
         entries: Vec<TomlTable>,
@@ -53,8 +53,8 @@ impl Config {
         }
     }
 
-    /// The keys of one of this configuration's models that an entry with nothing but its name and its upstream would not
-    /// have, or not with these values.
+    /// The keys of one of this configuration's models, except those whose values an entry with only a name and an upstream
+    /// would have as well.
     ///
     /// # Errors
     /// Never for a model of this configuration.

@@ -24,10 +24,10 @@ use toolwire_pipeline::{
     wire::suggest::suggest,
 };
 
-/// The most hops of one turn that may run tools, whatever the configuration says.
+/// Upper limit of `max_rounds`: hops of one turn that may run tools.
 const MAX_ROUNDS: usize = 20;
 
-/// The most retries of a call, whatever the configuration says.
+/// Upper limit of `retries`.
 const MAX_RETRIES: usize = 10;
 
 const VISIBILITIES: [(&str, Visibility); 3] =
@@ -58,7 +58,7 @@ pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     permissions(keys, settings);
 }
 
-/// How much may happen.
+/// The keys for limits.
 fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
@@ -110,7 +110,7 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
 }
 
-/// What clients and the model see.
+/// The keys for what clients and the model see.
 fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new("visibility", "what clients [see](tools.md) of hosted calls: `off`, `reasoning` or `items`"),
@@ -171,7 +171,7 @@ fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     settings.image_command = Some(command).filter(|command| *command != off());
 }
 
-/// Whether calls may run.
+/// The keys for permissions.
 fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     let settings = &mut settings.permissions;
     keys.key(
@@ -264,7 +264,7 @@ pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
     );
 }
 
-/// An entry of `[[providers]]` whose keys have not all been read.
+/// An entry of `[[providers]]` that is being read.
 #[derive(Debug, Default)]
 pub(super) struct ProviderDraft {
     name: Option<String>,
@@ -301,7 +301,7 @@ fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>
     Some((ProviderEntry { name: name?, options, tools, deny, max_running, rate_limit }, table.cell("name")))
 }
 
-/// The keys of `[[tools]]`, but for the name.
+/// The keys of `[[tools]]`, except the name.
 pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
     keys.key(
         Key::new(
@@ -418,7 +418,7 @@ fn domains_key(keys: &mut impl Keys, key: Key, domains: &mut Vec<Domain>) {
     );
 }
 
-/// A domain. Anything that is more or less than one would never match.
+/// Reads a domain. Anything else is reported, since it would never match.
 fn domain(cell: Cell<'_>) -> Option<Domain> {
     match Domain::parse(&text(cell.clone())?) {
         Some(domain) => Some(domain),
@@ -475,7 +475,7 @@ pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft)
     );
 }
 
-/// An entry of `[[permissions]]` whose keys have not all been read.
+/// An entry of `[[permissions]]` that is being read.
 #[derive(Debug, Default)]
 pub(super) struct PermissionDraft {
     permission: Option<Permission>,
@@ -505,7 +505,7 @@ fn tool<'a>(table: &mut Table<'a>) -> Option<(String, ToolRules, Option<Cell<'a>
     Some((name?, rules, table.cell("name")))
 }
 
-/// Reads the tables. `None`: there is no `[execution]`.
+/// Reads the tables. `None` if there is no `[execution]`.
 pub(super) fn read(
     table: &mut Table<'_>,
     models: Option<&[Model]>,
@@ -562,7 +562,8 @@ pub(super) fn read(
     Some(Arc::new(settings))
 }
 
-/// Checks that the model that a provider asks is there. `models` is `None` if their tables have mistakes.
+/// Checks that the model that a provider asks is configured. `models` is `None` if the tables of models
+/// contain mistakes.
 fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Model]>) {
     let (ProviderOptions::Search(options), Some(models)) = (&entry.options, models) else { return };
     let name = options.model();
@@ -575,7 +576,7 @@ fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Mo
     written.map_or_else(|| cell.clone(), |(_, _, model)| model).wrong::<()>(message);
 }
 
-/// The paths of the providers' secrets that are not set.
+/// The paths of providers' secrets that are not set.
 pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
     struct Unset(Vec<&'static str>);
     impl Settings for Unset {
@@ -593,7 +594,7 @@ pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
     settings.providers.iter().flat_map(of).collect()
 }
 
-/// Entries of the same providers without any settings.
+/// Entries of the same providers with default settings.
 pub(super) fn provider_defaults(settings: &ExecutionSettings) -> Value {
     let default = |entry: &ProviderEntry| {
         let options =
@@ -628,7 +629,7 @@ fn secrets(entry: &ProviderEntry) -> Vec<SecretString> {
     collecting.0
 }
 
-/// The tables as they resolved, secrets masked.
+/// The tables with their resolved values, secrets masked.
 pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
     let mut settings = settings.clone();
     let execution = table_of(|visitor| keys(visitor, &mut settings));

@@ -1,4 +1,4 @@
-//! [`KeyFacts`]: what the declarations say about a setting, beside its value.
+//! [`KeyFacts`]: the facts that a setting's declaration states.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use super::{
 use toolwire_execution::{ExecutionSettings, ToolRules};
 use toolwire_pipeline::settings::{Field, Key, Settings};
 
-/// What the declaration of a key says.
+/// The facts that a key's declaration states.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeyFacts {
-    /// It may be set over the admin API.
+    /// Whether it may be set over the admin API.
     pub is_settable: bool,
-    /// The least value.
+    /// Minimum value.
     pub min: Option<Value>,
-    /// The largest value.
+    /// Maximum value.
     pub max: Option<Value>,
 }
 
-/// The facts of settings, by their paths.
+/// Facts about settings, by their paths.
 #[derive(Debug, Default)]
 pub struct Facts(BTreeMap<String, KeyFacts>);
 
 impl Facts {
-    /// Those of the settings of `config`.
+    /// Facts about the settings of `config`.
     pub(super) fn of(config: &Config) -> Self {
         let mut facts = Self::default();
         facts.table("", false, |keys| read::root(keys, &mut Root::default(), true));
@@ -67,7 +67,7 @@ impl Facts {
         }));
     }
 
-    /// The facts of a setting, which may be below a key whose value is a table.
+    /// The facts about a setting, which may be below a key whose value is a table.
     pub fn find(&self, path: &str) -> Option<&KeyFacts> {
         let mut path = path;
         loop {
@@ -84,7 +84,7 @@ impl Facts {
     }
 }
 
-/// Visits declarations for what they say.
+/// Visits declarations and collects their facts.
 #[derive(Debug, Default)]
 struct Describing(Vec<(&'static str, KeyFacts)>);
 

@@ -65,7 +65,7 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.key(Key::new("frame", "markers around the response to ignore"), Field::Texts(&mut definition.frame));
 }
 
-/// The keys for results, and for calls whose name is outside of the JSON.
+/// The keys for results, and for calls whose name is outside the JSON.
 fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     let two = "two markers: what is before, and what is behind";
     let three = "three markers: before the key, behind it, and behind the value";
@@ -110,7 +110,7 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
 /// The command that lists the formats.
 pub(super) const LISTED_BY: &str = "toolwire formats";
 
-/// The message for `name`, which none of the `known` formats has.
+/// The message for `name`, which is not one of the `known` formats.
 pub fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f toolwire_pipeline::format::Format>) -> String {
     let known: Vec<_> = known.map(|format| format.name).collect();
     format!(
@@ -119,7 +119,8 @@ pub fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f toolwire_pipeline
     )
 }
 
-/// Reads an entry of `[[formats]]`; `earlier` are those before it. `None` if something in it is wrong.
+/// Reads an entry of `[[formats]]`. `earlier` are the formats of the entries before it. `None` if the
+/// entry contains a mistake.
 pub(super) fn read(table: &mut Table<'_>, earlier: &[CustomFormat]) -> Option<CustomFormat> {
     let mut definition = Definition::default();
     keys(&mut Reading(table), &mut definition);

@@ -1,5 +1,5 @@
-//! [`KeyFile`]: the keys that `toolwire keys` has made, in a file of their own beside what else outlives a restart. Of the keys it has
-//! only digests.
+//! [`KeyFile`]: the keys made by `toolwire keys`, in a separate file in the folder of persistent state. The file only
+//! contains digests of the keys.
 
 use std::{
     fs, io,
@@ -19,17 +19,16 @@ use super::{
 /// The name of the file in its folder.
 const FILE: &str = "keys.toml";
 
-/// See the module. Remembers which version of the file was read last.
+/// The file of keys. Remembers the version that was last read.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
     seen: Option<Version>,
-    /// What was found last, if it is not known yet whether someone is still writing it.
+    /// The version found last, if it may still be incomplete.
     unsettled: Option<Version>,
 }
 
-/// What tells a version of the file from the one before. `toolwire keys` replaces the file as a whole and never writes in place, but
-/// people's editors do.
+/// Distinguishes versions of the file. `toolwire keys` replaces the whole file and never writes in place, but editors do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Missing,
@@ -47,10 +46,10 @@ impl KeyFile {
         &self.path
     }
 
-    /// Its keys; none if there is no file.
+    /// Reads the keys. Without a file, there are none.
     ///
     /// # Errors
-    /// Every mistake that was found.
+    /// All mistakes in the file.
     pub fn read(&self) -> Result<Vec<ClientKey>, Problems> {
         match self.version() {
             Version::Missing => Ok(Vec::new()),
@@ -58,11 +57,11 @@ impl KeyFile {
         }
     }
 
-    /// Its keys, if the file has changed since this was called last. The first call always reads it. A file that may be half
-    /// written, or gone for a moment only, counts when it was found twice: the half is often valid, too, and lacks keys.
+    /// Reads the keys if the file has changed since the last call. The first call always reads it. A version that may be
+    /// incomplete, or a missing file, only counts when it is found twice: half a file is often valid, too, but lacks keys.
     ///
     /// # Errors
-    /// Every mistake that was found. They are reported once for each version of the file.
+    /// All mistakes in the file. They are reported once for each version.
     pub fn changed(&mut self) -> Option<Result<Vec<ClientKey>, Problems>> {
         let version = self.version();
         let unsettled = self.unsettled.take();
@@ -88,14 +87,14 @@ impl KeyFile {
                 Version::Found { modified: found.modified().ok(), len: found.len(), inode }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Version::Missing,
-            // Reading it says why.
+            // Reading the file reports the reason.
             Err(_) => Version::Found { modified: None, len: 0, inode: 0 },
         }
     }
 }
 
 impl Version {
-    /// Whether someone may be writing this version, in place or after removing the one that was there.
+    /// Whether this version may still be incomplete, because the file is written in place or after the old one was removed.
     fn may_be_unfinished_after(self, seen: Self) -> bool {
         match (seen, self) {
             (Self::Found { inode: before, .. }, Self::Found { inode, .. }) => before == inode,
@@ -130,21 +129,21 @@ mod edit {
     use super::{ClientKey, KeyFile};
     use toolwire_net::private;
 
-    /// What the file says about itself.
+    /// Comment at the beginning of the file.
     const HEAD: &str = "# Written by `toolwire keys`. It has digests of keys, no keys.\n\n";
 
     impl KeyFile {
-        /// Changes the keys while no other process does, and replaces the file. What `change` refuses is not written.
+        /// Changes the keys under a lock, and replaces the file, unless `change` fails.
         ///
         /// # Errors
-        /// The file has mistakes, cannot be written, or `change` refuses.
+        /// The file contains mistakes or cannot be written, or `change` fails.
         pub fn edit<T>(
             &self,
             change: impl FnOnce(&mut Vec<ClientKey>) -> Result<T, Box<dyn Error>>,
         ) -> Result<T, Box<dyn Error>> {
             let folder = self.path.parent().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
             private::create_dir_all(folder)?;
-            // Another file than that of the keys, which is replaced. Closing it releases the lock.
+            // A separate lock file, since the key file itself is replaced. Closing it releases the lock.
             let lock = OpenOptions::new().create(true).append(true).open(self.path.with_extension("lock"))?;
             lock.lock()?;
             let mut keys = self.read()?;

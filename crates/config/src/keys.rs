@@ -1,5 +1,4 @@
-//! The visitors of declared keys: [`Reading`] a table, [`Showing`] what it resolved to, and [`Documenting`]
-//! the keys.
+//! The visitors of declared keys: [`Reading`] a table, [`Showing`] its resolved values, and [`Documenting`] the keys.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -16,9 +15,9 @@ use super::{
 };
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText};
 
-/// Visits the keys of a table, also those with values of a kind that only configurations have.
+/// Visits the keys of a table, including those whose types only configurations have.
 pub trait Keys: Settings {
-    /// One key of a kind of its own: how its value is read, and how it is shown. `None` shows nothing.
+    /// Visits a key of a special type, with functions that read and show its value. `show` returns `None` to show nothing.
     fn special<V>(
         &mut self,
         key: Key,
@@ -28,11 +27,11 @@ pub trait Keys: Settings {
     );
 }
 
-/// Reads the keys of a table into their fields. A key that is absent or wrong leaves its field as it is.
+/// Reads the keys of a table into their fields. An absent or wrong key leaves its field unchanged.
 pub struct Reading<'t, 'a>(pub(super) &'t mut Table<'a>);
 
 impl<'a> Reading<'_, 'a> {
-    /// The value of a key, if it is there. Reports one that only the file may set, but the admin API has.
+    /// The value of a key, if it is present. Reports a value from the admin API that only the file may set.
     fn cell(&mut self, key: &Key, is_file_only: bool) -> Option<Cell<'a>> {
         let cell = self.0.cell(key.name)?;
         if is_file_only && let Some(place) = cell.overlaid() {
@@ -92,7 +91,8 @@ impl Keys for Reading<'_, '_> {
     }
 }
 
-/// Whether only the file may set a key. Addresses get secrets and paths are files, so they are never set over the admin API.
+/// Whether a key may only be set in the file. Secrets are sent to addresses, and paths name files, so neither can be set
+/// over the admin API.
 pub(super) fn is_file_only(key: &Key, field: &Field<'_>) -> bool {
     key.is_file_only || matches!(field, Field::Address(_) | Field::Path(_))
 }
@@ -110,7 +110,7 @@ fn any_text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// Shows what fields hold, as the values of a table.
+/// Collects the values of fields in a table.
 #[derive(Debug, Default)]
 pub struct Showing(pub(super) toml::Table);
 
@@ -179,7 +179,7 @@ pub(super) fn count_value(count: usize) -> Value {
     Value::Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// In the shortest form: `90s`, `250ms`.
+/// Formats a duration in the shortest form: `90s`, `250ms`.
 pub(super) fn duration_value(duration: Duration) -> Value {
     string(&match duration.subsec_nanos() {
         0 => format!("{}s", duration.as_secs()),
@@ -187,7 +187,7 @@ pub(super) fn duration_value(duration: Duration) -> Value {
     })
 }
 
-/// In the largest unit that divides it: `10MiB`, `1500B`.
+/// Formats a size in the largest unit that divides it: `10MiB`, `1500B`.
 pub(super) fn size_value(size: usize) -> Value {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(bytes, _)| size.is_multiple_of(*bytes));
@@ -195,18 +195,18 @@ pub(super) fn size_value(size: usize) -> Value {
     string(&format!("{}{name}", size / bytes))
 }
 
-/// A key as the documentation describes it.
+/// A key in the documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// The key.
     pub key: &'static str,
     /// Its default, in Markdown.
     pub default: String,
-    /// What it does, in Markdown.
+    /// Its description, in Markdown.
     pub about: Cow<'static, str>,
 }
 
-/// Describes keys, in the order of their declarations.
+/// Collects the documentation of keys, in the order of their declarations.
 #[derive(Debug, Default)]
 pub(super) struct Documenting(pub(super) Vec<Row>);
 
@@ -248,7 +248,7 @@ pub fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
 /// Reads `table`, which is not part of a configuration file, into the fields that `visit` declares.
 ///
 /// # Errors
-/// What is wrong with it, each with its key.
+/// The mistakes in the table, each with its key.
 pub fn read_table(table: &toml::Table, visit: impl FnOnce(&mut Reading<'_, '_>)) -> Result<(), String> {
     let text = toml::to_string(table).map_err(|error| error.to_string())?;
     let root = toml::de::DeTable::parse(&text).map_err(|error| error.message().to_owned())?;

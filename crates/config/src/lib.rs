@@ -96,8 +96,7 @@ use self::{source::Source, sources::Origin, table::Context};
 use toolwire_net::store::StoreAddress;
 use toolwire_pipeline::{format::KnownFormats, rules, settings::TableText, wire::digest::Digest};
 
-/// Looks up an environment variable. It is an argument so that tests need not change the process's
-/// environment.
+/// Looks up an environment variable. Passed as an argument so that tests need not change the process's environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A valid configuration, and warnings about it.
@@ -105,27 +104,27 @@ pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// Warnings; no errors.
+    /// Warnings, without errors.
     pub warnings: Vec<Problem>,
 }
 
 /// Reads the file that `overrides` names, if any, applies the overrides to it, and validates the result.
 ///
 /// # Errors
-/// Every mistake that was found.
+/// All mistakes in it.
 pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
     of_source(&Source::read(overrides.file.as_deref())?, None, overrides, environment)
 }
 
-/// Validates a configuration that this program has written.
+/// Validates a configuration that the program itself has written.
 ///
 /// # Errors
-/// Every mistake that was found.
+/// All mistakes in it.
 pub fn of_text(text: String) -> Result<Config, Problems> {
     of_source(&Source::made(None, text), None, &Overrides::default(), &|_| None).map(|loaded| loaded.config)
 }
 
-/// `overlay` are settings that were saved over the admin API; `None`: those in the folder that the configuration names.
+/// `overlay` holds settings saved over the admin API; `None` reads them from the folder that the configuration names.
 fn of_source(
     source: &Source,
     overlay: Option<Overlay>,
@@ -174,7 +173,7 @@ fn of_source(
     }
 }
 
-/// The folder for what outlives a restart. `None`: the user has no folder for state.
+/// The folder for persistent state. `None` if the user has no folder for state.
 fn state_folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
     match root.get("state_dir").map(Spanned::get_ref) {
         Some(DeValue::String(written)) => Some(PathBuf::from(written.as_ref())),
@@ -182,7 +181,7 @@ fn state_folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<Path
     }
 }
 
-/// The folder for what outlives a restart, as the file `path` says. Nothing else of the file is read.
+/// The folder for persistent state according to the file `path`. Nothing else in the file is read.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -195,50 +194,50 @@ pub fn state_folder_of(
     Ok(state_folder(root.get_ref(), environment))
 }
 
-/// What `serve` runs on.
+/// The configuration of `serve`.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Addresses to listen on; at least one. Only loopback addresses if there are no keys.
     pub listen: Vec<SocketAddr>,
-    /// Keys without names. If there are no others either, no key is required.
+    /// Keys without names. If there are no other keys either, no key is required.
     pub api_keys: Vec<SecretString>,
-    /// The keys of clients with names, beside those of the file that `toolwire keys` writes.
+    /// The keys of named clients, except those in the file that `toolwire keys` writes.
     pub keys: Vec<ClientKey>,
     /// The upstreams; at least one.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The models that clients can request; at least one.
     pub models: Vec<Model>,
-    /// How requests go on when an upstream fails, for models that have alternatives.
+    /// How requests continue after an upstream fails, for models with alternatives.
     pub failover: Failover,
-    /// The formats that models may name: the built-in ones, and those of `[[formats]]`.
+    /// The formats that models can use: the built-in ones, and those of `[[formats]]`.
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
-    /// Names by which clients that need no key reach the server, beside those of this machine.
+    /// Host names by which clients that need no key reach the server, in addition to those of this machine.
     pub hosts: Vec<String>,
-    /// The folder for what outlives a restart. `None`: the user has no folder for state.
+    /// The folder for persistent state. `None` if the user has no folder for state.
     pub state_dir: Option<PathBuf>,
-    /// Where state is kept that outlives a request: responses that clients continue, limits, and more.
+    /// Storage of state that outlives a request: responses that clients continue, limits, and more.
     pub store: StoreKind,
-    /// Paths whose requests go to the upstream unread.
+    /// Paths whose requests are passed to the upstream unread.
     pub passthrough: Passthrough,
-    /// What `/metrics` shows.
+    /// What `/metrics` reveals.
     pub metrics: Metrics,
     /// Limits of requests and responses.
     pub limits: Limits,
-    /// How long open streams may continue after a signal to stop.
+    /// Time that open streams may continue after a signal to stop.
     pub drain_timeout: Duration,
-    /// How long a server that is to stop goes on, but is not ready.
+    /// Time that a stopping server still accepts requests while it reports that it is not ready.
     pub drain_delay: Option<Duration>,
     /// Worker threads, each with its own sockets; at least one.
     pub threads: usize,
-    /// The stage that runs hosted tools; `None` without `[execution]`.
+    /// Settings of hosted tools; `None` without `[execution]`.
     pub execution: Option<Arc<ExecutionSettings>>,
     /// The admin API; `None` without `[admin]`.
     pub admin: Option<Arc<AdminSettings>>,
     /// TLS on the listeners; `None` without `[tls]`.
     pub tls: Option<Arc<TlsSettings>>,
-    /// Where traces and metrics are sent; `None`: nowhere.
+    /// Where traces and metrics are sent; `None` if they are not sent.
     pub telemetry: Option<Arc<TelemetrySettings>>,
     /// Where the values come from.
     pub sources: Sources,
@@ -248,31 +247,32 @@ impl Config {
     /// The entry that serves `name`: the one with this name, otherwise the wildcard.
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
-        // In a path of an upstream such a name would name another place, for servers that decode it first.
+        // In an upstream's path, such a name would lead elsewhere on servers that decode the path first.
         let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
     }
 
-    /// Whether clients need a key: there are some in the configuration, or in the file that `toolwire keys` writes,
-    /// which is read.
+    /// Whether clients need a key: whether the configuration or the file that `toolwire keys` writes contains keys. Reads
+    /// the file.
     pub fn needs_key(&self) -> bool {
         let has_saved =
             |folder: &PathBuf| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty());
         !self.api_keys.is_empty() || !self.keys.is_empty() || self.state_dir.as_ref().is_some_and(has_saved)
     }
 
-    /// The scheme of the URLs under which clients reach the listeners.
+    /// The scheme of the listeners' URLs.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether clients may send the session of an account of their own, for one of the upstreams.
+    /// Whether clients may send the session of their own account, for one of the upstreams.
     pub fn takes_sessions(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.takes_sessions())
     }
 
-    /// All configured secrets: keys of clients, of upstreams, of providers and of the admin API, tokens of upstreams' accounts, the
-    /// values of upstreams' and the collector's headers, except headers that are never secret, and passwords of proxies.
+    /// All configured secrets: keys of clients, upstreams, providers and the admin API, tokens of upstreams' accounts,
+    /// values of the headers of upstreams and the collector (except headers that are never secret), and passwords of
+    /// proxies.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
@@ -297,12 +297,12 @@ impl Config {
 }
 
 impl Config {
-    /// The settings that were saved over the admin API when this configuration was read.
+    /// The saved settings from the admin API with which this configuration was read.
     pub fn overlay(&self) -> Overlay {
         self.sources.origin().map(|origin| origin.overlay.clone()).unwrap_or_default()
     }
 
-    /// The paths of the settings that were saved over the admin API and hold, each with the file.
+    /// The paths of the saved settings in effect, each with its file.
     pub fn saved_settings(&self) -> Vec<(String, PathBuf)> {
         let Some(folder) = &self.state_dir else { return Vec::new() };
         let overlay = self.overlay();
@@ -311,40 +311,40 @@ impl Config {
         paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
     }
 
-    /// Reads the configuration again, from where this one was read: the file, the saved settings, the flags, and the secrets that
+    /// Reads the configuration again from the same sources: the file, the saved settings, the flags, and the secrets that
     /// they name.
     ///
     /// # Errors
-    /// Every mistake that was found.
+    /// All mistakes in it.
     pub fn read_again(&self) -> Result<Loaded, Problems> {
         let failed = |message| Err(Problems(vec![Problem::error(message)]));
         let Some(origin) = self.sources.origin() else {
             return failed("the configuration was not read from a file".to_owned());
         };
-        // To open a pipe would wait for a writer, and hold up all later reloads.
+        // Opening a pipe would wait for a writer, and delay all later reloads.
         let is_no_file = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file());
         if let Some(file) = origin.overrides.file.iter().chain(origin.files.keys()).find(is_no_file) {
             return failed(format!("cannot read {} again: it is not a regular file", file.display()));
         }
-        // Another `state_dir` holds from the next start.
+        // A new `state_dir` takes effect at the next start.
         let folder = self.state_dir.as_deref().filter(|_| self.admin.is_some());
         let saved = folder.map(Overlay::read).transpose()?;
         let source = Source::read(origin.overrides.file.as_deref())?;
         of_source(&source, saved, &origin.overrides, &|name| std::env::var(name).ok())
     }
 
-    /// The files that this was read from, with their content: its own, and those that it names for secrets, texts and
-    /// certificates. Pipes are not among them.
+    /// The files that this configuration was read from, with digests of their content: its own file, and the files that it
+    /// names for secrets, texts and certificates. Pipes are left out.
     pub fn files(&self) -> BTreeMap<PathBuf, Digest> {
         let Some(origin) = self.sources.origin() else { return BTreeMap::new() };
         let own = origin.source.file().map(|(path, content)| (path.to_owned(), content));
         origin.files.clone().into_iter().chain(own).collect()
     }
 
-    /// The configuration as it would be read with `overlay` as the saved settings.
+    /// Reads the configuration again with `overlay` as the saved settings.
     ///
     /// # Errors
-    /// Every mistake that was found.
+    /// All mistakes in it.
     pub fn with_overlay(&self, overlay: Overlay) -> Result<Loaded, Problems> {
         let Some(origin) = self.sources.origin() else {
             let message = "the configuration was not read from a file";
@@ -355,7 +355,7 @@ impl Config {
     }
 }
 
-/// Where state is kept that outlives a request.
+/// Storage of state that outlives a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StoreKind {
     /// In files on this machine.
@@ -367,17 +367,17 @@ pub enum StoreKind {
     Redis(StoreAddress),
 }
 
-/// What becomes of a client's budget of a month while the store that instances share is away.
+/// Whether monthly budgets may be used while the store that instances share cannot be reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UncheckedBudgets {
-    /// It may be used, as far as this instance knows.
+    /// Budgets may be used, as far as this instance knows them.
     #[default]
     Allow,
-    /// It may not.
+    /// Budgets may not be used.
     Refuse,
 }
 
-/// What `/metrics`, which requires no key, reveals about clients.
+/// What `/metrics`, which requires no key, reveals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// The names of called tools.
@@ -387,32 +387,33 @@ pub struct Metrics {
 /// Limits of requests and responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a client's request body. Beyond: 413.
+    /// Maximum size of a client's request body, in bytes. Beyond it: 413.
     pub max_body: usize,
-    /// Bytes of all request bodies together that no upstream has answered yet. Beyond: 503. At least
+    /// Maximum size of all request bodies together that no upstream has answered yet, in bytes. Beyond it: 503. At least
     /// `max_body`.
     pub max_pending_bodies: usize,
-    /// How long a client's request body may take. Beyond: 408.
+    /// Time limit of receiving a client's request body. Beyond it: 408.
     pub body_timeout: Duration,
-    /// How long a client may accept no bytes while some wait for it. Then its connection is closed.
+    /// Time that a client may accept no bytes while some wait for it. Then its connection is closed.
     pub write_timeout: Duration,
-    /// The most of what a request can ask for at a time: choices, and probabilities for each token.
+    /// Maximum number of choices, and of probabilities for each token, in a request.
     pub max_n: usize,
-    /// After this much silence a stream gets a keep-alive comment. Never zero.
+    /// Silence after which a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
-    /// Bytes of all stored responses. Beyond, the oldest are removed.
+    /// Maximum size of all stored responses, in bytes. Beyond it, the oldest are removed.
     pub max_store: usize,
     /// How long a response is stored.
     pub store_ttl: Duration,
-    /// How many instances share the store. While it is away, each admits that part of what clients may use.
+    /// Number of instances that share the store. While it cannot be reached, each instance admits that fraction of clients'
+    /// limits.
     pub instances: usize,
-    /// What becomes of budgets then.
+    /// Whether monthly budgets may be used then.
     pub unchecked_budgets: UncheckedBudgets,
-    /// Bytes of what upstreams want back of their turns, kept for all clients together.
+    /// Maximum size of the turn state that upstreams need back, for all clients together, in bytes.
     pub max_turn_state: usize,
-    /// How long it is kept. `None`: nothing is kept.
+    /// How long turn state is kept. `None` if it is not kept.
     pub turn_state_ttl: Option<Duration>,
-    /// Limits of one response; every [`Model::settings`] holds the same.
+    /// Limits of one response; every [`Model::settings`] contains the same.
     pub answer: rules::Limits,
 }
 

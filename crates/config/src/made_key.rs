@@ -1,8 +1,8 @@
-//! [`MadeKey`]: a key that `toolwire keys add` makes, `tw_<id>_<secret><checksum>`.
+//! [`MadeKey`]: a key made by `toolwire keys add`, `tw_<id>_<secret><checksum>`.
 //!
-//! The id is 8 characters and no secret, the secret 32 random bytes, the checksum the CRC-32 of what stands before it. All are written
-//! with the digits, capital and small letters (base 62). So programs that look for leaked secrets can recognise it, and a key that was
-//! mistyped or cut off is told from an unknown one.
+//! The id has 8 characters and is not secret, the secret has 32 random bytes, and the checksum is the CRC-32 of the text
+//! before it. All are written in base 62, with digits, capital and small letters. So programs that look for leaked secrets
+//! can recognise keys, and a mistyped or truncated key can be told from an unknown one.
 
 use ring::{
     error::Unspecified,
@@ -12,24 +12,24 @@ use secrecy::SecretString;
 
 const PREFIX: &str = "tw_";
 const ID: usize = 8;
-/// The digits of 32 bytes.
+/// Number of digits for 32 bytes.
 const SECRET: usize = 43;
-/// The digits of a CRC-32.
+/// Number of digits for a CRC-32.
 const CHECKSUM: usize = 6;
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// See the module.
+/// A key made by `toolwire keys add`.
 pub struct MadeKey {
     pub id: String,
     pub key: SecretString,
 }
 
 impl MadeKey {
-    /// A new key.
+    /// Creates a key.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// The system provides no randomness.
     pub fn new() -> Result<Self, Unspecified> {
         let random = SystemRandom::new();
         let (mut id, mut secret) = ([0; ID], [0; 32]);
@@ -42,7 +42,7 @@ impl MadeKey {
     }
 }
 
-/// Whether `key` begins like a key that `toolwire keys add` has made, and cannot be one.
+/// Whether `key` begins like a key made by `toolwire keys add`, but is not a valid one.
 pub fn is_mistyped(key: &[u8]) -> bool {
     let Some(rest) = key.strip_prefix(PREFIX.as_bytes()) else { return false };
     let is_whole = rest.len() == ID + 1 + SECRET + CHECKSUM && rest.get(ID) == Some(&b'_');
@@ -55,7 +55,7 @@ fn checksum(text: &str) -> String {
     digits(crc32(text.as_bytes()).to_be_bytes(), CHECKSUM)
 }
 
-/// The number that the bytes are, the most significant first, as its last `count` digits.
+/// The last `count` digits of the number that the bytes form, the most significant byte first.
 fn digits<const N: usize>(mut number: [u8; N], count: usize) -> String {
     let mut digits = Vec::with_capacity(count);
     for _ in 0..count {

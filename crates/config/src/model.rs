@@ -34,7 +34,7 @@ pub struct Model {
     pub name: String,
     /// The upstream that serves it.
     pub upstream: Arc<Upstream>,
-    /// The name that is sent to the upstream. `None`: the name that the client requested.
+    /// The name that is sent to the upstream. `None` stands for the name that the client requested.
     pub upstream_name: Option<String>,
     /// How tools are described to the model.
     pub tools: ToolStyle,
@@ -44,17 +44,17 @@ pub struct Model {
     pub chat_template: Option<Arc<ChatTemplate>>,
     /// Where a format's instructions go.
     pub system_position: SystemPosition,
-    /// Whether responses start inside reasoning. `None`: the model's name decides.
+    /// Whether responses start inside reasoning. `None` lets the model's name decide.
     pub starts_in_reasoning: Option<bool>,
-    /// The model gets hosted tools, if there are any.
+    /// Whether the model gets hosted tools, if there are any.
     pub execution: bool,
-    /// The model that describes images for this one, which cannot see. `None`: it gets the images.
+    /// The model that describes images for this one, which has no vision. `None` if the model gets the images itself.
     pub vision: Option<String>,
-    /// Other models that may answer in place of this one. `None`: there is no other way.
+    /// Other models that may answer instead of this one. `None` if there are none.
     pub alternatives: Option<Arc<Alternatives>>,
     /// The rules for its responses, as the pipeline takes them.
     pub settings: Rules,
-    /// The formats that may be named, and what models' names imply.
+    /// The formats that can be named, and the formats that model names imply.
     pub formats: Arc<KnownFormats>,
 }
 
@@ -69,16 +69,16 @@ impl Model {
         self.upstream_name.as_deref().unwrap_or(asked)
     }
 
-    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model
-    /// is taught or that its name implies come first; the name may also imply that responses start inside
-    /// reasoning.
+    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model is taught
+    /// or that its name implies come first. The name may also imply that responses start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
     }
 
-    /// What its upstream, which has these `means`, is asked to enforce in the response to `conversation`, whose tools are
-    /// taught in `format`. Nothing, unless the response is searched for the calls that it may then have.
+    /// The constraints that its upstream, which supports these `means`, is asked to enforce in the response to
+    /// `conversation`, whose tools are taught in `format`. None unless the response will be searched for calls in that
+    /// format.
     pub fn enforced(
         &self,
         conversation: &Conversation,
@@ -86,7 +86,7 @@ impl Model {
         means: &Means,
     ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
-        // A model that reasons first would have no place for it behind a prefill.
+        // A model that reasons first would have no place for its reasoning after a prefill.
         let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
         let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
         let means = Means { prefill, ..*means };
@@ -107,7 +107,7 @@ impl Model {
         }
     }
 
-    /// How the model is taught the format of [`Model::tools`], if that is one.
+    /// How the model is taught the format in [`Model::tools`], if that is a format.
     pub fn teaching(&self) -> Teaching {
         Teaching {
             prefix: self.settings.tool_prefix.clone(),
@@ -122,7 +122,7 @@ impl Model {
         }
     }
 
-    /// What its upstream wants back of its turns: nothing if their calls are text for it.
+    /// The turn state that its upstream needs back: none if calls are plain text to the upstream.
     pub fn wants_back(&self) -> WantsBack {
         match self.tools {
             ToolStyle::Native => self.upstream.options.side().wants_back(),
@@ -130,18 +130,18 @@ impl Model {
         }
     }
 
-    /// The chat template that the instructions are taken from, if they are.
+    /// The chat template that supplies the instructions, if one does.
     pub fn instructing_template(&self) -> Option<&ChatTemplate> {
         let is_chosen = self.instructions.as_deref() == Some(FROM_TEMPLATE);
         self.chat_template.as_deref().filter(|_| is_chosen)
     }
 }
 
-/// The value of `instructions` that takes them from the chat template.
+/// The value of `instructions` that takes the instructions from the chat template.
 const FROM_TEMPLATE: &str = "template";
 
-/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools`
-/// setting and its name imply, and whether its responses start inside reasoning, unless that is configured.
+/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
+/// name imply, and, unless configured, whether its responses start inside reasoning.
 pub fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
@@ -170,7 +170,7 @@ pub fn settings_for<'s>(
 /// `tools`: how tools are described to the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
-    /// By the upstream dialect's own structure.
+    /// As structure of the upstream's dialect.
     #[default]
     Native,
     /// In the prompt, in this text format.
@@ -194,14 +194,14 @@ pub enum SystemPosition {
     System,
     /// Into the first user turn: for models without a system role.
     User,
-    /// Into the last user turn: for models that forget what is far from the end.
+    /// Into the last user turn: for models that forget text far from the end.
     LastUser,
 }
 
-/// An entry's name with its place, and the model as far as it could be read.
+/// An entry's name with its location, and the model as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
-/// An entry of `[[models]]` whose keys have not all been read.
+/// An entry of `[[models]]` that is being read.
 #[derive(Debug)]
 pub(super) struct Draft {
     name: Option<String>,
@@ -237,7 +237,7 @@ impl Default for Draft {
     }
 }
 
-/// The keys that say which model it is, and how it learns of tools. `upstreams` and `formats` may be named.
+/// The keys that select the model and how it learns of tools. `upstreams` and `formats` are those that can be named.
 pub(super) fn selection(
     keys: &mut impl Keys,
     draft: &mut Draft,
@@ -278,7 +278,7 @@ pub(super) fn selection(
     );
 }
 
-/// The keys that say how requests are written and responses are read. `formats` may be named.
+/// The keys for writing requests and reading responses. `formats` are those that can be named.
 pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &KnownFormats) {
     model_rules::rules(keys, &mut draft.settings, formats);
     model_rules::starts_in_reasoning(keys, &mut draft.starts_in_reasoning);
@@ -326,7 +326,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
     );
 }
 
-/// The keys that say how tools and calls are shown in these instructions.
+/// The keys for showing tools and calls in these instructions.
 fn showing(keys: &mut impl Keys, showing: &mut Showing) {
     keys.key(
         Key::new("examples", "example calls of the declared tools in these instructions"),
@@ -402,16 +402,15 @@ pub(super) fn read<'a>(
     (name, model)
 }
 
-/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that are not keys
-/// of theirs.
+/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that no key sets.
 fn imply(upstream: &Upstream, draft: &mut Draft) {
     let side = upstream.options.side();
     draft.settings.tolerate_truncation = upstream.tolerate_truncation;
     side.tool_prefix().clone_into(&mut draft.settings.tool_prefix);
     if let ToolStyle::Format(_) = draft.tools {
-        // Where a client's tools are declared natively, one named like a server tool takes its place: the
-        // name is the client's. Taught with a prefix, the client's tool has another name, and the plain one
-        // stays the upstream's.
+        // Where a client's tools are declared natively, a client's tool with the name of a server tool replaces it: the
+        // name then belongs to the client. If tools are taught with a prefix, the client's tool has another name, and the
+        // plain name still belongs to the upstream.
         draft.settings.server_tools = side.server_tools().to_vec();
         if side.instructs_in_user_turn() {
             draft.system_position = SystemPosition::User;
@@ -441,13 +440,13 @@ impl Draft {
 }
 
 impl Model {
-    /// The entry's keys as they resolved.
+    /// The entry's keys with their resolved values.
     pub(super) fn shown(&self) -> toml::Table {
         let others = self.alternatives.as_deref().filter(|others| !others.targets.all.is_empty());
         if let Some(others) = others {
             return alternatives::shown_router(&self.name, others);
         }
-        // Whether a wildcard's responses start in reasoning depends on the name that a client asks for.
+        // Whether a wildcard's responses start in reasoning depends on the name that a client requests.
         let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
         let mut draft = Draft {
             name: Some(self.name.clone()),
@@ -483,7 +482,7 @@ fn chat_template(cell: Cell<'_>) -> Option<Arc<ChatTemplate>> {
     }
 }
 
-/// Checks what has to do with the chat template.
+/// Checks the settings that involve the chat template.
 fn check_template(model: &Model, table: &mut Table<'_>) {
     let takes_prompt = model.upstream.options.side().takes_prompt();
     let is_taken = model.instructions.as_deref() == Some(FROM_TEMPLATE);
@@ -510,7 +509,7 @@ fn check_template(model: &Model, table: &mut Table<'_>) {
     }
 }
 
-/// Checks across the keys of a model.
+/// Checks combinations of a model's keys.
 fn check(model: &Model, table: &mut Table<'_>) {
     check_template(model, table);
     if let Some(instructions) = table.cell("instructions")
@@ -546,7 +545,7 @@ fn is_looked_for(format: &Format, detect: &Detect) -> bool {
     }
 }
 
-/// The upstream named in `cell`; also `None` if that upstream's own entry is wrong.
+/// The upstream named in `cell`. `None` also if that upstream's own entry contains mistakes.
 fn declared(cell: Cell<'_>, upstreams: &[Declared<'_>]) -> Option<Arc<Upstream>> {
     let name = text(cell.clone())?;
     match upstreams.iter().find(|declared| declared.name.as_ref() == Some(&name)) {

@@ -1,4 +1,4 @@
-//! The rules of a model's responses as settings, for configurations and for fixtures.
+//! Settings for the rules of a model's responses, used by configurations and fixtures.
 
 use toml::{Value, de::DeValue};
 
@@ -17,7 +17,7 @@ use toolwire_pipeline::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// The keys of `[[models]]` that say how responses are treated. `formats` are those that may be named.
+/// The keys of `[[models]]` for handling responses. `formats` are those that can be named.
 pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     keys.special(
         Key::new(
@@ -40,7 +40,7 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     call_rules(keys, rules);
 }
 
-/// Those of them that say what becomes of calls.
+/// The keys for handling calls.
 fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     keys.key(
         Key::new(
@@ -103,7 +103,7 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
     );
 }
 
-/// Whether responses start inside reasoning. `None`: the model's name decides.
+/// Whether responses start inside reasoning. `None` lets the model's name decide.
 pub fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<bool>) {
     keys.key(
         Key::new(
@@ -234,7 +234,7 @@ fn detect_value(detect: &Detect) -> Value {
     }
 }
 
-/// The value of `detect` that a flag's text means: `auto`, `off`, or names with commas between.
+/// Parses a flag's text to a value of `detect`: `auto`, `off`, or names separated by commas.
 pub fn detect_of_flag(text: &str) -> Value {
     match text {
         "auto" | "off" => string(text),

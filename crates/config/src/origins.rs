@@ -23,10 +23,10 @@ pub enum Origins {
 }
 
 impl Origins {
-    /// Parses origins; `*` is every origin.
+    /// Parses origins; `*` stands for every origin.
     ///
     /// # Errors
-    /// What is wrong with the first entry that is not an origin.
+    /// A description of the first entry that is not an origin.
     pub fn parse(written: &[&str]) -> Result<Self, String> {
         Ok(Self::of(written.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?))
     }
@@ -63,7 +63,7 @@ fn origin(cell: Cell<'_>) -> Option<Origin> {
     parse(&written).map_or_else(|wrong| cell.wrong(wrong), Some)
 }
 
-/// One origin as a browser sends it; `None` is every origin.
+/// An origin in the form that browsers send; `None` stands for every origin.
 type Origin = Option<HeaderValue>;
 
 fn parse(written: &str) -> Result<Origin, String> {

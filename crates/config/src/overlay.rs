@@ -1,7 +1,7 @@
-//! [`Overlay`]: settings that were saved over the admin API, in a file of their own. The user's file is never written.
+//! [`Overlay`]: settings saved over the admin API, in a separate file. The user's file is never written.
 //!
-//! The values are put into the file's tables before these are read, as those of flags are, so they are checked by the same code.
-//! They can change tables of the stage that the file has, and nothing else; keys that are marked as
+//! The values are put into the file's tables before these are read, as those of flags are, so the same code checks them.
+//! They can only change tables of hosted tools that the file contains; keys that are marked as
 //! [`file_only`](toolwire_pipeline::settings::Key::file_only) are refused when they are read.
 
 mod path;
@@ -20,17 +20,17 @@ use self::path::keys_of;
 use super::{Environment, source::Source, state_folder, value::as_json};
 use toolwire_pipeline::wire::suggest::suggest;
 
-/// Settings that are saved at most.
+/// Maximum number of saved settings.
 const MAX_SETTINGS: usize = 1000;
 
-/// Bytes of all saved settings.
+/// Maximum size of all saved settings, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Bytes of a setting's path.
+/// Maximum size of a setting's path, in bytes.
 const MAX_PATH: usize = 256;
 
-/// Saved values by the paths of their settings, such as `providers.serper.max_results`. Its `Debug` output shows no values, which may
-/// be secrets.
+/// Saved values by the paths of their settings, such as `providers.serper.max_results`. The `Debug` output contains no
+/// values, since they may be secret.
 #[derive(Clone, Default, PartialEq)]
 pub struct Overlay(BTreeMap<String, Json>);
 
@@ -43,37 +43,37 @@ impl fmt::Debug for Overlay {
 /// Why a path cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The path, as it was written; a long one is cut.
+    /// The path as it was written; a long path is cut.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
-/// What laying an overlay over a file has led to.
+/// The outcome of applying an overlay to a file's tables.
 #[derive(Debug, Default)]
 pub(super) struct LaidOver {
-    /// What stands in the file at the paths.
+    /// The file's own values at the paths.
     pub(super) shadowed: BTreeMap<String, Json>,
-    /// The settings that have no place in the file's tables.
+    /// The settings that do not fit into the file's tables.
     pub(super) refused: Vec<Refused>,
 }
 
 impl Overlay {
-    /// The paths of its settings, in order.
+    /// The paths of its settings, sorted.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether both have the same value at `path`, or none.
+    /// Whether both have the same value at `path`, or both have none.
     pub fn agrees(&self, other: &Self, path: &str) -> bool {
         self.0.get(path) == other.0.get(path)
     }
 
-    /// The same after `patch`: an object by paths, or by their parts. `null` removes a setting, and
-    /// those below it. Returns the paths of all that were set or removed, too.
+    /// Applies `patch`: an object whose keys are paths, or nested objects. `null` removes a setting and those below it.
+    /// Returns the new overlay and the paths of all settings that were set or removed.
     ///
     /// # Errors
-    /// The paths that are wrong.
+    /// The invalid paths.
     pub fn patched(&self, patch: &Map<String, Json>) -> Result<(Self, Vec<String>), Vec<Refused>> {
         let mut leaves = Vec::new();
         let mut refused = Vec::new();
@@ -85,7 +85,7 @@ impl Overlay {
         for (path, value) in &leaves {
             patched.remove(path);
             if !value.is_null() {
-                // A table and a value cannot be at the same place.
+                // A path cannot be both a table and a value.
                 patched.0.retain(|other, _| !is_below(path, other));
                 patched.0.insert(path.clone(), (*value).clone());
             }
@@ -107,7 +107,7 @@ impl Overlay {
         Ok((patched, paths))
     }
 
-    /// The same without the setting at `path` and those below it, and their paths. `None` if nothing is set there.
+    /// Removes the setting at `path` and those below it, and returns their paths too. `None` if nothing is set there.
     pub fn without(&self, path: &str) -> Option<(Self, Vec<String>)> {
         let path = joined(&keys_of(path)?);
         let mut left = self.clone();
@@ -122,12 +122,12 @@ impl Overlay {
         removed
     }
 
-    /// The values as TOML, or what is wrong with them, for [`lay_over`](Self::lay_over).
+    /// The values as TOML, or their faults, for [`lay_over`](Self::lay_over).
     pub(super) fn to_toml(&self) -> Vec<Result<String, String>> {
         self.0.values().map(text_of).collect()
     }
 
-    /// Puts the values into `root`, each with the span that stands for it in `source`. `values` are those of this overlay.
+    /// Puts the values into `root`, each with the span that stands for it in `source`. `values` are the result of `to_toml`.
     pub(super) fn lay_over<'i>(
         &self,
         root: &mut DeTable<'i>,
@@ -151,7 +151,7 @@ impl Overlay {
     }
 }
 
-/// The folder of the overlay for the configuration in `root`. `None`: it has no admin API, or there is no folder.
+/// The folder of the overlay for the configuration in `root`. `None` if it has no admin API, or there is no folder.
 pub(super) fn folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
     root.get("admin")?;
     state_folder(root, environment)
@@ -166,7 +166,7 @@ fn joined(keys: &[String]) -> String {
     keys.iter().fold(String::new(), |path, key| below(&path, key))
 }
 
-/// The values of a patch that are no tables, by their paths.
+/// The values of a patch that are not tables, by their paths.
 fn flatten<'p>(
     above: &str,
     patch: &'p Map<String, Json>,
@@ -194,7 +194,7 @@ fn flatten<'p>(
     }
 }
 
-/// Puts `value` at `keys`. Returns what was there.
+/// Puts `value` at `keys`. Returns the previous value.
 fn put<'i>(
     root: &mut DeTable<'i>,
     keys: &[String],
@@ -210,14 +210,15 @@ fn put<'i>(
     };
     match keys {
         [top, keys @ ..] if top == "execution" => put_below(table, keys, value),
-        // It would be another entry then.
+        // Setting it would make it another entry.
         [_, _, key] if key == "name" => Err("a name can only be set in the configuration file".to_owned()),
         [_, _, keys @ ..] => put_below(table, keys, value),
         _ => Ok(None),
     }
 }
 
-/// The entry `name` of the array `top`. Entries of `[[tools]]` are made, since they are only rules; providers are not.
+/// The entry `name` of the array `top`. A missing `[[tools]]` entry is created, since it only holds rules; a provider is
+/// not.
 fn entry<'r, 'i>(
     root: &'r mut DeTable<'i>,
     top: &str,
@@ -268,7 +269,7 @@ fn name_of<'e>(entry: &'e Spanned<DeValue<'_>>) -> Option<&'e str> {
     }
 }
 
-/// Puts `value` at `keys` below `table`; tables on the way are made.
+/// Puts `value` at `keys` below `table`, creating tables on the way.
 fn put_below<'i>(
     table: &mut DeTable<'i>,
     keys: &[String],
@@ -311,7 +312,7 @@ fn text_of(value: &Json) -> Result<String, String> {
     })
 }
 
-/// A value with one span for all of it.
+/// A value all of whose parts have the same span.
 fn at<'i>(value: Spanned<DeValue<'i>>, span: &Range<usize>) -> Spanned<DeValue<'i>> {
     let value = match value.into_inner() {
         DeValue::Array(elements) => {

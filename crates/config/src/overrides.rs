@@ -16,8 +16,8 @@ use super::{
     source::{Flag, Source},
 };
 
-/// Values from the command line and the environment. Empty and `None`: not given, so the file or the default
-/// decides.
+/// Values from the command line and the environment. An empty or `None` value was not given, so the file or
+/// the default decides.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// The configuration file.
@@ -26,7 +26,7 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
     pub client_keys: Vec<SecretString>,
-    /// One of them was typed on the command line, where everyone on the machine can read it.
+    /// Whether one of them was typed on the command line, where other users of the machine can read it.
     pub typed_client_keys: bool,
     /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
     pub upstream: Option<String>,
@@ -34,19 +34,19 @@ pub struct Overrides {
     pub dialect: Option<String>,
     /// That upstream's key: `env:NAME`, `file:PATH` or the key itself.
     pub api_key: Option<SecretString>,
-    /// It was typed on the command line.
+    /// Whether that key was typed on the command line.
     pub typed_api_key: bool,
     /// Replaces `tools` of every model.
     pub tools: Option<String>,
     /// Replaces `chat_template` of every model: the path of a file.
     pub chat_template: Option<String>,
-    /// Replaces `detect` of every model; names with commas between them.
+    /// Replaces `detect` of every model; names are separated by commas.
     pub detect: Option<String>,
     /// Replaces `server_calls` of every model.
     pub server_calls: Option<String>,
 }
 
-/// The name of the one upstream that flags describe.
+/// The name of the only upstream when flags describe it.
 const UPSTREAM: &str = "upstream";
 
 impl Overrides {

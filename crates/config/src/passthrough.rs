@@ -8,10 +8,10 @@ use super::{
     value::{list, text},
 };
 
-/// What all paths begin with. The rest is put behind the upstream's base URL.
+/// The beginning of all paths. The rest is appended to the upstream's base URL.
 pub const BASE: &str = "/v1/";
 
-/// The paths that toolwire serves itself, and whether everything below them is its own, too.
+/// The paths that toolwire serves itself, each with whether it also serves everything below it.
 const OWN: &[(&str, bool)] = &[
     ("/v1/chat/completions", false),
     ("/v1/messages", false),
@@ -21,7 +21,7 @@ const OWN: &[(&str, bool)] = &[
     ("/v1/providers", true),
 ];
 
-/// Patterns of paths: a path, or the beginning of paths with a `*` behind it.
+/// Patterns of paths: a path, or a prefix followed by `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Passthrough(Vec<String>);
 
@@ -29,13 +29,13 @@ impl Passthrough {
     /// Parses patterns.
     ///
     /// # Errors
-    /// What is wrong with the first one that is not a pattern, or that covers a path of toolwire's own.
+    /// A description of the first pattern that is invalid, or that covers one of toolwire's own paths.
     pub fn parse(written: &[&str]) -> Result<Self, String> {
         Ok(Self(written.iter().map(|pattern| parse(pattern)).collect::<Result<_, _>>()?))
     }
 
     /// Whether requests for `path`, as the client wrote it, are passed through. Paths that two servers could read
-    /// differently never are: with escapes, empty segments or dot segments.
+    /// differently are never passed through: those with escapes, empty segments or dot segments.
     pub fn covers(&self, path: &str) -> bool {
         let matches = |pattern: &String| match pattern.strip_suffix('*') {
             Some(beginning) => path.starts_with(beginning),
@@ -88,7 +88,7 @@ fn parse(written: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a pattern, the beginning of paths or one path, covers a path of toolwire's own.
+/// Whether a pattern, a prefix or one path, covers a path of toolwire's own.
 fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> bool {
     let is_below = |path: &str| has_below && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     match pattern {
@@ -97,7 +97,7 @@ fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> b
     }
 }
 
-/// Whether every server reads this path in the same way.
+/// Whether every server reads this path alike.
 fn is_plain(path: &str) -> bool {
     let is_segment = |segment: &str| {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte);

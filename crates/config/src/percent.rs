@@ -1,6 +1,6 @@
 //! Percent-encoding in paths, queries and variables.
 
-/// Decodes percent-encoding. `None`: the result is not UTF-8.
+/// Decodes percent-encoding. `None` if the result is not UTF-8.
 pub fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

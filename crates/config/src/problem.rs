@@ -1,4 +1,4 @@
-//! [`Problem`]: a mistake in a configuration, and its place.
+//! [`Problem`]: a mistake in a configuration, and its location.
 
 use std::{cell::RefCell, fmt, ops::Range};
 
@@ -9,9 +9,9 @@ use super::source::Source;
 pub struct Problem {
     /// Whether the configuration can still be used.
     pub severity: Severity,
-    /// Where.
+    /// The location of the mistake.
     pub place: Place,
-    /// What is wrong, and what would be right. Never contains a secret.
+    /// Describes the mistake and how to fix it. Never contains a secret.
     pub message: String,
 }
 
@@ -28,12 +28,12 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// A mistake that is in no place of the file.
+    /// A mistake without a location in the file.
     pub fn error(message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, place: Place::Nowhere, message: message.into() }
     }
 
-    /// Logs it.
+    /// Logs the problem.
     pub fn log(&self) {
         let place = (self.place != Place::Nowhere).then(|| self.place.to_string());
         match self.severity {
@@ -43,10 +43,10 @@ impl Problem {
     }
 }
 
-/// Whether a configuration with a problem can be used.
+/// Whether a configuration with the problem can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// It can, but look at it.
+    /// It can, but should be reviewed.
     Warning,
     /// It cannot.
     Error,
@@ -61,16 +61,16 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Where a value was written.
+/// The location of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// In the file.
     File {
         /// The file, as it was named.
         path: String,
-        /// From 1.
+        /// Counted from 1.
         line: usize,
-        /// In characters, from 1.
+        /// In characters, counted from 1.
         column: usize,
     },
     /// In a flag or its environment variable; both are named.
@@ -82,7 +82,7 @@ pub enum Place {
         /// The path of the setting.
         setting: String,
     },
-    /// Nowhere: something is missing.
+    /// Without a location: something is missing.
     Nowhere,
 }
 
@@ -140,7 +140,7 @@ impl Findings {
         self.add(Kind::DefinitionError, Some(span), message.into());
     }
 
-    /// Something required is missing; `span` is where it belongs, if that is known.
+    /// Something required is missing. `span` is its expected location, if that is known.
     pub(super) fn missing(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Missing, span, message.into());
     }
@@ -150,7 +150,7 @@ impl Findings {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
-    /// Something outside of the configuration is probably a mistake.
+    /// Something outside the configuration is probably a mistake.
     pub(super) fn remark(&self, message: impl Into<String>) {
         self.add(Kind::Warning, None, message.into());
     }
@@ -174,10 +174,10 @@ impl Findings {
         self.0.borrow_mut().push(Finding { kind, span, message });
     }
 
-    /// The problems in the order of `source`, and whether one of them is an error.
+    /// Returns the problems in the order of `source`, and whether any of them is an error.
     ///
     /// A syntax error hides the rest of its line. Other problems on that line, and all reports of missing
-    /// keys, are left out: what they are about may be what could not be read.
+    /// keys, are left out: they may concern text that could not be read.
     pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
         let mut findings = self.0.into_inner();
         let place = |finding: &Finding| match &finding.span {

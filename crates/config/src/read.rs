@@ -68,7 +68,8 @@ impl Default for Root {
     }
 }
 
-/// The keys of the top level. Without keys for clients, only loopback addresses may be listened on.
+/// The keys of the top level. Unless clients need a key, toolwire may only listen on loopback
+/// addresses.
 pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
     keys.special(
         Key::new("listen", "an address with port, or an array of them; port 0 chooses a free one")
@@ -191,8 +192,8 @@ pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> 
     Some(state.join("toolwire"))
 }
 
-/// Reads the root table. `None` only if a mistake has been reported.
-/// `has_saved_keys`: clients have keys that stand in another file.
+/// Reads the root table. `None` only if a mistake has been reported. `has_saved_keys`: another file
+/// contains clients' keys.
 pub(super) fn config<'a>(
     table: &'a DeTable<'a>,
     context: &'a Context<'a>,
@@ -255,7 +256,7 @@ fn in_table<'a>(table: &mut Table<'a>, key: &'static str, read: impl FnOnce(&mut
     }
 }
 
-/// Cores that this process may use.
+/// Number of cores that this process may use.
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
@@ -374,7 +375,7 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
     );
 }
 
-/// A size that is at least that of the largest body.
+/// Reads a size that is at least the maximum size of a body.
 fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let size = size(cell.clone())?;
@@ -408,7 +409,7 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     declared.collect()
 }
 
-/// The known formats: the built-in ones, and those of the configuration that are valid.
+/// The built-in formats, and the valid ones of the configuration.
 fn formats(table: &mut Table<'_>) -> Arc<KnownFormats> {
     let mut own = Vec::new();
     for cell in entries(table, "formats") {
@@ -432,7 +433,7 @@ pub(super) fn models<'a>(
     }
     let (mut names, mut routers) = (HashSet::new(), HashSet::new());
     let (mut describers, mut others) = (Vec::new(), Vec::new());
-    // Routers need all other entries.
+    // Routers refer to other entries, so they are resolved last.
     let mut models: Vec<Option<super::Model>> = Vec::new();
     let mut unresolved = Vec::new();
     for cell in cells {

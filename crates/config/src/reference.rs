@@ -1,4 +1,4 @@
-//! [`reference()`]: every key of a configuration file, as the declarations describe it.
+//! [`reference()`]: documentation of every key of a configuration file.
 
 use super::{
     AdminSettings, Failover, Limits, Metrics, admin, alternatives, client_keys, execution, format,

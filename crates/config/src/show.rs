@@ -11,15 +11,15 @@ use super::{
 };
 
 impl Config {
-    /// The whole configuration as TOML, with defaults filled in and secrets masked. Loaded again, it resolves
-    /// to the same configuration except for the secrets.
+    /// The complete configuration as TOML, with defaults filled in and secrets masked. If it is loaded again,
+    /// it resolves to the same configuration, except for the secrets.
     pub fn to_toml(&self) -> Table {
         let mut shown = self.comparable();
         shown.iter_mut().for_each(|(_, value)| hide(value));
         shown
     }
 
-    /// The same with [marks](masked) by which secrets can be compared. It must not leave the process.
+    /// The same with [hashes](masked) by which secrets can be compared. It must not leave the process.
     pub(super) fn comparable(&self) -> Table {
         let mut root = Root {
             listen: self.listen.clone(),
@@ -40,7 +40,7 @@ impl Config {
             ("failover", table_of(|keys| alternatives::failover(keys, &mut self.failover.clone()))),
         ];
         shown.extend(tables.map(|(key, table)| (key.to_owned(), Value::Table(table))));
-        // A definition contains only the keys that were set, no defaults.
+        // A definition contains only the keys that were set, without defaults.
         let formats: Vec<_> =
             self.formats.own().iter().filter_map(|own| Value::try_from(&own.definition).ok()).collect();
         let upstreams = self.upstreams.iter().map(|upstream| Value::Table(upstream.shown()));

@@ -10,21 +10,21 @@ use std::{
 use super::problem::{Place, Problem, Problems, Severity};
 use toolwire_pipeline::wire::digest::Digest;
 
-/// A file's text with its name. Offsets after the text's end stand for flags, and those after them for saved settings, so that such
-/// a value is read and reported by the same code as one from the file.
+/// A file's text and name. Offsets after the text's end stand for flags, and offsets after those for saved settings, so that
+/// the same code reads and reports such values and those from the file.
 #[derive(Clone, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
     text: String,
-    /// The program made the text, so a place in it means nothing to a reader.
+    /// Whether the program made the text, so that a location in it means nothing to a reader.
     is_made: bool,
-    /// The file of the saved settings, and the paths of these.
+    /// The file of the saved settings, and their paths.
     overlay: (PathBuf, Vec<String>),
-    /// What was read from the file.
+    /// Digest of the file's content, if there is a file.
     content: Option<Digest>,
 }
 
-/// A flag that overrides something.
+/// A flag that overrides settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flag {
     Listen,
@@ -39,7 +39,7 @@ pub(super) enum Flag {
 }
 
 impl Flag {
-    /// All of them, in the order of their numbers.
+    /// All flags, in the order of their numbers.
     pub(super) const ALL: [Self; 9] = [
         Self::Listen,
         Self::ClientKey,
@@ -68,13 +68,13 @@ impl Flag {
     }
 }
 
-/// Bytes of a configuration file.
+/// Maximum size of a configuration file, in bytes.
 const MAX_FILE: u64 = 8 << 20;
 
-/// The bytes of a configuration file.
+/// Reads the bytes of a configuration file.
 ///
 /// # Errors
-/// It cannot be read, or is too large.
+/// The file cannot be read, or is too large.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
@@ -121,7 +121,7 @@ impl Source {
         }
     }
 
-    /// A text that the program made. Paths in it are those of `beside`, if it is given.
+    /// A source whose text the program made. Paths in it are resolved next to the file `beside`, if it is given.
     pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
         Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
     }
@@ -136,7 +136,7 @@ impl Source {
         self.path.is_some()
     }
 
-    /// The file, and what was read from it.
+    /// The path of the file, and the digest of its content.
     pub(super) fn file(&self) -> Option<(&Path, Digest)> {
         self.path.as_deref().zip(self.content)
     }
@@ -147,7 +147,7 @@ impl Source {
         offset..offset
     }
 
-    /// The same with saved settings: the file that holds them, and their paths.
+    /// Adds saved settings: the file that holds them, and their paths.
     pub(super) fn with_overlay(&self, file: PathBuf, paths: Vec<String>) -> Self {
         Self { overlay: (file, paths), ..self.clone() }
     }
@@ -168,7 +168,7 @@ impl Source {
         offset > self.text.len()
     }
 
-    /// Where `offset` is.
+    /// The location that `offset` stands for.
     pub(super) fn place(&self, offset: usize) -> Place {
         if let Some(index) = offset.checked_sub(self.text.len() + 1) {
             if let Some(flag) = Flag::ALL.get(index) {

@@ -1,6 +1,7 @@
-//! [`Setting`]: every setting with its value, its default and where its value comes from.
+//! [`Setting`]: a setting with its value, its default and the source of its value.
 //!
-//! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays go by their `name`.
+//! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays are identified by their
+//! `name`.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
@@ -23,57 +24,58 @@ use super::{
 use toolwire_execution::ExecutionSettings;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// Where the values of a configuration come from, by their paths. What is not there has its default.
+/// The sources of a configuration's values, by their paths. Settings without a source have their default.
 #[derive(Clone, Default)]
 pub struct Sources {
     values: BTreeMap<String, ValueSource>,
-    /// What stands in the file where a setting was saved over the admin API.
+    /// The file's values of settings that were saved over the admin API.
     shadowed: BTreeMap<String, serde_json::Value>,
-    /// The saved settings that have no place in the file's tables.
+    /// The saved settings that do not fit into the file's tables.
     refused: Vec<Refused>,
     origin: Option<Arc<Origin>>,
 }
 
-/// Without the values in the file, which may be secrets.
+/// Omits the values in the file, which may be secrets.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources").field("values", &self.values).finish_non_exhaustive()
     }
 }
 
-/// What a configuration was read from.
+/// The files that a configuration was read from.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) source: Source,
     pub(super) overrides: Overrides,
     pub(super) overlay: Overlay,
-    /// The files that values name, as they were read.
+    /// The files that values name, with digests of their content.
     pub(super) files: BTreeMap<PathBuf, Digest>,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueSource {
     /// `file`, `env`, `flag`, or `overlay`: saved over the admin API.
     pub kind: &'static str,
-    /// The file with the line, the variable, or the flag; with `overlay`, that of the value that it replaces, if there is one.
+    /// The file and line, the variable, or the flag. For `overlay`, the source of the value that it replaces, if there is
+    /// one.
     pub place: Option<String>,
 }
 
-/// A setting as it resolved.
+/// A setting with its resolved value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     /// Its path.
     pub path: String,
     /// Its value.
     pub value: SettingValue,
-    /// The value that it has if it is not set; `None` if it has no default, or one that depends on something else.
+    /// The value if the setting is not set. `None` if it has no default, or one that depends on other settings.
     pub default: Option<Value>,
-    /// `None`: the default.
+    /// `None` if the value is the default.
     pub source: Option<ValueSource>,
     /// With the source `overlay`, the value in the file, unless it is secret.
     pub file_value: Option<serde_json::Value>,
-    /// What its declaration says.
+    /// The facts in its declaration.
     pub facts: KeyFacts,
 }
 
@@ -87,7 +89,7 @@ pub enum SettingValue {
 }
 
 impl Sources {
-    /// The sources of what stands in the tables of `root`.
+    /// The sources of the values in the tables of `root`.
     pub(super) fn of(root: &DeTable<'_>, source: &Source) -> Self {
         let mut sources = Self::default();
         sources.table("", root, source);
@@ -129,7 +131,7 @@ impl Sources {
 }
 
 impl Config {
-    /// What the declarations say about the settings.
+    /// The facts in the settings' declarations.
     pub fn facts(&self) -> Facts {
         Facts::of(self)
     }
@@ -163,7 +165,7 @@ impl Config {
         settings
     }
 
-    /// The tables with the values that hold if nothing is set.
+    /// The tables with their default values.
     fn defaults(&self) -> Table {
         let mut root = Root { threads: self.threads, ..Root::default() };
         let mut defaults = table_of(|keys| read::root(keys, &mut root, true));
@@ -188,7 +190,7 @@ impl Sources {
         self.values.get(path)
     }
 
-    /// These sources of tables over which saved settings were laid. `in_file` are those of the tables before.
+    /// These sources of tables with applied saved settings. `in_file` are the sources of the tables before that.
     pub(super) fn over(self, in_file: Self, laid: LaidOver, origin: Origin) -> Self {
         let (mut values, mut in_file) = (self.values, in_file.values);
         for (path, value) in values.iter_mut().filter(|(_, value)| value.kind == "overlay") {
@@ -202,13 +204,14 @@ impl Sources {
         self.origin.as_deref()
     }
 
-    /// The saved settings that have no place in the file's tables.
+    /// The saved settings that do not fit into the file's tables.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
 }
 
-/// The values of `value` by their paths. Entries of arrays go by their names; those without are left out.
+/// Collects the values in `value` by their paths. Entries of arrays are identified by their names; those without are left
+/// out.
 fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
     match value {
         Value::Table(table) => {
@@ -227,7 +230,7 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Whether this is what is shown in place of a secret, or of several.
+/// Whether this is the mask of a secret, or of several.
 fn is_secret(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with(MASK),

@@ -1,8 +1,7 @@
-//! [`Cell`] and [`Table`]: a TOML value with its place, and a table that remembers which keys were read.
+//! [`Cell`] and [`Table`]: a TOML value with its location, and a table that records which keys were read.
 //!
-//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's place and
-//! returns `None`. A key that is absent or wrong keeps its default, so reading goes on and finds the next
-//! mistake.
+//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's location and returns `None`.
+//! An absent or wrong key keeps its default, so reading continues and finds the next mistake.
 
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use toolwire_pipeline::wire::suggest::suggest;
 /// The command that lists all keys.
 const LIST_KEYS: &str = "toolwire check --keys";
 
-/// What reading needs beside the tables.
+/// The context of reading.
 pub(crate) struct Context<'a> {
     pub(super) source: &'a Source,
     /// The files that values name.
@@ -26,7 +25,7 @@ pub(crate) struct Context<'a> {
     pub(super) environment: super::Environment<'a>,
 }
 
-/// One value and its place.
+/// A value and its location.
 #[derive(Clone)]
 pub struct Cell<'a> {
     pub(super) value: &'a DeValue<'a>,
@@ -70,7 +69,7 @@ impl<'a> Cell<'a> {
         self.context.source.is_overlay(self.span.start)
     }
 
-    /// The place of what was saved over the admin API, in the value or below it.
+    /// The location of the part of the value that was saved over the admin API, if there is one.
     pub(super) fn overlaid(&self) -> Option<Range<usize>> {
         if self.is_overlaid() {
             return Some(self.span.clone());
@@ -83,12 +82,12 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// `[]`
+    /// Whether the value is `[]`.
     pub(super) fn is_empty_array(&self) -> bool {
         matches!(self.value, DeValue::Array(elements) if elements.is_empty())
     }
 
-    /// All entries of the table, each with its key's place; empty if the value is not a table.
+    /// All entries of the table, each with its key's location. Empty if the value is not a table.
     pub(super) fn entries(&self) -> Vec<(&'a str, Range<usize>, Cell<'a>)> {
         let DeValue::Table(entries) = self.value else {
             self.expected::<()>("a table");
@@ -101,7 +100,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// A table that remembers which keys were read.
+/// A table that records which keys were read.
 pub(crate) struct Table<'a> {
     entries: &'a DeTable<'a>,
     span: Range<usize>,
@@ -122,7 +121,7 @@ impl<'a> Table<'a> {
         result
     }
 
-    /// The value of `key`, if it is there.
+    /// The value of `key`, if it is present.
     pub(super) fn cell(&mut self, key: &'static str) -> Option<Cell<'a>> {
         if !self.known.contains(&key) {
             self.known.push(key);
@@ -130,12 +129,13 @@ impl<'a> Table<'a> {
         self.entries.get(key).map(|value| Cell::new(value, self.context))
     }
 
-    /// Reports that `key` is absent, at the table's place.
+    /// Reports that `key` is absent, at the table's location.
     pub(super) fn report_missing(&self, key: &str) {
         self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
     }
 
-    /// Reports what is wrong with `key`: at its place, or the table's if it is absent. Nothing, if a mistake in it was reported.
+    /// Reports a fault of `key`: at its location, or the table's if it is absent. Reports nothing if a mistake in it has
+    /// been reported already.
     pub(super) fn report_fault(&self, key: &str, message: &str) {
         let findings = &self.context.findings;
         match self.entries.get(key).map(Spanned::span) {
@@ -162,7 +162,7 @@ pub(super) fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<
     let Some(cell) = table.cell(key) else { return Vec::new() };
     match cell.value {
         DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
-        // A table instead of an array: read it, so that the mistakes in it are reported too.
+        // A table instead of an array: it is read anyway, to report the mistakes in it.
         DeValue::Table(_) => {
             cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
             vec![cell]

@@ -1,4 +1,5 @@
-//! `[telemetry]`: traces and metrics for a collector. What the table leaves open, the variables of OpenTelemetry may say.
+//! `[telemetry]`: traces and metrics for a collector. Settings that the table leaves out may come from OpenTelemetry's
+//! variables.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,10 +17,10 @@ use super::{
 use toolwire_net::telemetry::TelemetrySettings;
 use toolwire_pipeline::settings::{Field, Key, TableText, names_secret};
 
-/// What the service is called unless something else is said.
+/// Default name of the service.
 const SERVICE: &str = "toolwire";
 
-/// The values of the table. `None`: it does not say.
+/// The values of the table. `None` if a key is not set.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Draft {
     endpoint: Option<Uri>,
@@ -97,7 +98,7 @@ fn is_share(number: f64) -> bool {
     (0.0..=1.0).contains(&number)
 }
 
-/// Reads the table. `None`: nothing is to be sent, or something is wrong. `has_keys`: clients need a key.
+/// Reads the table. `None` if nothing is sent, or if there are mistakes. `has_keys`: clients need a key.
 pub(super) fn read(
     table: &mut Table<'_>,
     context: &Context<'_>,
@@ -120,7 +121,7 @@ pub(super) fn read(
     let mut variables = Variables { environment: context.environment, wrong: Vec::new() };
     let settings = variables.complete(draft, has_keys);
     for (name, expected) in variables.wrong {
-        // Its value may be secret.
+        // The variable's value may be secret, so it is not quoted.
         context.findings.remark(format!("`{name}` is ignored: expected {expected}"));
     }
     settings.map(Arc::new)
@@ -135,7 +136,7 @@ fn check_headers(table: &mut Table<'_>, headers: &BTreeMap<String, TableText>) {
     }
 }
 
-/// The table as it resolved, secrets masked.
+/// The table with its resolved values, secrets masked.
 pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
     let mut draft = Draft {
         endpoint: Some(settings.endpoint.clone()),
@@ -148,15 +149,15 @@ pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
     table_of(|visitor| keys(visitor, &mut draft))
 }
 
-/// The variables of OpenTelemetry. An invalid one counts as not set.
+/// Reads OpenTelemetry's variables. An invalid one counts as not set.
 struct Variables<'e> {
     environment: Environment<'e>,
-    /// The names of invalid ones, and what was expected.
+    /// Names of the invalid variables, and the expected values.
     wrong: Vec<(&'static str, &'static str)>,
 }
 
 impl Variables<'_> {
-    /// The settings of the table and the variables. `None`: there is no collector.
+    /// Combines the table and the variables. `None` if there is no collector.
     fn complete(&mut self, draft: Draft, has_keys: bool) -> Option<TelemetrySettings> {
         let is_disabled = (self.environment)("OTEL_SDK_DISABLED");
         if is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -165,7 +166,7 @@ impl Variables<'_> {
         let endpoint = draft.endpoint.or_else(|| {
             self.of("OTEL_EXPORTER_OTLP_ENDPOINT", "a URL such as `http://127.0.0.1:4318`", collector)
         })?;
-        // Nothing else is sent; its value does not matter further.
+        // No other protocol is supported; an invalid value is only reported.
         let _ = self.of("OTEL_EXPORTER_OTLP_PROTOCOL", "`http/protobuf`", |text| {
             (text == "http/protobuf").then_some(())
         });
@@ -196,9 +197,10 @@ impl Variables<'_> {
         })
     }
 
-    /// The share of traces that are recorded.
+    /// The fraction of traces that are recorded.
     fn sample(&mut self) -> Option<f64> {
-        // Whether a client's trace goes on is a setting of its own, so both kinds of each name mean the same.
+        // Whether a client's trace is continued is a separate setting, so each sampler means the same with and without
+        // the prefix.
         let fixed = |name: &str| match name.strip_prefix("parentbased_").unwrap_or(name) {
             "always_on" => Some(Some(1.0)),
             "always_off" => Some(Some(0.0)),
@@ -212,7 +214,7 @@ impl Variables<'_> {
             .or_else(|| self.of("OTEL_TRACES_SAMPLER_ARG", "a number from 0 to 1", share))
     }
 
-    /// The time between two exports of metrics, if they are wanted.
+    /// Interval between two exports of metrics, if they are exported.
     fn metrics_interval(&mut self) -> Option<Duration> {
         if (self.environment)("OTEL_METRICS_EXPORTER").is_some_and(|exporter| exporter == "none") {
             return None;
@@ -221,7 +223,7 @@ impl Variables<'_> {
         Some(interval.unwrap_or(Duration::from_secs(60)))
     }
 
-    /// The value of a variable. An empty one is not set.
+    /// The value of a variable. An empty variable counts as not set.
     fn of<T>(
         &mut self,
         name: &'static str,
@@ -280,7 +282,7 @@ mod tests {
         (settings, variables.wrong.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// What a file with this table is read as.
+    /// Reads a file with this table.
     fn loaded(table: &str) -> Result<Config, String> {
         let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
         let rest = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";

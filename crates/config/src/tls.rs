@@ -23,7 +23,7 @@ const CLIENT_AUTH: [(&str, ClientAuth); 2] =
 
 const MIN_VERSION: [(&str, MinVersion); 2] = [("1.2", MinVersion::Tls12), ("1.3", MinVersion::Tls13)];
 
-/// A table whose keys have not all been read.
+/// A table that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     cert: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     );
 }
 
-/// Reads the table. `None`: it is not there, or wrong.
+/// Reads the table. `None` if it is absent or contains mistakes.
 pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<TlsSettings>> {
     table.cell("tls")?.table(|table| {
         let mut draft = Draft::default();
@@ -104,7 +104,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<TlsSettings>> {
     })
 }
 
-/// The table as it resolved, the key masked.
+/// The table with its resolved values, the key masked.
 pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     let mut draft = Draft {
         cert: Some(settings.files.cert.clone()),
@@ -120,8 +120,7 @@ pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     shown
 }
 
-/// The content of `files`, whose keys in `table` have these names. Reports what is wrong with them, and warns of a certificate that
-/// has expired.
+/// Loads `files`, whose keys in `table` have these names. Reports mistakes in them, and warns of an expired certificate.
 pub(super) fn identity(
     table: &mut Table<'_>,
     files: &IdentityFiles,
@@ -145,14 +144,14 @@ pub(super) fn identity(
     }
 }
 
-/// A file, relative to that of the configuration.
+/// A file, relative to the configuration file.
 pub(super) fn path(cell: Cell<'_>) -> Option<PathBuf> {
     let written = text(cell.clone())?;
     let written = written.strip_prefix("file:").unwrap_or(&written);
     Some(cell.context.source.resolve(written, cell.span.start))
 }
 
-/// A private key. A file is named, not kept, because it may change.
+/// A private key. The path of a file is kept, not its content, since the content may change.
 pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     let written = text(cell.clone())?;
     if let Some(path) = written.strip_prefix("file:") {
@@ -171,7 +170,7 @@ pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     }
 }
 
-/// The authorities of the PEM file `path` that `cell` names.
+/// The certificate authorities in the PEM file `path`, which `cell` names.
 pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Arc<RootCertStore>)> {
     match tls::authorities(&path) {
         Ok(roots) => Some((path, Arc::new(roots))),
@@ -179,7 +178,7 @@ pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Ar
     }
 }
 
-/// A path as it is shown.
+/// A path for display.
 pub(super) fn path_value(path: &Path) -> Value {
     string(&path.display().to_string())
 }
@@ -213,7 +212,7 @@ mod tests {
         folder
     }
 
-    /// The configuration, or what is said about it.
+    /// The configuration, or the messages about it.
     fn read(folder: &TempDir, table: &str) -> (Option<Config>, String) {
         let file = folder.path().join("toolwire.toml");
         fs::write(&file, format!("{table}\n{REST}")).unwrap();

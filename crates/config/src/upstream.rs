@@ -26,15 +26,15 @@ use toolwire_pipeline::{
 pub struct Upstream {
     /// Its name in the configuration, in logs and metrics.
     pub name: String,
-    /// Its dialect, with the settings that only this dialect has.
+    /// Its dialect, with the settings specific to the dialect.
     pub options: UpstreamDialect,
-    /// `http` or `https`, host and path, without query; no slash at the end.
+    /// Scheme `http` or `https`, host and path; without a query, and without a slash at the end.
     pub base_url: Uri,
-    /// Sent in the header that the dialect has for it. `None`: no such header.
+    /// Sent in the header that the dialect defines for it. `None` sends no such header.
     pub api_key: Option<SecretString>,
     /// Sent with every request, marked as sensitive.
     pub headers: HeaderMap,
-    /// Which certificates are trusted and shown. `None`: those of the system are trusted, and none is shown.
+    /// Certificates to trust and to present. `None` trusts those of the system, and presents none.
     pub tls: Option<Arc<UpstreamTls>>,
     /// The proxy that it is reached through.
     pub proxy: Option<HttpProxy>,
@@ -42,20 +42,20 @@ pub struct Upstream {
     pub timeouts: Timeouts,
     /// Limits of concurrent and waiting requests.
     pub queue: QueueLimits,
-    /// A stream that closes without its end mark is complete.
+    /// Whether a stream that closes without its end mark counts as complete.
     pub tolerate_truncation: bool,
-    /// A request is repeated if a reused connection ends without a byte of a response. An upstream that crashed while it worked may
-    /// then act on it twice.
+    /// Whether a request is repeated if a reused connection ends without a byte of a response. An upstream that crashed
+    /// while it worked may then act on it twice.
     pub retry_unanswered: bool,
 }
 
 impl Upstream {
-    /// The API that it speaks.
+    /// The API of the upstream.
     pub fn dialect(&self) -> Dialect {
         self.options.dialect()
     }
 
-    /// The settings of the account that requests are sent with, if its dialect has accounts.
+    /// The settings of the account used for requests, if its dialect has accounts.
     pub fn account(&self) -> Option<&AccountSettings> {
         self.options.side().account()
     }
@@ -68,7 +68,7 @@ impl Upstream {
     /// The URL of requests.
     ///
     /// # Errors
-    /// If it is longer than a URL may be.
+    /// If it exceeds the maximum length of a URL.
     pub fn endpoint(&self) -> Result<Uri, http::Error> {
         self.below(self.options.side().path())
     }
@@ -78,7 +78,7 @@ impl Upstream {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
-    /// The URL of the list that a server and a key are checked with; `None` if its dialect has none.
+    /// The URL of the list with which a server and a key are checked; `None` if its dialect has none.
     pub fn check_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().check_path().map(|path| self.below(path))
     }
@@ -97,7 +97,7 @@ impl Upstream {
     /// The URL of a path, which may have a query, below the base URL.
     ///
     /// # Errors
-    /// As [`Upstream::endpoint`], or if the path contains characters that no URL may have.
+    /// As [`Upstream::endpoint`], or if the path contains characters that are not allowed in URLs.
     pub fn endpoint_at(&self, path: &str) -> Result<Uri, http::Error> {
         self.below(path)
     }
@@ -120,24 +120,24 @@ impl Upstream {
 /// The four time limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To a connection, TLS included.
+    /// Time limit of connecting, including TLS.
     pub connect: Duration,
-    /// From the request to the response's headers. For a response that is not streamed, see
+    /// Time limit from the request to the response's headers. For a response that is not streamed, see
     /// `Timeouts::first_headers`.
     pub header: Duration,
-    /// Between two pieces of a stream.
+    /// Maximum time between two pieces of a stream.
     pub idle: Duration,
-    /// The whole stream, from the request on. `None`: no limit.
+    /// Time limit of the complete stream, counted from the request. `None` for no limit.
     pub total: Option<Duration>,
 }
 
-/// How long the headers of a response that is not streamed may take, unless `header_timeout` is longer or
-/// `total_timeout` is set. It is the default timeout of client libraries.
+/// Default time limit for the headers of a response that is not streamed; a longer `header_timeout`, or any `total_timeout`,
+/// replaces it. It is the default timeout of client libraries.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
 impl Timeouts {
-    /// How long the upstream may take to send its headers. It sends those of a response that is not streamed
-    /// when the response is complete, so for them the limit of the whole response applies.
+    /// Time limit for the upstream's response headers. If the response is not streamed, its headers come when it is
+    /// complete, so the limit of the complete response applies.
     pub fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
@@ -157,11 +157,11 @@ impl Default for Timeouts {
 /// Limits of concurrent and waiting requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests whose responses are open. At least one.
+    /// Maximum number of open responses. At least one.
     pub max_concurrent: usize,
-    /// Requests that wait. Beyond: 429.
+    /// Maximum number of waiting requests. Beyond it: 429.
     pub max_waiting: usize,
-    /// How long one waits. Beyond: 429.
+    /// Maximum time that a request waits. Beyond it: 429.
     pub wait_timeout: Duration,
 }
 
@@ -181,19 +181,19 @@ const OWN_HEADERS: [HeaderName; 6] = [
     header::ACCEPT_ENCODING,
 ];
 
-/// An entry's name with its place, and the upstream as far as it could be read.
+/// An entry's name with its location, and the upstream as far as it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
 
 /// An entry of `[[upstreams]]`, which may be incomplete.
 pub(super) struct Declared<'a> {
     /// Its name, if it has one.
     pub(super) name: Option<String>,
-    /// `None` if something in it is wrong.
+    /// `None` if it contains mistakes.
     pub(super) upstream: Option<Arc<Upstream>>,
     pub(super) cell: Cell<'a>,
 }
 
-/// An entry of `[[upstreams]]` whose keys have not all been read.
+/// An entry of `[[upstreams]]` that is being read.
 #[derive(Debug)]
 pub(super) struct Draft {
     name: Option<String>,
@@ -201,7 +201,7 @@ pub(super) struct Draft {
     base_url: Option<Uri>,
     api_key: Option<SecretString>,
     headers: HeaderMap,
-    /// As it is configured; `None`: the environment decides.
+    /// As configured; `None` lets the environment decide.
     proxy: Option<Option<HttpProxy>>,
     timeouts: Timeouts,
     queue: QueueLimits,
@@ -226,7 +226,7 @@ impl Default for Draft {
     }
 }
 
-/// The keys of `[[upstreams]]`, but for the tables of the dialects.
+/// The keys of `[[upstreams]]`, except the tables of the dialects.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     address(keys, draft);
     keys.key(
@@ -272,7 +272,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     model_rules::tolerate_truncation(keys, &mut draft.tolerate_truncation);
 }
 
-/// The keys that say where the upstream is and how it is addressed.
+/// The keys for the upstream's address and authentication.
 fn address(keys: &mut impl Keys, draft: &mut Draft) {
     let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
     let spoken: Vec<_> = spoken.collect();
@@ -332,7 +332,7 @@ fn address(keys: &mut impl Keys, draft: &mut Draft) {
     );
 }
 
-/// The words of `dialect`.
+/// The values of `dialect`.
 fn dialects() -> Vec<(&'static str, Dialect)> {
     let dialects = UpstreamDialect::all().into_iter().map(|upstream| upstream.dialect());
     dialects.map(|dialect| (dialect.name(), dialect)).collect()
@@ -355,8 +355,8 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     (name, upstream)
 }
 
-/// Reads the tables of all dialects, to report the mistakes in them; gives the upstream's own, the only one
-/// that may be there.
+/// Reads the tables of all dialects, to report the mistakes in them. Returns the table of the upstream's own dialect, the
+/// only one that is allowed.
 fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     let host = draft.base_url.as_ref().and_then(Uri::host).unwrap_or_default();
     let mut own = None;
@@ -409,7 +409,7 @@ impl Draft {
 }
 
 impl Upstream {
-    /// The entry's keys as they resolved, secrets masked.
+    /// The entry's keys with their resolved values, secrets masked.
     pub(super) fn shown(&self) -> toml::Table {
         let mut draft = Draft {
             name: Some(self.name.clone()),
@@ -433,7 +433,7 @@ impl Upstream {
     }
 }
 
-/// Checks across the keys of an upstream.
+/// Checks combinations of an upstream's keys.
 fn check(upstream: &Upstream, table: &mut Table<'_>) {
     if let Some(key) = table.cell("api_key") {
         if upstream.base_url.scheme_str() == Some("http") && !is_loopback(&upstream.base_url) {
@@ -456,7 +456,7 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
     }
 }
 
-/// Checks the account of an upstream, and where its tokens go.
+/// Checks an upstream's account, and where its tokens are sent.
 fn check_account(upstream: &Upstream, table: &mut Table<'_>) {
     let Some((account, cell)) = upstream.account().zip(table.cell(upstream.dialect().name())) else { return };
     if let Some(problem) = account.problem(upstream.api_key.is_some()) {
@@ -495,7 +495,7 @@ fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
     Some(headers)
 }
 
-/// Headers whose values are not secret, and may be words that occur in ordinary text.
+/// Headers whose values are not secret, and may be ordinary words.
 const PUBLIC_HEADERS: [&str; 10] = [
     "accept",
     "accept-language",
@@ -509,11 +509,10 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// The length in bytes from which any value may be a secret. Shorter values are words, such as a provider's
-/// name.
+/// Length in bytes from which any value may be a secret. Shorter values are words, such as a provider's name.
 const SECRET_LENGTH: usize = 16;
 
-/// The values of `headers` that are or may be secrets; of `Bearer KEY` and similar values only the key.
+/// The values of `headers` that are or may be secrets. Of `Bearer KEY` and similar values, only the key.
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let secret = headers.iter().filter(|(name, value)| {
         let name = name.as_str();

@@ -1,4 +1,5 @@
-//! `[upstreams.tls]`: the certificates that an upstream is trusted by, and those that it gets.
+//! `[upstreams.tls]`: the certificates that toolwire trusts in connections to an upstream, and
+//! those that it presents.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,7 +15,7 @@ use super::{
 use toolwire_net::tls::{IdentityFiles, KeySource, UpstreamTls};
 use toolwire_pipeline::settings::Key;
 
-/// A table whose keys have not all been read.
+/// A table that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     ca: Option<(PathBuf, Arc<RootCertStore>)>,
@@ -50,21 +51,22 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     );
 }
 
-/// The file that `cell` names. It is watched, and compared when the configuration is read again.
+/// The file that `cell` names. It is watched for changes, and compared when the configuration is
+/// read again.
 fn noted(cell: Cell<'_>) -> Option<PathBuf> {
     let path = tls::path(cell.clone())?;
     cell.context.files.note(&path);
     Some(path)
 }
 
-/// What tells authorities from others: their names and keys.
+/// Bytes that identify the authorities: their names and keys.
 fn content(roots: &RootCertStore) -> Vec<u8> {
     let parts =
         roots.roots.iter().flat_map(|root| [root.subject.as_ref(), root.subject_public_key_info.as_ref()]);
     parts.flatten().copied().collect()
 }
 
-/// Reads the table of an upstream at `base_url`. `None`: it is not there, or wrong.
+/// Reads the table of an upstream at `base_url`. `None` if it is absent or contains mistakes.
 pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<UpstreamTls>> {
     let cell = table.cell("tls")?;
     if base_url.is_some_and(|url| url.scheme_str() == Some("http")) {
@@ -93,7 +95,7 @@ pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<
     })
 }
 
-/// The table as it resolved, the key masked.
+/// The table with its resolved values, the key masked.
 pub(super) fn shown(tls: &UpstreamTls) -> toml::Table {
     let identity = tls.identity.as_ref();
     let mut draft = Draft {

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::table::Cell;
 use toolwire_pipeline::{settings::TableText, wire::suggest::suggest};
 
-/// A string that is not empty.
+/// Reads a string that is not empty.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     match cell.value {
         DeValue::String(text) if text.is_empty() => cell.wrong("expected some text, found none"),
@@ -19,7 +19,7 @@ pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub(super) fn switch(cell: Cell<'_>) -> Option<bool> {
     match cell.value {
         DeValue::Boolean(switch) => Some(*switch),
@@ -27,7 +27,7 @@ pub(super) fn switch(cell: Cell<'_>) -> Option<bool> {
     }
 }
 
-/// A whole number from `least` on.
+/// Reads a whole number that is at least `least`.
 pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
@@ -38,7 +38,7 @@ pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
-/// A whole number in `range`.
+/// Reads a whole number in `range`.
 pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
@@ -49,7 +49,7 @@ pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Opt
     }
 }
 
-/// A whole number from 1 on, or `"off"` for none.
+/// Reads a whole number that is at least 1, or `"off"` for none.
 pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
     match cell.value {
         DeValue::String(text) if text == "off" => Some(None),
@@ -57,7 +57,7 @@ pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
     }
 }
 
-/// A size in bytes: `"10MiB"`, or a plain number.
+/// Reads a size in bytes: `"10MiB"`, or a plain number.
 pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
     const EXPECTED: &str = "a size such as \"10MiB\"";
     let size = match cell.value {
@@ -72,7 +72,7 @@ pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
     }
 }
 
-/// A duration: `"90s"`, `"1m 30s"`, `"250ms"`; not zero.
+/// Reads a duration that is not zero: `"90s"`, `"1m 30s"`, `"250ms"`.
 pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
     const EXPECTED: &str = "a duration such as \"90s\"";
     let DeValue::String(text) = cell.value else { return cell.expected(EXPECTED) };
@@ -83,7 +83,7 @@ pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
     }
 }
 
-/// A duration in `range`.
+/// Reads a duration in `range`.
 pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) -> Option<Duration> {
     move |cell| match duration(cell.clone())? {
         given if range.contains(&given) => Some(given),
@@ -91,7 +91,7 @@ pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) 
     }
 }
 
-/// A duration, or `"off"` for none.
+/// Reads a duration, or `"off"` for none.
 pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
     match cell.value {
         DeValue::String(text) if text == "off" => Some(None),
@@ -99,13 +99,13 @@ pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
     }
 }
 
-/// A table as JSON.
+/// Reads a table as JSON.
 pub(super) fn json(cell: Cell<'_>) -> Option<serde_json::Value> {
     let DeValue::Table(_) = cell.value else { return cell.expected("a table") };
     as_json(cell.value)
 }
 
-/// `None`: a number that JSON does not have.
+/// Converts a value to JSON. `None` for a number that JSON cannot express.
 pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
     use serde_json::Value;
     Some(match value {
@@ -128,12 +128,12 @@ pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
     })
 }
 
-/// One of several words.
+/// Reads one of several words.
 pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
     listed_choice(choices, None)
 }
 
-/// One of many words, which the command `listed_by` lists.
+/// Reads one of many words, which the command `listed_by` lists.
 pub(super) fn listed_choice<T: Clone>(
     choices: &[(&str, T)],
     listed_by: Option<&str>,
@@ -150,7 +150,7 @@ pub(super) fn listed_choice<T: Clone>(
     }
 }
 
-/// An array. Reading continues after a wrong element.
+/// Reads an array. Reading continues after a wrong element.
 pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
     move |cell| {
         let DeValue::Array(elements) = cell.value else { return cell.expected("an array") };
@@ -158,7 +158,7 @@ pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<
     }
 }
 
-/// An array, or a single element.
+/// Reads an array, or a single element.
 pub(super) fn one_or_more<'a, T>(
     each: impl Fn(Cell<'a>) -> Option<T>,
 ) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
@@ -169,15 +169,15 @@ pub(super) fn one_or_more<'a, T>(
     }
 }
 
-/// A path, relative to the file's folder.
+/// Reads a path, relative to the file's folder.
 pub(super) fn path(cell: Cell<'_>) -> Option<std::path::PathBuf> {
     let written = text(cell.clone())?;
     Some(cell.context.source.resolve(&written, cell.span.start))
 }
 
-/// `"env:NAME"`, `"file:PATH"`, or the text itself, and where it was found.
+/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself, and returns where it was found.
 ///
-/// A file's last newline, which editors add, is removed.
+/// The last newline of a file, which editors add, is removed.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     let text = text(cell.clone())?;
     let is_reference = text.starts_with("env:") || text.starts_with("file:");
@@ -218,7 +218,7 @@ pub(super) enum Origin {
     Elsewhere,
 }
 
-/// A secret, in the forms of [`referred`]; warns if the configuration file contains the secret itself.
+/// Reads a secret, in the forms of [`referred`]. Warns if the configuration file contains the secret itself.
 pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
     let is_header = |value: &str| HeaderValue::from_str(value).is_ok();
     secret_that(cell, is_header, "the secret holds characters that no HTTP header can carry")
@@ -235,8 +235,8 @@ fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) ->
     Some(SecretString::from(value))
 }
 
-/// A table of texts by names, in the forms of [`referred`]. One from elsewhere is secret, and one in the file itself if its name
-/// says so. They may be variables of a program, such as a key of several lines.
+/// Reads a table of texts by names, in the forms of [`referred`]. A text from elsewhere is secret; one in the file itself is
+/// secret if its name suggests so. The texts may be a program's variables, such as a key with several lines.
 pub(super) fn text_table(
     cell: Cell<'_>,
     names_secret: fn(&str) -> bool,
@@ -256,9 +256,9 @@ pub(super) fn text_table(
     entries.map(|(name, _, cell)| Some((name.to_owned(), text(name, cell)?))).collect()
 }
 
-/// The base URL of an API.
+/// Reads the base URL of an API.
 pub(super) fn base_url(cell: Cell<'_>) -> Option<Uri> {
-    // A URL may contain a password, so none of these messages repeats it.
+    // A URL may contain a password, so none of these messages quotes it.
     let Ok(url) = text(cell.clone())?.trim_end_matches('/').parse::<Uri>() else {
         return cell.wrong("not a URL; expected one such as \"https://host/v1\"");
     };

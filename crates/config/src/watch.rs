@@ -1,8 +1,8 @@
-//! [`FileWatch`]: notices that the configuration file, or a file that it names, has changed.
+//! [`FileWatch`]: detects changes of the configuration file and the files that it names.
 //!
-//! It reads the files and compares what is in them. Notifications of the file system miss files that are replaced by way of their
-//! folder: Kubernetes swaps a symbolic link two levels above a ConfigMap's file, editors rename, and network file systems send
-//! none at all.
+//! It reads the files and compares their content. Notifications of the file system would miss files that are replaced
+//! through their folder: Kubernetes swaps a symbolic link two levels above a ConfigMap's file, editors rename, and network
+//! file systems send no notifications at all.
 
 use std::{
     cell::RefCell,
@@ -14,23 +14,24 @@ use std::{
 use super::{Config, source::read_file};
 use toolwire_pipeline::wire::digest::Digest;
 
-/// The files of a configuration as they were seen last.
+/// The files of a configuration, with the content seen last.
 #[derive(Debug)]
 pub struct FileWatch(BTreeMap<PathBuf, Watched>);
 
 #[derive(Debug)]
 struct Watched {
-    /// What was read when the configuration was loaded, or a change reported.
+    /// The content when the configuration was loaded, or a change was reported.
     known: Content,
-    /// What was seen last. A change is reported when it was seen twice in a row: a file may be written in several steps.
+    /// The content seen last. A change is reported when it was seen twice in a row: a file may be written in several steps.
     seen: Content,
 }
 
-/// What is in a file, or why it cannot be read.
+/// The digest of a file's content, or why it cannot be read.
 type Content = Result<Digest, io::ErrorKind>;
 
 impl FileWatch {
-    /// The files that `config` was read from. `None`: there are none, or its own is a pipe and cannot be read again.
+    /// Watches the files that `config` was read from. `None` if there are none, or if its own file is a pipe, which cannot
+    /// be read again.
     pub fn new(config: &Config) -> Option<Self> {
         if let Some((path, _)) = config.sources.origin()?.source.file()
             && !fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
@@ -42,7 +43,7 @@ impl FileWatch {
         (!watch.0.is_empty()).then_some(watch)
     }
 
-    /// Watches the files that `config` was read from, and no others. What was reported of them is not reported again.
+    /// Watches the files that `config` was read from, and no others. Changes that were reported are not reported again.
     pub fn follow(&mut self, config: &Config) {
         let files = config.files();
         self.0.retain(|path, _| files.contains_key(path));
@@ -51,8 +52,8 @@ impl FileWatch {
         }
     }
 
-    /// Whether a file has changed since the last time, and all are settled. Blocks on the disk. It is meant to be called at
-    /// intervals in which a file can be written.
+    /// Whether a file has changed since the last report, and no file is changing any more. Blocks on the disk. Call it at
+    /// intervals long enough to write a file.
     pub fn has_changed(&mut self) -> bool {
         let mut is_settled = true;
         for (path, watched) in &mut self.0 {
@@ -73,15 +74,15 @@ impl FileWatch {
 pub(super) struct NamedFiles(RefCell<BTreeMap<PathBuf, Digest>>);
 
 impl NamedFiles {
-    /// Takes note of `path` before it is read, so that a change in between is a change. What can be read only once is left out,
-    /// and so is what cannot be read, which is reported elsewhere.
+    /// Records `path` before it is read, so that a later change is noticed. Files that can be read only once are left out,
+    /// and so are unreadable ones, which are reported elsewhere.
     pub(super) fn note(&self, path: &Path) {
         if let Ok(content) = content(path) {
             self.0.borrow_mut().insert(path.to_owned(), content);
         }
     }
 
-    /// The files, with what was in them.
+    /// The files, with digests of their content.
     pub(super) fn into_read(self) -> BTreeMap<PathBuf, Digest> {
         self.0.into_inner()
     }
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!([watch.has_changed(), watch.has_changed(), watch.has_changed()], [false, true, false]);
     }
 
-    /// As a kubelet updates a ConfigMap.
+    /// The way that a kubelet updates a ConfigMap.
     #[test]
     fn swap_of_a_link_above_the_file_is_noticed() {
         let folder = tempfile::tempdir().unwrap();

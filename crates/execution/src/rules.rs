@@ -1,4 +1,4 @@
-//! [`PermissionRule`]: who may call what.
+//! [`PermissionRule`]: which calls may run.
 
 use std::cmp::Reverse;
 
@@ -9,56 +9,56 @@ use toolwire_pipeline::tools::normalized;
 /// Whether a tool may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Yes.
+    /// The tool may run without a question.
     Allow,
-    /// A person is asked.
+    /// A person decides.
     Ask,
-    /// No.
+    /// The tool may not run.
     Deny,
 }
 
-/// A call, as rules see it.
+/// The facts about a call that rules match on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// Whose request it is; `None` where that does not matter.
+    /// The client; `None` where it does not matter.
     pub(crate) key: Option<Owner>,
-    /// How events name the client, if it needed a key.
+    /// The client's name in events, if it needed a key.
     pub(crate) client: Option<&'a str>,
     /// The model that the client requested.
     pub(crate) model: &'a str,
     /// The tool's name.
     pub(crate) tool: &'a str,
-    /// Its other names.
+    /// The tool's other names.
     pub(crate) aliases: &'a [String],
     /// The domain that the call addresses, in lower case.
     pub(crate) domain: Option<&'a str>,
 }
 
-/// A short mark that tells keys apart and reveals none. `None`: the client needed no key.
+/// A short mark that distinguishes keys without revealing them. `None` if the client needed no key.
 pub fn key_mark(Owner(digest): Owner) -> Option<String> {
     let [a, b, c, d, ..] = digest;
     (digest != [0; 32]).then(|| format!("key-{a:02x}{b:02x}{c:02x}{d:02x}"))
 }
 
-/// A rule of the configuration. What is `None` matches everything.
+/// A rule of the configuration. A `None` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRule {
     /// The client's key.
     pub key: Option<Owner>,
     /// The model that clients request; `*` at the end matches any rest.
     pub model: Option<String>,
-    /// The tool's name or another name of it; `*` at the end matches any rest.
+    /// The tool's name or an alias; `*` at the end matches any rest.
     pub tool: Option<String>,
     /// The domain with all its subdomains.
     pub domain: Option<Domain>,
-    /// What it says.
+    /// The permission of matching calls.
     pub permission: Permission,
 }
 
-/// What the rules say about a call; `None`: none of them matches.
+/// The permission that the rules give a call. `None` if no rule matches.
 ///
-/// The rules that name the most of key, model, tool and domain decide. Of two that name the same of these, the one with the more
-/// exact names decides. Otherwise `deny` beats `ask`, and `ask` beats `allow`.
+/// The rules that name the most of key, model, tool and domain take precedence. Of two that name equally many, the one with
+/// the more exact names decides. Otherwise `deny` beats `ask`, and `ask` beats `allow`.
 pub(crate) fn decide(rules: &[PermissionRule], asked: &Asked<'_>) -> Option<Permission> {
     let matching: Vec<_> = rules.iter().filter(|rule| rule.matches(asked)).collect();
     let most = matching.iter().map(|rule| rule.named()).max()?;
@@ -81,7 +81,7 @@ fn strictness(permission: Permission) -> u8 {
 }
 
 impl PermissionRule {
-    /// The same rule with the tool's name in the form in which calls have it.
+    /// The same rule with the tool's name normalized as in calls.
     pub fn normalized(self) -> Self {
         let tool = self.tool.map(|tool| match tool.strip_suffix('*') {
             Some(start) => format!("{}*", normalized(start)),
@@ -102,7 +102,7 @@ impl PermissionRule {
                 .is_none_or(|domain| asked.domain.is_some_and(|asked| self.is_for(domain, asked)))
     }
 
-    /// A rule that allows takes a host by its name only.
+    /// Whether the rule's domain covers `host`. A rule that allows matches a host by its name only.
     fn is_for(&self, domain: &Domain, host: &str) -> bool {
         match self.permission {
             Permission::Allow => domain.contains(host),
@@ -118,7 +118,7 @@ impl PermissionRule {
         self.selectors().into_iter().filter(|is_named| *is_named).count()
     }
 
-    /// Larger for longer domains, and for names without `*`.
+    /// Sort key that is larger for longer domains, and for names without `*`.
     fn exactness(&self) -> (usize, Reverse<bool>, usize, Reverse<bool>, usize) {
         let length = |name: &Option<String>| name.as_ref().map_or(0, String::len);
         let is_open = |name: &Option<String>| Reverse(name.as_ref().is_some_and(|name| name.ends_with('*')));
@@ -128,7 +128,7 @@ impl PermissionRule {
     }
 }
 
-/// Whether `name` fits `pattern`, in which a `*` at the end matches any rest.
+/// Whether `name` matches `pattern`, in which a `*` at the end matches any rest.
 pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(of(&rules, "files__read_all", None), Some(Deny));
         assert_eq!(of(&rules, "x", Some("example.com")), Some(Deny));
         assert_eq!(of(&rules, "x", Some("v1.api.example.com")), Some(Allow));
-        // A rule for the tool and one for the domain are of the same level.
+        // A rule for the tool and one for the domain have the same precedence.
         assert_eq!(of(&rules, "files__write", Some("api.example.com")), Some(Deny));
     }
 }

@@ -1,4 +1,5 @@
-//! [`RunningProvider`]: a provider with what runs for it in the background. It outlives changes of the stage that are not about it.
+//! [`RunningProvider`]: a provider with its background work. It survives a change of the stage that leaves the provider's
+//! settings alone.
 
 use std::{
     collections::HashMap,
@@ -13,25 +14,24 @@ use std::{
 use super::runtime::Runtime;
 use super::{provider::Provider, runtime::Tasks};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct RunningProvider {
     pub(super) name: Arc<str>,
     pub(super) provider: Arc<dyn Provider>,
-    /// What runs for it. Ends when no stage has the provider any more.
+    /// Its background work. Ends when no stage has the provider any more.
     pub(super) tasks: Arc<Tasks>,
-    /// No other one has this number.
+    /// Unique number.
     number: u64,
 }
 
 impl RunningProvider {
-    /// The provider `name`, with `tasks` on the runtime of the stage.
+    /// The provider `name`; its work is among `tasks` on the stage's runtime.
     pub(super) fn new(name: Arc<str>, provider: Arc<dyn Provider>, tasks: Arc<Tasks>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         Self { name, provider, tasks, number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// One without work of its own.
+    /// A provider without background work.
     #[cfg(test)]
     pub(super) fn idle(name: &str, provider: Arc<dyn Provider>, runtime: &Runtime) -> Arc<Self> {
         Arc::new(Self::new(name.into(), provider, Arc::new(runtime.tasks())))
@@ -44,8 +44,8 @@ impl Drop for RunningProvider {
     }
 }
 
-/// What tells the results of these providers from those of others under the same names. Search engines answer for each other, so
-/// one that changes changes all.
+/// Numbers that distinguish the results of these providers from those of other providers under the same names. Search
+/// engines stand in for each other, so a change of one changes the numbers of all.
 pub(super) fn marks(providers: &[Arc<RunningProvider>]) -> HashMap<Arc<str>, u64> {
     let mut engines = DefaultHasher::new();
     for engine in providers.iter().filter(|running| running.provider.is_search_engine()) {

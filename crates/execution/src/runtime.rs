@@ -15,7 +15,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// A thread with a runtime of its own, so that what a provider does cannot delay streams. Dropping it cancels everything on it.
+/// A thread with its own runtime, so that the work of providers cannot delay streams. Dropping it cancels everything on it.
 #[derive(Debug)]
 pub struct Runtime {
     handle: runtime::Handle,
@@ -24,7 +24,7 @@ pub struct Runtime {
 
 #[derive(Debug)]
 struct RunningThread {
-    /// Dropping it ends the thread.
+    /// Dropping the sender ends the thread.
     wanted: oneshot::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
@@ -33,7 +33,7 @@ impl Runtime {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the thread cannot be started.
     pub fn start() -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -46,8 +46,8 @@ impl Runtime {
         Ok(Self { handle, thread: Mutex::new(Some(RunningThread { wanted, thread })) })
     }
 
-    /// Cancels everything on it, and waits until that is gone: programs are killed and values are on disk when the process ends.
-    /// Work that is given to it later does not begin.
+    /// Cancels everything on the runtime, and waits until it has ended: when the process ends, programs are killed and
+    /// values are on disk. Work that is spawned later does not begin.
     pub(crate) fn stop(&self) {
         let running = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(RunningThread { wanted, thread }) = running else { return };
@@ -58,38 +58,39 @@ impl Runtime {
         }
     }
 
-    /// The runtime of the test that calls this.
+    /// The runtime of the calling test.
     #[cfg(test)]
     pub(crate) fn here() -> Self {
         Self { handle: runtime::Handle::current(), thread: Mutex::new(None) }
     }
 
-    /// Runs `work` there. Dropping what is returned cancels it. `None`: it panicked, or the runtime has ended.
+    /// Runs `work` on the runtime. Dropping the returned task cancels it. The output is `None` if `work` panicked or the
+    /// runtime has ended.
     pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task(self.handle.spawn(work))
     }
 
-    /// Runs `work` there until it ends, or the runtime does.
+    /// Runs `work` on the runtime until either ends.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }
 
-    /// A place for work there that ends together.
+    /// A group of tasks on this runtime that are cancelled together.
     pub(super) fn tasks(&self) -> Tasks {
         Tasks { handle: self.handle.clone(), running: Mutex::new(Some(JoinSet::new())) }
     }
 }
 
-/// Work on a runtime that ends together.
+/// A group of tasks on a runtime that are cancelled together.
 #[derive(Debug)]
 pub(super) struct Tasks {
     handle: runtime::Handle,
-    /// `None`: they have ended.
+    /// `None` once they are cancelled.
     running: Mutex<Option<JoinSet<()>>>,
 }
 
 impl Tasks {
-    /// Runs `work` until it ends, or all do. After that it does not begin.
+    /// Runs `work` until it ends or the group is cancelled. In a cancelled group it does not begin.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = &mut *running else { return };
@@ -97,13 +98,13 @@ impl Tasks {
         running.spawn_on(work, &self.handle);
     }
 
-    /// Cancels them. What runs may hold these tasks, so nobody ends them by letting go of them.
+    /// Cancels the tasks. A running task may own this handle, so dropping the handle cancels nothing.
     pub(super) fn end(&self) {
         drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-/// Work on the runtime.
+/// A task on the runtime.
 #[derive(Debug)]
 pub struct Task<T>(JoinHandle<T>);
 

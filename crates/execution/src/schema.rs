@@ -1,17 +1,17 @@
 //! [`of_arguments`]: the schema of a tool's arguments, in a form that all upstreams accept.
 //!
-//! One schema that an upstream refuses would make it refuse every request that declares the tool. So what a provider gives is looked
-//! at before models get it: what is certainly meant is mended, and anything else is a fault.
+//! If an upstream refuses one schema, it refuses every request that declares the tool. So a provider's schema is checked
+//! before models get it: a mistake whose meaning is certain is repaired, and anything else is a fault.
 
 use serde_json::{Map, Value, json};
 
-/// How deeply schemas may be nested.
+/// Maximum nesting depth of schemas.
 const MAX_DEPTH: usize = 64;
 
-/// The types that values can have.
+/// The types of values.
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/// Members that are a schema.
+/// Members whose value is a schema.
 const SCHEMAS: [&str; 10] = [
     "items",
     "additionalProperties",
@@ -25,19 +25,19 @@ const SCHEMAS: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
-/// Members that are schemas by names.
+/// Members whose value is an object of schemas.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Members that are lists of schemas.
+/// Members whose value is a list of schemas.
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 
-/// Members that may be `null`, because they are values.
+/// Members that may be `null`, because they hold any value.
 const VALUES: [&str; 4] = ["default", "const", "example", "examples"];
 
-/// The schema, which describes an object and has `properties`.
+/// The schema, checked to describe an object and to have `properties`.
 ///
 /// # Errors
-/// Why it cannot be used, in a few words.
+/// A short reason why it cannot be used.
 pub(super) fn of_arguments(schema: Value) -> Result<Value, String> {
     let Value::Object(mut schema) = schema else { return Err("it is not a JSON object".to_owned()) };
     mend(&mut schema, 0)?;
@@ -54,7 +54,7 @@ pub(super) fn of_arguments(schema: Value) -> Result<Value, String> {
     Ok(Value::Object(schema))
 }
 
-/// Takes out members that are `null` and mean nothing, which some servers write for what is absent.
+/// Removes members with a meaningless `null`, which some servers write for absent ones.
 fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err("it is nested too deeply".to_owned());
@@ -107,7 +107,7 @@ fn is_type(value: &Value) -> bool {
 }
 
 fn is_list_of_names(value: &Value) -> bool {
-    // A schema of an older draft has a switch here, in the schema of the property itself.
+    // Schemas of older drafts have a boolean here, in the property's own schema.
     value.is_boolean() || value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
 }
 

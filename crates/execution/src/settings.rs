@@ -15,59 +15,59 @@ use super::{
 use toolwire_net::proxied::Proxies;
 use toolwire_pipeline::{rules::MixedTurns, tools::normalized};
 
-/// `[execution]`, with the providers and the rules for their tools.
+/// The settings of `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
 pub struct ExecutionSettings {
-    /// Hops of one turn that may run tools. In the one after them, the model must answer.
+    /// Maximum number of hops in a turn that may run tools. In the hop after them, the model must answer.
     pub max_rounds: usize,
-    /// Hosted calls of one turn.
+    /// Maximum number of hosted calls in one turn.
     pub max_calls: usize,
-    /// Hosted calls of one turn that run at once.
+    /// Maximum number of hosted calls of one turn that run at the same time.
     pub max_parallel: usize,
-    /// Hosted calls of all turns that run at once.
+    /// Maximum number of hosted calls of all turns that run at the same time.
     pub max_running: usize,
-    /// How long a whole turn may take.
+    /// Time limit of a turn.
     pub deadline: Duration,
-    /// Characters of one result; longer ones are shortened.
+    /// Maximum length of one result, in characters. Longer results are shortened.
     pub max_result: usize,
-    /// Bytes of all results of a turn.
+    /// Maximum size of all results of a turn, in bytes.
     pub max_results: usize,
-    /// What clients see of hosted calls.
+    /// How clients see hosted calls.
     pub visibility: Visibility,
-    /// What happens when a hop calls hosted tools and the client's.
+    /// How a hop is handled that calls both hosted tools and the client's.
     pub mixed_turns: MixedTurns,
-    /// Between the texts of two hops.
+    /// Separator between the texts of two hops.
     pub separator: String,
-    /// What happens when a client declares a tool that has the name of a hosted one.
+    /// How a client's tool with the name of a hosted tool is handled.
     pub clash: Clash,
-    /// How often a call is tried again.
+    /// Maximum number of retries of a call.
     pub retries: usize,
-    /// How often each client may call hosted tools.
+    /// Rate limit of each client's hosted calls.
     pub rate_limit: Option<Rate>,
-    /// How long a call may wait because of a rate limit.
+    /// Maximum time that a call waits because of a rate limit.
     pub rate_wait: Duration,
-    /// Bytes of all results that are kept for equal calls.
+    /// Maximum size of all cached results, in bytes.
     pub cache_size: usize,
-    /// Where generated images are kept.
+    /// The folder of generated images, and its limits.
     pub images: ImageSettings,
-    /// Begins messages that ask for an image without a model. `None`: there is no such command.
+    /// Command at the beginning of a message that asks for images without a model. `None` if there is no such command.
     pub image_command: Option<String>,
-    /// Whether calls may run.
+    /// Permissions of calls.
     pub permissions: PermissionSettings,
-    /// The file that gets all events of the stage, as JSON lines.
+    /// The file to which all events of the stage are written, as JSON lines.
     pub audit: Option<PathBuf>,
     /// The providers.
     pub providers: Vec<ProviderEntry>,
-    /// The rules, by the tools' names, which may end with `*`.
+    /// The rules, by tool names, which may end with `*`.
     pub tools: HashMap<String, ToolRules>,
     /// The proxies that the requests of providers go through.
     pub proxies: Proxies,
-    /// The secrets in the settings of the providers, and those of the proxies.
+    /// The secrets in the settings of the providers and proxies.
     pub secrets: Vec<SecretString>,
 }
 
 impl ExecutionSettings {
-    /// Whether calls may run, with the permissions of `[[tools]]` as rules.
+    /// The permissions, with those of `[[tools]]` as rules.
     pub fn all_permissions(&self) -> PermissionSettings {
         let mut settings = self.permissions.clone();
         settings.rules.extend(self.tools.iter().filter_map(|(name, rules)| {
@@ -77,8 +77,8 @@ impl ExecutionSettings {
         settings
     }
 
-    /// The rules for the tool `name`: those with exactly this name, otherwise those with one of its other names, otherwise those with
-    /// the longest beginning of it.
+    /// The rules for the tool `name`: those for exactly this name, otherwise those for one of its aliases, otherwise those
+    /// for its longest matching prefix.
     pub fn rules_for(&self, name: &str, aliases: &[String]) -> ToolRules {
         let of = |(written, rules): (&String, &ToolRules)| match written.strip_suffix('*') {
             Some(start) => name.starts_with(&normalized(start)).then(|| (start.len(), rules.clone())),
@@ -89,7 +89,7 @@ impl ExecutionSettings {
         fitting.map(|(_, rules)| rules).unwrap_or_default()
     }
 
-    /// Whether a provider may offer a tool that is written as `name`, where `*` at the end matches any rest.
+    /// Whether a provider may offer a tool that matches `name`, where `*` at the end matches any rest.
     pub fn may_offer(&self, name: &str) -> bool {
         let of = |entry: &ProviderEntry| {
             let offered = entry.options.offers(&entry.name).into_iter();
@@ -99,7 +99,7 @@ impl ExecutionSettings {
     }
 }
 
-/// Whether two names can stand for the same tool. With `*` at the end, a name matches any rest.
+/// Whether two names can match the same tool. `*` at the end of a name matches any rest.
 fn overlap(a: &str, b: &str) -> bool {
     let parts = |name: &str| match name.strip_suffix('*') {
         Some(start) => (normalized(start), true),
@@ -139,14 +139,14 @@ impl Default for ExecutionSettings {
     }
 }
 
-/// What clients see of hosted calls.
+/// How clients see hosted calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
-    /// Nothing.
+    /// Not at all.
     Off,
     /// A line of reasoning for each call.
     Reasoning,
-    /// Calls that the server ran, in the form that the client's dialect has for them.
+    /// As items for calls that the server ran, in the form of the client's dialect.
     Items,
 }
 
@@ -155,23 +155,23 @@ pub enum Visibility {
 pub struct ProviderEntry {
     /// Its name.
     pub name: String,
-    /// The settings of its kind.
+    /// The settings of the provider's kind.
     pub options: ProviderOptions,
-    /// The tools that it may offer, by their own names; `*` at the end matches any rest. Empty: all.
+    /// Names of the tools that it may offer, as the provider has them; `*` at the end matches any rest. Empty allows all.
     pub tools: Vec<String>,
-    /// The tools that it may not offer, written in the same way.
+    /// Names of the tools that it may not offer, in the same form.
     pub deny: Vec<String>,
-    /// Calls of its tools that run at once.
+    /// Maximum number of its calls that run at the same time.
     pub max_running: usize,
-    /// How often its tools may be called, by all clients together.
+    /// Rate limit of its tools, for all clients together.
     pub rate_limit: Option<Rate>,
 }
 
 impl ProviderEntry {
-    /// How many calls of a provider run at once by default.
+    /// Default number of a provider's calls that run at the same time.
     pub const MAX_RUNNING: usize = 16;
 
-    /// Whether it may offer its tool `name`. A name that begins with the provider's own is meant without it, too.
+    /// Whether it may offer its tool `name`. A name that begins with the provider's own name also matches without it.
     pub(crate) fn allows(&self, name: &str) -> bool {
         let short = name.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix("__"));
         let is_in = |patterns: &[String]| {
@@ -183,38 +183,38 @@ impl ProviderEntry {
     }
 }
 
-/// One entry of `[[tools]]`: rules for one hosted tool. What is not set is as the provider says.
+/// One entry of `[[tools]]`: rules for one hosted tool. The provider decides about settings that are not set.
 #[derive(Debug, Clone)]
 pub struct ToolRules {
     /// When the model gets the tool.
     pub injection: Injection,
-    /// The words of a user for which the model gets the tool with [`Injection::Selective`]. Empty: the default ones.
+    /// Words of the user for which the model gets the tool with [`Injection::Selective`]. Empty stands for the defaults.
     pub intent: Vec<Intent>,
-    /// Whether it may run.
+    /// Permission of its calls.
     pub permission: Option<Permission>,
-    /// For the model, in place of the provider's description.
+    /// Description for the model, instead of the provider's.
     pub description: Option<String>,
-    /// For people, in place of the provider's label.
+    /// Label for people, instead of the provider's.
     pub label: Option<String>,
-    /// For people while it runs, in place of the provider's.
+    /// Progress line for people, instead of the provider's.
     pub progress: Option<String>,
-    /// For the model, in the system instructions of requests in which it gets the tool.
+    /// Added to the system instructions of requests in which the model gets the tool.
     pub prompt: Option<String>,
-    /// How long one attempt may take.
+    /// Time limit of one attempt.
     pub timeout: Option<Duration>,
-    /// How often a call is tried again.
+    /// Maximum number of retries of a call.
     pub retries: Option<usize>,
-    /// How long its results are kept for equal calls.
+    /// How long results are cached for equal calls.
     pub cache: CacheRule,
-    /// How often each client may call it.
+    /// Rate limit of each client.
     pub rate_limit: Option<Rate>,
-    /// How often it may be called in one turn.
+    /// Maximum number of calls in one turn.
     pub max_uses: Option<usize>,
-    /// Characters of one result.
+    /// Maximum length of one result, in characters.
     pub max_result: Option<usize>,
-    /// The argument with the URL that a call addresses.
+    /// The argument that holds the URL that a call addresses.
     pub url_argument: Option<String>,
-    /// The domains that its calls may address, with their subdomains. Empty: all.
+    /// The domains that its calls may address, with their subdomains. Empty allows all.
     pub allow_domains: Vec<Domain>,
     /// The domains that its calls may not address.
     pub deny_domains: Vec<Domain>,
@@ -243,10 +243,10 @@ impl Default for ToolRules {
     }
 }
 
-/// How long the results of a tool are kept for equal calls.
+/// How long a tool's results are cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheRule {
-    /// Those of tools whose calls may be repeated, for [`CacheRule::DEFAULT`].
+    /// For [`CacheRule::DEFAULT`], if the tool's calls may be repeated.
     Default,
     /// Not at all.
     Off,
@@ -255,10 +255,10 @@ pub enum CacheRule {
 }
 
 impl CacheRule {
-    /// How long results are kept by default.
+    /// Default time that results are cached.
     pub(crate) const DEFAULT: Duration = Duration::from_secs(300);
 
-    /// How long the results of a tool are kept; `None`: not at all.
+    /// How long the tool's results are cached. `None` if they are not.
     pub fn ttl(self, is_idempotent: bool) -> Option<Duration> {
         match self {
             Self::Default => is_idempotent.then_some(Self::DEFAULT),
@@ -268,27 +268,27 @@ impl CacheRule {
     }
 }
 
-/// What happens when a client declares a tool that has the name of a hosted one.
+/// How a client's tool with the name of a hosted tool is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clash {
-    /// The model gets the client's.
+    /// The model gets the client's tool.
     ClientWins,
-    /// The model gets the hosted one.
+    /// The model gets the hosted tool.
     ServerWins,
-    /// The model gets both, the hosted one as `hosted__NAME`.
+    /// The model gets both tools, the hosted one as `hosted__NAME`.
     Prefix,
 }
 
-/// Whether hosted calls may run.
+/// Permissions of hosted calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionSettings {
     /// The rules.
     pub rules: Vec<PermissionRule>,
-    /// What holds for calls that no rule matches.
+    /// The permission of calls that no rule matches.
     pub default: Permission,
-    /// How long a question waits for an answer. Then the call is denied.
+    /// Time until a question expires. Then the call is denied.
     pub ask_timeout: Duration,
-    /// What happens to questions while nobody reads the event feed.
+    /// How questions are handled while the event feed has no reader.
     pub unattended: Unattended,
 }
 
@@ -303,14 +303,14 @@ impl Default for PermissionSettings {
     }
 }
 
-/// What happens to questions while nobody reads the event feed.
+/// How questions are handled while the event feed has no reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unattended {
     /// The call is denied.
     Deny,
     /// The call runs.
     Allow,
-    /// The question waits for an answer all the same.
+    /// The question still waits for an answer.
     Wait,
 }
 
@@ -319,7 +319,7 @@ pub enum Unattended {
 pub enum Injection {
     /// Always.
     Force,
-    /// When the user's words ask for it, or it was called before in the same chain.
+    /// When the user's words ask for it, or when it was called earlier in the same chain.
     Selective,
     /// Never.
     Off,

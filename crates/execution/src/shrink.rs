@@ -1,22 +1,22 @@
-//! Results that are too long are shortened.
+//! Shortens results that are too long.
 //!
-//! JSON stays JSON: its longest strings are cut. Where that is not enough, and for plain text, the end is cut off. Either
-//! way the result says so, so that the model does not take it for the whole.
+//! JSON stays JSON: its longest strings are cut. If that is not enough, or if the result is plain text, its end is cut
+//! off. Either way a remark says so, so that the model does not take the result for complete.
 
 use serde_json::{Map, Value};
 
 use toolwire_pipeline::wire::text::{boundary_upto, head};
 
-/// What is put behind a string that was cut.
+/// Appended to a string that was cut.
 const MARK: &str = "… [shortened]";
 
-/// The shortest length to which strings inside JSON are cut, in bytes.
+/// Minimum length to which strings inside JSON are cut, in bytes.
 const MIN_STRING: usize = 64;
 
-/// Beyond this many times the limit, a result is not read as JSON.
+/// A result larger than this many times the limit is not parsed as JSON.
 const MAX_RATIO: usize = 64;
 
-/// `content` in at most `limit` bytes. `None`: not even the remark that it was shortened has room.
+/// Shortens `content` to at most `limit` bytes. `None` if not even the remark that it was shortened fits.
 pub(super) fn shrink(content: String, limit: usize) -> Option<String> {
     if content.len() <= limit {
         return Some(content);
@@ -32,7 +32,7 @@ fn text_within(content: &str, limit: usize) -> Option<String> {
     Some(format!("{}{}", head(content, kept), note(kept)))
 }
 
-/// The same JSON with its longest strings cut. `None`: the strings are not what makes it long.
+/// The same JSON with its longest strings cut. `None` if cutting strings is not enough.
 fn json_within(mut value: Value, limit: usize) -> Option<String> {
     let mut lengths = Vec::new();
     measure(&value, &mut lengths);
@@ -42,7 +42,7 @@ fn json_within(mut value: Value, limit: usize) -> Option<String> {
     }
     let excess = value.to_string().len().checked_sub(limit)?;
     let mut most = longest_allowed(&lengths, excess)?;
-    // The estimate counts escapes as if they were spread evenly.
+    // The estimate assumes that escapes are spread evenly.
     while most >= MIN_STRING {
         cut(&mut value, most);
         let text = value.to_string();
@@ -54,7 +54,8 @@ fn json_within(mut value: Value, limit: usize) -> Option<String> {
     None
 }
 
-/// To how many bytes strings must be cut so that all together lose `excess` bytes. `lengths` are those in JSON, sorted.
+/// The length in bytes to which strings must be cut so that together they lose `excess` bytes. `lengths` are their
+/// lengths in JSON, sorted.
 fn longest_allowed(lengths: &[usize], excess: usize) -> Option<usize> {
     let (mut longer, mut sum) = (0, 0_usize);
     for (place, length) in lengths.iter().enumerate().rev() {
@@ -80,7 +81,7 @@ fn measure(value: &Value, lengths: &mut Vec<usize>) {
     }
 }
 
-/// Bytes of a byte of a string in JSON.
+/// The number of bytes that a byte of a string takes in JSON.
 fn written(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,

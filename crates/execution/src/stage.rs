@@ -1,4 +1,4 @@
-//! [`Execution`]: the stage, as all requests share it.
+//! [`Execution`]: the stage, shared by all requests.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,9 +47,9 @@ pub struct Execution {
     /// The providers, in the order of the configuration.
     running: Vec<Arc<RunningProvider>>,
     marks: HashMap<Arc<str>, u64>,
-    /// A provider of this stage, or of one before it, offers other tools.
+    /// Notified when a provider of this stage, or of an earlier one, offers different tools.
     changed: Arc<Notify>,
-    /// What this stage does in the background. Ends when another one takes its place.
+    /// Background work of this stage. Ends when another stage replaces it.
     upkeep: Tasks,
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
@@ -63,8 +63,8 @@ pub struct Execution {
     runtime: Arc<Runtime>,
 }
 
-/// The stage while a server uses it. When it is dropped, what runs for it is cancelled. That blocks until it is gone, unless another
-/// stage has the thread.
+/// The stage while a server uses it. Dropping it cancels its background work. If no other stage uses the thread, everything
+/// on the thread is cancelled, and the drop blocks until that has ended.
 #[derive(Debug)]
 pub struct Started(Arc<Execution>);
 
@@ -77,18 +77,18 @@ impl Deref for Started {
 }
 
 impl Started {
-    /// Cancels everything that runs, also for other stages, and waits until it is gone.
+    /// Cancels all work on the thread, including that of other stages, and waits until it has ended.
     pub fn stop(&self) {
         self.0.runtime.stop();
     }
 
-    /// Whether a request uses the stage. Those that begin now are another one's.
+    /// Whether a request still uses the stage. Requests that begin now use its successor.
     pub fn is_used(this: &Arc<Self>) -> bool {
         Arc::strong_count(this) > 1 || Arc::strong_count(&this.0) > 1
     }
 
-    /// `next` takes this one's place, if there is one. Programs that have registered with a provider that does not go on there must
-    /// register again. What has begun here may end.
+    /// Replaces this stage by `next`, if there is one. Programs that have registered with a provider that `next` does not
+    /// take over must register again. Requests that have begun here may finish.
     pub fn leave_to(&self, next: Option<&Self>) {
         self.0.upkeep.end();
         let goes_on = |own: &Arc<RunningProvider>| {
@@ -99,7 +99,7 @@ impl Started {
                 registrations.end_all();
             }
         }
-        // Until now this one may have been told of changes of those that go on.
+        // Changes of the providers that `next` takes over may have been reported only to this stage so far.
         if let Some(next) = next {
             next.0.registry.refresh();
         }
@@ -109,31 +109,31 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         self.0.upkeep.end();
-        // The next stage has it, too.
+        // The next stage shares the runtime.
         if Arc::strong_count(&self.0.runtime) == 1 {
             self.stop();
         }
     }
 }
 
-/// What the stage gets from the server.
+/// The services that the server gives the stage.
 pub struct Surroundings {
     /// Knows the configured secrets.
     pub redactor: Arc<Redactor>,
-    /// The folder for what outlives a restart. `None`: nothing does.
+    /// The folder for persistent state. `None` if there is none.
     pub state_dir: Option<PathBuf>,
-    /// Where it is kept, except for what people put into files.
+    /// The stores of persistent state, except for files that people edit.
     pub stores: Stores,
     /// Gets the events.
     pub audit: Arc<Audit>,
-    /// Show how many generated images are kept.
+    /// Count the generated images.
     pub images: ImageGauges,
     /// Asks the configured models.
     pub models: Option<Arc<dyn Ask>>,
-    /// The stage whose place it takes, if there is one: permissions, switches, limits of rates, results for clients' next requests,
-    /// results that are kept for equal calls, and images go on.
+    /// The stage that this one replaces, if there is one. Its permissions, switches, rate limits, results for clients' next
+    /// requests, cached results and images are taken over.
     pub before: Option<Arc<Execution>>,
-    /// Its providers that go on, by their names: those whose settings are the same.
+    /// Names of the providers to take over: those whose settings have not changed.
     pub unchanged: HashSet<String>,
 }
 
@@ -145,7 +145,7 @@ impl fmt::Debug for Surroundings {
 
 #[cfg(test)]
 impl Surroundings {
-    /// Without state and models. `redactor` knows the secrets.
+    /// Surroundings without state and models. `redactor` knows the secrets.
     pub(super) fn covering(redactor: Redactor) -> Self {
         let redactor = Arc::new(redactor);
         Self {
@@ -162,10 +162,10 @@ impl Surroundings {
 }
 
 impl Execution {
-    /// Starts the providers that do not run yet.
+    /// Starts the stage, and those of its providers that do not run yet.
     ///
     /// # Errors
-    /// If no thread can be started. The settings of the providers were checked when they were read.
+    /// If no thread can be started. The providers' settings were checked when they were read.
     pub fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
         let (given, models) = (Arc::clone(&settings), around.models.clone());
         let http = HttpClient::through(settings.proxies.clone());
@@ -202,7 +202,7 @@ impl Execution {
         Ok(Started(Arc::new(Self::assembled(settings, around, runtime, build))))
     }
 
-    /// The stage with the providers that `build` gives, on `runtime`.
+    /// Assembles the stage from the providers that `build` makes, on `runtime`.
     pub(super) fn assembled(
         settings: Arc<ExecutionSettings>,
         around: Surroundings,
@@ -271,7 +271,7 @@ impl Execution {
         }
     }
 
-    /// The providers with these names, if what they were made with is the same: generated images are kept in `files`.
+    /// The providers with these names, provided that the folder of images that they were made with is still `files`.
     fn kept(&self, names: &HashSet<String>, files: &Option<Arc<ImageFiles>>) -> Vec<Arc<RunningProvider>> {
         let are_kept_there = match (&self.files, files) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -281,7 +281,7 @@ impl Execution {
         kept.cloned().collect()
     }
 
-    /// What tells the results of the provider `name` from those of others that had this name before.
+    /// The number that distinguishes the results of the provider `name` from those of earlier providers of this name.
     pub(super) fn mark_of(&self, name: &str) -> u64 {
         self.marks.get(name).copied().unwrap_or_default()
     }
@@ -301,31 +301,31 @@ impl Execution {
         &self.registry
     }
 
-    /// Whether calls may run.
+    /// The permissions of calls.
     pub fn permissions(&self) -> &Arc<Permissions> {
         &self.permissions
     }
 
-    /// What happens in the stage.
+    /// The bus of events.
     pub fn audit(&self) -> &Arc<Audit> {
         &self.audit
     }
 
-    /// Completes the turns of the history that the client knows only in part. Returns whether there was one.
+    /// Completes the turns of the history that the client knows only in part. Returns whether there were any.
     ///
     /// # Errors
-    /// The store that instances share is away.
+    /// The store that instances share cannot be reached.
     pub async fn complete(&self, conversation: &mut Conversation, client: Owner) -> Result<bool, StoreError> {
         let deadline = Instant::now() + self.settings.deadline;
         self.deferred.restore(conversation, client, deadline).await
     }
 
-    /// Whether [`Execution::complete`] waits for calls that still run.
+    /// Whether [`Execution::complete`] would wait for calls that are still running.
     pub fn is_awaited(&self, conversation: &Conversation, client: Owner) -> bool {
         self.deferred.is_awaited(conversation, client)
     }
 
-    /// Waits until the calls have ended whose results are for a client's next request.
+    /// Waits until all calls have ended whose results are for a client's next request.
     pub async fn settled(&self) {
         self.deferred.settled().await;
     }
@@ -335,7 +335,7 @@ impl Execution {
         &self.deferred
     }
 
-    /// Where hosted tools run.
+    /// The runtime of hosted tools.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -346,23 +346,23 @@ impl Execution {
         providers.find(|(own, _)| **own == *name).map(|(_, provider)| Arc::clone(provider))
     }
 
-    /// The programs that may register at run time, one for each provider that lets them.
+    /// The registrations of all providers at which programs may register.
     pub fn registrations(&self) -> Vec<Arc<Registrations>> {
         let providers = self.registry.providers().iter();
         providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
     }
 
-    /// Results for equal calls.
+    /// Cached results.
     pub(super) fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// How often tools may be called.
+    /// Rate limits of tools.
     pub(super) fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// How many calls run at once.
+    /// Limits of running calls.
     pub(super) fn places(&self) -> &Places {
         &self.places
     }
@@ -372,19 +372,20 @@ impl Execution {
         Arc::clone(&self.secrets.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes note of other configured secrets.
+    /// Replaces the secrets that are covered by the configured ones of `redactor`.
     pub fn know_secrets(&self, redactor: &Redactor) {
         let secrets = Arc::new(redactor.of_configured());
         *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
     }
 
-    /// A turn in which tools are called by their own names, without a model: by a person or a command. The rules are the same.
+    /// A turn in which a person or a command calls tools by their own names, without a model. The same rules apply.
     pub fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
         HostedTurn::new(Arc::clone(self), (self.registry.snapshot(), None), asker)
     }
 
-    /// Declares the hosted tools that the model gets in this request, beside those of the client, whose names come first. `unserved`
-    /// are the types of the servers' tools that the upstream does not have. `None`: it gets none.
+    /// Declares the hosted tools that the model gets in this request, in addition to the client's, whose names take
+    /// precedence. `unserved` are the types of the server tools that the upstream does not have. `None` if the model gets no
+    /// hosted tools.
     pub fn offer(
         self: &Arc<Self>,
         (conversation, unserved): (&mut Conversation, &[String]),
@@ -398,17 +399,17 @@ impl Execution {
     }
 }
 
-/// What providers are made with.
+/// The services that providers are made with.
 pub(super) struct Means<'m> {
     audit: &'m Arc<Audit>,
     changed: &'m Arc<Notify>,
     files: &'m Option<Arc<ImageFiles>>,
     runtime: &'m Runtime,
-    /// Providers of the stage before.
+    /// Providers of the previous stage.
     kept: &'m [Arc<RunningProvider>],
 }
 
-/// How many calls run at once, at each provider and altogether.
+/// Permits for running calls, at each provider and in total.
 #[derive(Debug)]
 pub(super) struct Places {
     providers: HashMap<String, Semaphore>,
@@ -425,25 +426,26 @@ impl Places {
         }
     }
 
-    /// Those of a provider.
+    /// The permits of a provider.
     pub(super) fn of_provider(&self, name: &str) -> Option<&Semaphore> {
         self.providers.get(name)
     }
 
-    /// Those of all.
+    /// The permits of all providers together.
     pub(super) fn all(&self) -> &Semaphore {
         &self.all
     }
 }
 
-/// Keeps remembered permissions, until the runtime ends. What is not in their file by then is written when they are dropped.
+/// Writes changes of remembered permissions, until the runtime ends. Changes that are not written by then are written when
+/// the permissions are dropped.
 pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
-    /// How long to wait before a file that could not be written is tried again.
+    /// Delay before a file that could not be written is tried again.
     const RETRY: Duration = Duration::from_secs(5);
     loop {
         changed.notified().await;
         let Some(permissions) = permissions.upgrade() else { return };
-        // Fails if the runtime ends, or if the place cannot be written, which was logged. A file is tried again.
+        // Fails if the runtime ends, or if the rules cannot be written, which has been logged. A file is tried again.
         let saved = permissions.save().await;
         let pause = permissions.pause();
         drop(permissions);
@@ -451,22 +453,22 @@ pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     }
 }
 
-/// Looks whether other instances have remembered what questions here wait for.
+/// Follows other instances' changes to the remembered rules while questions here wait.
 async fn follow(permissions: Weak<Permissions>) {
     const PAUSE: Duration = Duration::from_secs(1);
     loop {
         sleep(PAUSE).await;
         let Some(permissions) = permissions.upgrade() else { return };
         if permissions.has_to_follow() {
-            // Fails while the store is away, which was logged.
+            // Fails while the store cannot be reached, which has been logged.
             let _ = permissions.follow().await;
         }
     }
 }
 
-/// Asks the providers what they offer, when one of them says that this has changed.
+/// Asks the providers for their tools again when one of them reports a change.
 async fn refresh(changed: Arc<Notify>, registry: Weak<Registry>) {
-    /// Changes that are this close are looked at together: a provider may change its mind all the time.
+    /// Changes within this time are handled together: a provider may change its tools all the time.
     const PAUSE: Duration = Duration::from_millis(20);
     loop {
         changed.notified().await;
@@ -477,9 +479,9 @@ async fn refresh(changed: Arc<Notify>, registry: Weak<Registry>) {
     }
 }
 
-/// Warns of rules for tools that nobody offers, when all providers have had the time to start.
+/// Warns of rules for tools that no provider offers, once all providers have had time to start.
 async fn warn_of_unknown(registry: Weak<Registry>) {
-    /// How long a provider may take to start.
+    /// Time for a provider to start.
     const PATIENCE: Duration = Duration::from_secs(10);
     let is_starting = |registry: Arc<Registry>| {
         registry.providers().iter().any(|(_, provider)| provider.status().state == ProviderState::Starting)

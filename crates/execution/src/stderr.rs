@@ -1,7 +1,8 @@
-//! [`StderrLog`]: what a program writes to stderr.
+//! [`StderrLog`]: logs what a program writes to stderr.
 //!
-//! It goes to the log, line by line, without secrets and control characters. A program may write as much as it likes: long lines are
-//! cut, only some lines of each second are logged, and a program that writes faster than [`BYTES_PER_SECOND`] is slowed down.
+//! The output goes to the log, line by line, without secrets and control characters. A program may write any amount: long
+//! lines are cut, only a limited number of lines is logged each second, and a program that writes faster than
+//! [`BYTES_PER_SECOND`] is slowed down.
 
 use std::{
     collections::VecDeque,
@@ -16,22 +17,23 @@ use tokio::{
 
 use toolwire_net::redact::Redactor;
 
-/// Bytes of a line that are read. It is cut to [`LONGEST_LINE`] after secrets were covered, so that none is cut in two.
+/// Maximum number of bytes of a line that are read. The line is cut to [`LONGEST_LINE`] only after secrets are covered, so
+/// that no secret is cut in two.
 const READ_OF_LINE: usize = 16 << 10;
 
-/// Characters of a line that are kept.
+/// Maximum number of characters of a line that are kept.
 const LONGEST_LINE: usize = 1000;
 
-/// The last lines that are kept for people.
+/// Number of recent lines that are kept for people.
 const KEPT_LINES: usize = 20;
 
-/// Lines that are logged in a second.
+/// Maximum number of lines logged in a second.
 const LINES_PER_SECOND: usize = 20;
 
-/// Bytes that are read in a second.
+/// Maximum number of bytes read in a second.
 const BYTES_PER_SECOND: usize = 4 << 20;
 
-/// What one provider's program writes to stderr.
+/// The stderr of one provider's program.
 #[derive(Debug)]
 pub(crate) struct StderrLog {
     provider: Arc<str>,
@@ -40,7 +42,7 @@ pub(crate) struct StderrLog {
 }
 
 impl StderrLog {
-    /// Those of the program of `provider`, which knows `secrets`.
+    /// The log of `provider`'s program, which knows `secrets`.
     pub(crate) fn new<'s>(provider: Arc<str>, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self { provider, redactor: Redactor::new(secrets), last: Mutex::default() }
     }
@@ -50,7 +52,7 @@ impl StderrLog {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// Reads until the program has closed its end.
+    /// Reads until the program closes the pipe.
     pub(crate) async fn read(&self, mut stderr: impl AsyncRead + Unpin) {
         let mut buffer = [0; 4096];
         let mut line = Line::default();
@@ -96,7 +98,7 @@ impl Line {
         }
     }
 
-    /// Its text, if there is any.
+    /// Returns and clears the line's text, if there is any.
     fn take(&mut self) -> Option<String> {
         let mut text = String::new();
         for chunk in self.0.utf8_chunks() {
@@ -113,7 +115,7 @@ impl Line {
     }
 }
 
-/// What was read and logged in the current second.
+/// The numbers of bytes read and lines logged in the current second.
 #[derive(Debug)]
 struct Pace {
     end: Instant,

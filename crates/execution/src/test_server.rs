@@ -1,4 +1,4 @@
-//! A server for tests of what the stage requests.
+//! A server for tests of the stage's requests.
 
 use std::{
     net::SocketAddr,
@@ -11,7 +11,8 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Gives one response to each connection, in order; the last one to all that follow. `PORT` in a response is the server's.
+/// Sends one response on each connection, in order, and repeats the last one. `PORT` in a response stands for the server's
+/// port.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -23,7 +24,8 @@ impl Server {
         Self::start_after("", responses).await
     }
 
-    /// A proxy and the server behind it: the first request of each connection gets `established`, the second one the response.
+    /// A proxy together with its target server: the first request of each connection gets `established`, the second one the
+    /// response.
     pub(super) async fn start_tunnels(established: &str, response: &str) -> Self {
         Self::start_after(established, &[response]).await
     }
@@ -48,19 +50,19 @@ impl Server {
                 }
                 seen.lock().unwrap().push(request);
                 let response = responses.get(turn).or(responses.last()).unwrap();
-                // The client may have gone.
+                // The client may have closed the connection.
                 let _ = stream.write_all(response.as_bytes()).await;
             }
         });
         Self { address, requests, _tasks: tasks }
     }
 
-    /// An address of this server, which is called `host`.
+    /// A URL of this server with the host name `host`.
     pub(super) fn url(&self, host: &str) -> String {
         format!("http://{host}:{}/start", self.address.port())
     }
 
-    /// The requests so far; header names are in lower case.
+    /// The requests received so far; header names are in lower case.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -86,7 +88,7 @@ async fn read(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A response with this status line, further fields and body.
+/// A response with this status line, additional header fields and body.
 pub(super) fn response(status: &str, fields: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")

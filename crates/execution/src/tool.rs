@@ -1,4 +1,4 @@
-//! What providers offer and return: [`ToolSpec`], [`Output`], [`ToolError`].
+//! The types of tools and results: [`ToolSpec`], [`Output`], [`ToolError`].
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
@@ -9,25 +9,26 @@ use toolwire_pipeline::wire::json::Raw;
 /// A tool as its provider offers it. `[[tools]]` may override parts of it.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
-    /// The provider's own name of the tool, such as `tab.open`.
+    /// The provider's own name for the tool, such as `tab.open`.
     pub name: String,
     /// Other names under which models call it.
     pub aliases: &'static [&'static str],
-    /// For people: `Web Search`.
+    /// Name for people: `Web Search`.
     pub label: String,
-    /// For the model: what it does, and when to call it.
+    /// Description for the model: what the tool does, and when to call it.
     pub description: String,
-    /// For people while it runs: `Searching for: {query}`, with arguments in braces. Empty: nothing.
+    /// Progress line for people: `Searching for: {query}`, with arguments in braces. Empty for none.
     pub(crate) progress: String,
     /// JSON Schema of the arguments object.
     pub parameters: Raw,
-    /// A call may be repeated, and its result kept for equal calls.
+    /// Whether a call may be repeated, and its result reused for equal calls.
     pub is_idempotent: bool,
-    /// A call addresses a web page: its argument with the URL. Rules may depend on the domain.
+    /// The argument that holds the URL of the web page that a call addresses, if it addresses one. Rules
+    /// may depend on the domain.
     pub(crate) url_argument: Option<&'static str>,
-    /// How long a call may take.
+    /// Time limit of a call.
     pub timeout: Duration,
-    /// How often each client may call it; `None`: without a limit.
+    /// Default rate limit of each client. `None` for no limit.
     pub(crate) rate_limit: Option<Rate>,
 }
 
@@ -49,17 +50,17 @@ impl Default for ToolSpec {
     }
 }
 
-/// How often something may happen: as a burst, or evenly spread.
+/// A rate limit. The calls may come as a burst or evenly spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// How often.
+    /// Number of calls.
     pub count: NonZeroU32,
-    /// In how long.
+    /// Period for that number.
     pub period: Duration,
 }
 
 impl Rate {
-    /// `count` in each minute.
+    /// `count` calls per minute.
     pub(crate) fn per_minute(count: NonZeroU32) -> Self {
         Self { count, period: Duration::from_secs(60) }
     }
@@ -72,16 +73,18 @@ pub struct Output {
     pub(crate) content: String,
     /// For people: one line such as `5 results`. It contains nothing that is secret.
     pub(crate) summary: String,
-    /// What user interfaces show beside the text: `images`, `results`, … by kind; `Null` without.
+    /// Shown by user interfaces next to the text: `images`, `results`, … by kind. `Null` if there are
+    /// none.
     pub(crate) details: Value,
-    /// The names of the image files that the call is for, which clients may get as items of the response.
+    /// Names of the image files that the call made, which clients may get as items of the response.
     pub(crate) images: Vec<String>,
-    /// The tool ran and reports that it failed; `content` says why. Never kept for equal calls.
+    /// Whether the tool ran and reports a failure, described in `content`. Such an output is never
+    /// cached.
     pub(crate) is_error: bool,
 }
 
 impl Output {
-    /// The tool's own report that it failed.
+    /// A failure that the tool reports itself.
     pub(crate) fn failed(content: impl Into<String>) -> Self {
         Self { content: content.into(), summary: "failed".to_owned(), is_error: true, ..Self::default() }
     }
@@ -92,23 +95,24 @@ impl Output {
     }
 }
 
-/// Why a call has no output. Its words are for the model and the user, never those of a provider's error.
+/// Why a call has no output. The message is for the model and the user, and never quotes a provider's
+/// error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolError {
-    /// What went wrong, for programs.
+    /// Kind of the failure, for programs.
     pub(crate) code: ErrorCode,
     /// A sentence.
     pub(crate) message: String,
     /// Whether the same call may succeed later.
     pub(crate) is_retryable: bool,
-    /// When a provider wants to be asked again.
+    /// When the provider accepts requests again, if it says so.
     pub(crate) retry_after: Option<Duration>,
-    /// Nothing has reached the provider, so that the call may be repeated whatever it does.
+    /// Whether nothing has reached the provider, so that even a call with effects may be repeated.
     pub(crate) is_unsent: bool,
 }
 
 impl ToolError {
-    /// An error with the retryability that its code has.
+    /// An error that is retryable if its code is.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -119,18 +123,18 @@ impl ToolError {
         }
     }
 
-    /// The tool ran, and says that it failed. Calling it again could repeat what it has done.
+    /// The tool ran, and reports a failure. Calling it again could repeat its effects.
     pub(crate) fn reported(message: impl Into<String>) -> Self {
         Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }
     }
 
-    /// The same for a call of which nothing has reached the provider.
+    /// The same, for a call of which nothing has reached the provider.
     #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }
     }
 
-    /// The result that tells the model.
+    /// The result for the model.
     pub(crate) fn content(&self, tool: &str) -> String {
         let error =
             json!({"code": self.code.name(), "message": self.message, "retryable": self.is_retryable});
@@ -153,7 +157,7 @@ pub enum ErrorCode {
     UnknownTool,
     /// A rule or a person denied the call.
     PermissionDenied,
-    /// Nobody answered the question whether it may run.
+    /// The question whether the call may run was not answered in time.
     PermissionTimeout,
     /// Too many calls.
     RateLimited,
@@ -161,13 +165,13 @@ pub enum ErrorCode {
     Timeout,
     /// The provider failed.
     ProviderError,
-    /// The provider refused our key.
+    /// The provider refused toolwire's key.
     AuthFailed,
     /// The address may not be reached.
     BlockedUrl,
     /// The provider refused the content.
     ContentPolicy,
-    /// The result, or a limit of the turn, is too large.
+    /// The result is too large, or the results of the turn are.
     TooLarge,
     /// It was cancelled.
     Cancelled,
@@ -176,7 +180,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code, as models and programs see it.
+    /// The code, as shown to models and programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::InvalidArguments => "invalid_arguments",

@@ -38,39 +38,39 @@ use toolwire_pipeline::{
     wire::text::boundary_upto,
 };
 
-/// How often a call with the same arguments may be made in one turn.
+/// Maximum number of equal calls in one turn.
 const MAX_EQUAL: usize = 2;
 
-/// Bytes of a line for people.
+/// Maximum size of a line for people, in bytes.
 const MAX_NOTE: usize = 200;
 
 /// The hosted tools in one client request.
 pub struct HostedTurn {
     pub(super) execution: Arc<Execution>,
     snapshot: Arc<Snapshot>,
-    /// `None`: all tools of the snapshot, by their own names.
+    /// `None` if all tools of the snapshot are available by their own names.
     offered: Option<Offered>,
     pub(super) asker: Asker,
     pub(super) deadline: Instant,
-    /// Permits of the calls that run.
+    /// Permits for running calls.
     pub(super) running: Semaphore,
     state: Mutex<Progress>,
 }
 
-/// What has been run so far.
+/// What has run so far.
 #[derive(Debug, Default)]
 struct Progress {
     rounds: usize,
     calls: usize,
-    /// Bytes of all results.
+    /// Bytes of all results so far.
     bytes: usize,
-    /// Calls by the tools' names.
+    /// Number of calls, by tool names.
     uses: HashMap<Arc<str>, usize>,
-    /// Calls by the tools' names and canonical arguments.
+    /// Number of equal calls, by tool names and canonical arguments.
     equal: HashMap<(Arc<str>, String), usize>,
 }
 
-/// A call that was run.
+/// A finished call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ran {
     /// Its result, as the model gets it.
@@ -79,17 +79,17 @@ pub struct Ran {
     pub(crate) arguments: String,
     /// One line for people: `Web Search: 5 results`.
     pub note: String,
-    /// What user interfaces show beside the text: [`Output::details`].
+    /// Shown by user interfaces next to the text: [`Output::details`].
     pub details: Value,
     /// The names of the image files that the call made.
     pub(crate) images: Vec<String>,
     /// The tool's own name, whatever the model called it.
     pub tool: Arc<str>,
-    /// The name of the provider that has the tool; empty if the tool is unknown.
+    /// Name of the tool's provider; empty if the tool is unknown.
     pub provider: Arc<str>,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 pub(super) type Finished = Result<Arc<Output>, ToolError>;
 
 impl HostedTurn {
@@ -104,19 +104,19 @@ impl HostedTurn {
         Self { execution, snapshot, offered, asker, deadline, running, state: Mutex::default() }
     }
 
-    /// How the pipeline handles their calls.
+    /// The pipeline's rules for hosted calls.
     pub fn rules(&self) -> HostedRules {
         let ExecutionSettings { mixed_turns, separator, .. } = self.execution.settings();
         HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
     }
 
-    /// Runs calls that belong to the first hop, or to none: see [`HostedTurn::run_in`].
+    /// Runs calls that belong to the first hop, or to no hop; see [`HostedTurn::run_in`].
     pub fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
         self.run_in(1, calls)
     }
 
-    /// Runs the calls of one hop. The results are in the order of the calls, and there is one for each: what cannot run has a result
-    /// that says so. Dropping the future cancels what runs.
+    /// Runs the calls of one hop. Returns one result for each call, in their order; a call that cannot run gets a result
+    /// that says so. Dropping the future cancels the running calls.
     pub fn run_in(
         self: &Arc<Self>,
         hop: usize,
@@ -136,8 +136,9 @@ impl HostedTurn {
         }
     }
 
-    /// Runs the hosted calls of a turn whose other calls the client runs, for its next request. It goes on when the client has
-    /// left. `before`: the turns of earlier hops. `hop`: the number of the one that gave the turn.
+    /// Runs the hosted calls of a turn whose other calls the client runs, and keeps their results for the client's next
+    /// request. The calls continue when the client disconnects. `before` are the turns of earlier hops, `hop` is the number
+    /// of the hop that produced the turn.
     pub fn defer(
         self: &Arc<Self>,
         (hop, before): (usize, Vec<Turn>),
@@ -169,12 +170,13 @@ impl HostedTurn {
         names.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// What clients see of the calls.
+    /// How clients see the calls.
     pub fn visibility(&self) -> Visibility {
         self.execution.settings().visibility
     }
 
-    /// The setting whose limit is reached, so that no further hop may call hosted tools. The model must answer without them.
+    /// The setting whose limit is reached, if one is. No further hop may then call hosted tools, so the model must answer
+    /// without them.
     pub fn exhausted_limit(&self) -> Option<&'static str> {
         let state = self.lock();
         let settings = self.execution.settings();
@@ -200,7 +202,7 @@ impl HostedTurn {
         exhausted.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The tool that the model has under this name, however it wrote it.
+    /// The tool that the model has under this name, in any spelling.
     pub(crate) fn tool(&self, name: &str) -> Option<&Hosted> {
         match &self.offered {
             Some(offered) => {
@@ -212,12 +214,12 @@ impl HostedTurn {
         }
     }
 
-    /// The tool's own name, if the model may have called it by another one.
+    /// The tool's own name, which may differ from the name that the model called.
     pub fn own_name(&self, called: &str) -> Arc<str> {
         self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
     }
 
-    /// The name under which the model has the tool whose own name is `own`, if it has it.
+    /// The name under which the model has the tool `own`, if it has it.
     pub fn offered_name(&self, own: &str) -> Option<String> {
         let is_it = |place: &usize| self.snapshot.tools().get(*place).is_some_and(|tool| &*tool.name == own);
         let mut names = self.offered.iter().flatten().filter(|(_, place)| is_it(place)).map(|(name, _)| name);
@@ -227,12 +229,12 @@ impl HostedTurn {
         names.find(|name| *name == own || !is_alias(name)).cloned()
     }
 
-    /// The name of the provider of the tool that the model has called by this name.
+    /// Name of the provider of the tool that the model has called by this name.
     pub fn provider(&self, called: &str) -> Arc<str> {
         self.tool(called).map_or_else(|| "".into(), |hosted| Arc::clone(&hosted.provider_name))
     }
 
-    /// One line for people: what the tool of this call does while it runs. `None`: nothing is known of that.
+    /// One line for people about what the call's tool is doing. `None` if the tool has no such line.
     pub fn progress(&self, call: &Call) -> Option<String> {
         let template = self.tool(&call.name).map(|hosted| &hosted.spec.progress)?;
         if template.is_empty() {
@@ -243,7 +245,7 @@ impl HostedTurn {
         Some(progress::line(template, &arguments, |text| secrets.text(text).into_owned()))
     }
 
-    /// The images that these calls made, as far as they have at most `room` bytes together. Each has the id of its call.
+    /// The images that these calls made, up to `room` bytes together. Each has the id of its call.
     pub fn images(
         &self,
         ran: &[Ran],
@@ -261,7 +263,7 @@ impl HostedTurn {
         }
     }
 
-    /// Which exchange and hop an event belongs to.
+    /// The exchange and hop that an event belongs to.
     pub(crate) fn subject(&self, hop: usize) -> Subject {
         Subject { exchange: self.asker.exchange.clone(), hop }
     }
@@ -273,7 +275,7 @@ impl HostedTurn {
         for (place, call) in calls.iter().enumerate() {
             match self.admit(call, (&subject, &span)) {
                 Ok(admitted) => {
-                    // The permits are fair, so calls begin in their order.
+                    // The permits are fair, so calls begin in order.
                     running.spawn(Box::pin(async move { (place, admitted.run().await) }));
                 }
                 Err(error) => {
@@ -283,7 +285,7 @@ impl HostedTurn {
             }
         }
         while let Some(joined) = running.join_next().await {
-            // A call that panicked has no place. Its result is made below.
+            // A call that panicked has no index. Its result is made below.
             if let Ok((place, result)) = joined {
                 put(&mut finished, place, result);
             }
@@ -292,7 +294,7 @@ impl HostedTurn {
         calls.iter().cloned().zip(finished).map(|(call, result)| self.ran(call, result)).collect()
     }
 
-    /// Counts a call, and checks what can be checked at once.
+    /// Counts a call, and makes the checks that need no waiting.
     fn admit(
         self: &Arc<Self>,
         call: &Call,
@@ -356,11 +358,11 @@ impl HostedTurn {
         })
     }
 
-    /// Publishes a call that does not run.
+    /// Publishes a call that is not run.
     fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
         let audit = self.execution.audit();
         let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
-        // What the model wrote in its place is not one of the tools' names, which metrics show.
+        // Metrics show tool names, so the name is replaced if the model made it up.
         let name = self.own_name(&call.name);
         let call = CallRecord::new(&call.id, clipped(&name), &call.arguments, audit.json(&call.arguments));
         if let Some(provider) = provider.clone() {
@@ -373,7 +375,7 @@ impl HostedTurn {
         audit.publish(Some(subject), event);
     }
 
-    /// What the model and the client get of a call. The results of a turn have a limit together.
+    /// The result of a call for the model and the client. The results of a turn share a limit.
     fn ran(&self, call: Call, result: Finished) -> Ran {
         let settings = self.execution.settings();
         let mut state = self.lock();
@@ -392,7 +394,7 @@ impl HostedTurn {
         let (content, note, details, images) = match result {
             Ok(output) => {
                 let Output { content, summary, details, images, is_error } = Output::clone(&output);
-                // Not all dialects can mark a result as an error, so its form says so.
+                // Not all dialects can mark a result as an error, so its text shows it.
                 let content = match is_error {
                     true => ToolError::reported(content).content(&call.name),
                     false => content,
@@ -436,7 +438,7 @@ impl fmt::Debug for HostedTurn {
     }
 }
 
-/// The arguments of a call, and the host that it addresses.
+/// The arguments of a call, and the host that it addresses, if any.
 fn read(hosted: &Hosted, call: &Call) -> Result<(Map<String, Value>, Option<String>), ToolError> {
     let mut arguments = arguments::read(&call.arguments, &hosted.spec.parameters)?;
     let domain = match hosted.url_argument() {
@@ -456,17 +458,17 @@ fn lost() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The tool failed.")
 }
 
-/// The results of the turn, or this one, are too large.
+/// This result, or the results of the turn together, are too large.
 pub(super) fn too_large() -> ToolError {
     ToolError::new(ErrorCode::TooLarge, "The result is too large. Answer with what is known.")
 }
 
-/// A name that a model wrote, as messages quote it.
+/// A name written by a model, as messages quote it.
 fn clipped(name: &str) -> &str {
     name.get(..boundary_upto(name, MAX_NOTE)).unwrap_or_default()
 }
 
-/// `text` without line breaks and other control characters, and not too long.
+/// `text` without line breaks and other control characters, cut to a limited length.
 fn one_line(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.len() > MAX_NOTE {

@@ -12,7 +12,7 @@ pub(crate) fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
-/// The keys of a path. `None`: it is not a path.
+/// Parses the keys of a path. `None` if it is not a path.
 pub(super) fn keys_of(path: &str) -> Option<Vec<String>> {
     let (mut keys, mut rest) = (Vec::new(), path);
     loop {
@@ -25,7 +25,7 @@ pub(super) fn keys_of(path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The key at the beginning of `text`, and what follows it.
+/// The key at the beginning of `text`, and the text after it.
 fn first_key(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
     let Some(quote) = quote else {

@@ -15,19 +15,19 @@ use toolwire_net::private;
 /// The file's name in `state_dir`.
 const FILE: &str = "settings.json";
 
-/// Bytes of the file.
+/// Maximum size of the file, in bytes.
 const MAX_FILE: u64 = 2 << 20;
 
 impl Overlay {
-    /// The file in the folder `state_dir`.
+    /// The path of the file in the folder `state_dir`.
     pub fn file(state_dir: &Path) -> PathBuf {
         state_dir.join(FILE)
     }
 
-    /// The overlay in the folder `state_dir`. Without a file it is empty.
+    /// Reads the overlay in the folder `state_dir`. Without a file, it is empty.
     ///
     /// # Errors
-    /// The file cannot be read or understood.
+    /// The file cannot be read or is invalid.
     pub(crate) fn read(state_dir: &Path) -> Result<Self, Problems> {
         let file = Self::file(state_dir);
         let failed = |place, message| Problems(vec![Problem { severity: Severity::Error, place, message }]);
@@ -44,7 +44,7 @@ impl Overlay {
         serde_json::from_str(&text).map(Self).map_err(|error| {
             let (line, column) = (error.line().max(1), error.column().max(1));
             let place = Place::File { path: file.display().to_string(), line, column };
-            // The error's own words may repeat a value, which may be a secret.
+            // The error's own text may repeat a value, which may be secret.
             let reason = match error.classify() {
                 Category::Eof => "it ends too early",
                 Category::Data => "it is not an object",
@@ -56,23 +56,23 @@ impl Overlay {
         })
     }
 
-    /// Replaces the file at once, so that it is whole at any moment. It may contain secrets, so only this user may read it. Blocks on
-    /// the disk.
+    /// Replaces the file atomically, so that it is complete at any moment. It may contain secrets, so only this user may
+    /// read it. Blocks on the disk.
     ///
     /// # Errors
-    /// The file cannot be written. It is as before then.
+    /// The file cannot be written. It is then unchanged.
     pub fn write(&self, state_dir: &Path) -> io::Result<()> {
         private::create_dir_all(state_dir)?;
         private::replace_on_disk(&Self::file(state_dir), self.text().as_bytes())
     }
 
-    /// As it is written. Equal overlays have equal texts.
+    /// The text of the file. Equal overlays have equal texts.
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(&self.0).unwrap_or_default() + "\n"
     }
 }
 
-/// The text of a file that toolwire has written.
+/// Reads a file that toolwire has written.
 fn read(file: &Path) -> io::Result<String> {
     if !fs::symlink_metadata(file)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
